@@ -2,6 +2,7 @@
 
 use crate::control::shared::Control;
 use crate::net::identity::pki::Identity;
+use crate::net::transfer::blobs::BlobsAt;
 use crate::net::transport::coordinators::Coordinators;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -29,10 +30,19 @@ pub struct CoordinatorConfig {
     /// The file that durable tasks are kept in; without one there are none.
     pub journal: Option<PathBuf>,
     /// Where durable tasks are kept instead of the journal's file, so that a coordinator on another
-    /// machine can go on with them. What is too large for a record still lies beside the journal.
-    /// It may hold a password, and is not written out.
+    /// machine can go on with them. What is too large for a record still lies beside the journal,
+    /// unless `blobs` says otherwise. It may hold a password, and is not written out.
     #[serde(skip)]
     pub control: Option<Control>,
+    /// Where other coordinators and workers reach this one, `HOST[:PORT]`, if not at the address that it
+    /// listens on.
+    pub reached_at: Option<String>,
+    /// Where people and programs reach this one, which others tell them.
+    pub url: Option<String>,
+    /// Where what is too large for a record lies instead of beside the journal, so that it outlives this
+    /// machine. It may hold keys, and is not written out.
+    #[serde(skip)]
+    pub blobs: Option<BlobsAt>,
     /// Balancing strategy, one of [`balancing_strategies`](crate::balancing_strategies).
     pub balancing: String,
     /// Tasks that may wait; more are refused with [`Error::Overloaded`](crate::Error).
@@ -76,6 +86,9 @@ impl Default for CoordinatorConfig {
             quic_addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
             journal: None,
             control: None,
+            reached_at: None,
+            url: None,
+            blobs: None,
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,
             queue_bytes_max: 256 << 20,

@@ -64,6 +64,14 @@ pub enum Error {
         /// Why, for example that the disk is full.
         reason: String,
     },
+    /// The place where large tensors of durable tasks should lie cannot be used. Nothing was accepted.
+    #[error("large tensors of durable tasks cannot lie in {place}: {reason}")]
+    Blobs {
+        /// The place, without its secrets.
+        place: String,
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// Too much waits to be written to the journal; nothing was accepted.
     #[error(
         "{pending_bytes} bytes wait to be written to the journal; try again in {} ms",
@@ -187,6 +195,15 @@ pub enum Error {
     Led {
         /// Where the cluster's authority is kept.
         path: PathBuf,
+    },
+    /// The task is another coordinator's now, which leads the cluster.
+    #[error("another coordinator has come to lead, and goes on with the task: ask again")]
+    HandedOver,
+    /// No coordinator of the cluster leads, or it cannot be reached.
+    #[error("no coordinator that leads can be reached, and only that one takes this: {reason}")]
+    NoLeader {
+        /// What was tried.
+        reason: String,
     },
     /// This coordinator does not lead its cluster any more. Nothing was changed.
     #[error("cannot write {}: this coordinator, of epoch {epoch}, does not lead its cluster", path.display())]

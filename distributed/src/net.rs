@@ -16,8 +16,12 @@ pub(crate) mod outside;
 #[cfg(all(test, unix))]
 mod panic_tests;
 #[cfg(test)]
+mod peers_tests;
+#[cfg(test)]
 mod renew_tests;
 pub(crate) mod ring;
+#[cfg(test)]
+mod shared_blobs_tests;
 #[cfg(test)]
 mod stall_tests;
 #[cfg(test)]

@@ -247,7 +247,7 @@ impl Backoff {
 }
 
 /// Which tasks a page shows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct TaskFilter {
     /// Those in this state.
     pub state: Option<TaskState>,
@@ -280,6 +280,21 @@ pub struct TaskPage {
     pub tasks: Vec<TaskRecord>,
     /// Where the next page goes on after, if there may be one.
     pub next: Option<TaskId>,
+}
+
+impl TaskPage {
+    /// A page of what is on both, the newest first.
+    pub(crate) fn merge(one: Self, other: Self, limit: usize) -> Self {
+        let more = one.next.is_some() || other.next.is_some();
+        let mut tasks = one.tasks;
+        tasks.extend(other.tasks);
+        tasks.sort_by_key(|task| std::cmp::Reverse(task.task_id.seq));
+        tasks.dedup_by_key(|task| task.task_id);
+        let more = more || tasks.len() > limit;
+        tasks.truncate(limit);
+        let next = tasks.last().map(|task| task.task_id).filter(|_| more);
+        Self { tasks, next }
+    }
 }
 
 impl TaskSpec {

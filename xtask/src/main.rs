@@ -15,6 +15,7 @@ mod digits;
 mod fuzz;
 mod kept;
 mod kernels;
+mod kubernetes;
 mod mesa;
 mod nehalem;
 mod nvrtc;

@@ -26,11 +26,17 @@ const BENTOML: &[&str] = &["bentoml==1.4.40", "onnxruntime==1.31.1"];
 /// KServe's client. Its messages and those of Triton's are not for one process.
 const KSERVE: &[&str] = &["kserve==0.21.0"];
 
+/// What speaks like S3.
+const S3: &[&str] = &["moto[s3]==5.2.1", "flask==3.1.3", "flask-cors==6.0.2"];
+
 /// Triton's load generator comes with this version of its client, and was linked with CUDA's runtime.
 const PERF_ANALYZER: &[&str] = &["tritonclient==2.48.0", "nvidia-cuda-runtime-cu12==12.9.79"];
 
 /// NVIDIA's compiler, of the last series that compiles for cards before sm_75.
 const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
+
+/// The schemas of Kubernetes' API, of each release up to this one.
+const KUBERNETES: &[&str] = &["kubernetes-validate==1.37.0"];
 
 /// The interpreter of the agreement tests; sets its environment up first where that is needed.
 pub(crate) fn interpreter() -> Result<PathBuf> {
@@ -72,6 +78,11 @@ pub(crate) fn kserve() -> Result<PathBuf> {
     environment("target/venv-kserve", KSERVE)
 }
 
+/// The interpreter beside which a server of S3 lies, likewise; tests look for it in this folder.
+pub(crate) fn s3() -> Result<PathBuf> {
+    environment("target/venv-s3", S3)
+}
+
 /// The interpreter beside which Triton's load generator lies, likewise.
 pub(crate) fn perf_analyzer() -> Result<PathBuf> {
     environment("target/venv-perf", PERF_ANALYZER)
@@ -80,6 +91,11 @@ pub(crate) fn perf_analyzer() -> Result<PathBuf> {
 /// The interpreter that has NVIDIA's compiler, likewise.
 pub(crate) fn nvrtc() -> Result<PathBuf> {
     environment("target/venv-nvrtc", NVRTC)
+}
+
+/// The interpreter that has Kubernetes' schemas, likewise.
+pub(crate) fn kubernetes() -> Result<PathBuf> {
+    environment("target/venv-kubernetes", KUBERNETES)
 }
 
 fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {

@@ -2,8 +2,8 @@
 
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, chaos, clients, cmd, conformance, nehalem, nvrtc, oclgrind, polaris, promtool,
-    python, readme, tidy,
+    alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, polaris,
+    promtool, python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
@@ -36,6 +36,7 @@ const SUITES: &[Suite] = &[
     ("a cluster that is killed", chaos::suite),
     ("control plane on PostgreSQL", control_plane),
     ("control plane on etcd and NATS", control_plane_of_two),
+    ("blobs on S3", blobs),
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", || networks("opencl:0")),
     ("networks on CUDA", || networks("cuda:0")),
@@ -49,6 +50,7 @@ const SUITES: &[Suite] = &[
     ("kernels on AMD's processors", polaris::suite),
     ("kernels on NVIDIA's processors", nvrtc::suite),
     ("races and bounds of kernels", oclgrind::suite),
+    ("kubernetes manifests", kubernetes::suite),
     ("README commands", readme::suite),
 ];
 
@@ -219,6 +221,15 @@ fn control_plane_of_two() -> Result<Outcome> {
         outcome.and(tests(&selection)?);
     }
     Ok(outcome)
+}
+
+/// Large tensors in shared stores, S3 among them, by a server of Python's that the tests start.
+fn blobs() -> Result<Outcome> {
+    // Without it the tests that need one report that they were skipped.
+    if let Err(error) = python::s3() {
+        eprintln!("without moto: {error:#}");
+    }
+    tests(&["-p", "lgp-distributed", "--features", "scale", "--lib", "blobs"])
 }
 
 /// Counts what cargo's test programs report. A test that prints `skipped: …` did not pass.

@@ -224,6 +224,8 @@ impl From<ClusterError> for Failure {
             ClusterError::JoinRefused { refusal, .. } => join_refused(refusal),
             ClusterError::UnknownHost { .. } => "host_unknown",
             ClusterError::Led { .. } => "already_running",
+            ClusterError::Control { .. } => "control_unusable",
+            ClusterError::NoLeader { .. } | ClusterError::HandedOver => "no_leader",
             ClusterError::WrongCluster { .. } => {
                 return Self::from_error("wrong_cluster", &error).hint(
                     "compare the address with where the token was made; it was told nothing",

@@ -10,7 +10,7 @@ use crate::tls::Certificate;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
 use etcetera::BaseStrategy;
-use lgp_sdk::{CoordinatorConfig, WorkerConfig};
+use lgp_sdk::{Control, CoordinatorConfig, WorkerConfig};
 use lgp_server::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -65,6 +65,11 @@ pub(crate) struct Settings {
     pub(crate) results_disk_share: f64,
     /// How long an idempotency key stands for its task after that has ended, at least.
     pub(crate) keys_kept_for_s: u64,
+    /// Where what several coordinators share is kept, `postgres://…`; empty is the data folder. It may
+    /// have a password in it.
+    pub(crate) control: String,
+    /// The name that this cluster's own has there.
+    pub(crate) control_name: String,
     /// The REST interface.
     pub(crate) http: Http,
     /// The gRPC interface, with the certificate, the keys and the limits of the other.
@@ -145,6 +150,8 @@ pub(crate) struct Immich {
 pub(crate) struct Quic {
     /// Where it listens, UDP; port 0 picks a free one.
     pub(crate) addr: SocketAddr,
+    /// Where other coordinators reach it, `HOST[:PORT]`; empty is the address that it listens on.
+    pub(crate) reached_at: String,
     /// Whether the coordinator is announced on the local network.
     pub(crate) advertise: Advertise,
     /// How long workers' certificates are valid; they renew them after two thirds of it.
@@ -285,7 +292,24 @@ impl Otlp {
     }
 }
 
+/// The name that a cluster's own has in what coordinators share, unless the settings say otherwise.
+const CONTROL_NAME: &str = "radeon_cluster";
+
 impl Settings {
+    /// What coordinators share, if that is not the data folder.
+    ///
+    /// # Errors
+    /// `settings_invalid` where the address or the name cannot be one.
+    pub(crate) fn control(&self) -> Result<Option<Control>> {
+        if self.control.is_empty() {
+            return Ok(None);
+        }
+        let control = Control::new(&self.control, &self.control_name);
+        control.map(Some).map_err(|error| {
+            Failure::new("settings_invalid", format!("settings: control: {error}"))
+        })
+    }
+
     /// What models may take of each device's memory, if less than all.
     pub(crate) fn model_memory(&self) -> Option<u64> {
         Some(self.model_memory_bytes).filter(|bytes| *bytes > 0)
@@ -330,6 +354,8 @@ impl Settings {
             results_kept_for_s: Keeping::default().results_kept_for_s,
             results_disk_share: Keeping::default().disk_share,
             keys_kept_for_s: Keeping::default().keys_kept_for_s,
+            control: String::new(),
+            control_name: CONTROL_NAME.to_owned(),
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
                 tls: Certificate::Off,
@@ -341,6 +367,7 @@ impl Settings {
             grpc: Grpc { addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8001)) },
             quic: Quic {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8443)),
+                reached_at: String::new(),
                 advertise: Advertise::Auto,
                 certificate_life_s: CERTIFICATE_LIFE.as_secs(),
                 absence_max_s: ABSENCE_MAX.as_secs(),
@@ -367,6 +394,9 @@ pub(crate) struct Flags<'a> {
     pub(crate) tls: Option<&'a Certificate>,
     pub(crate) grpc: Option<SocketAddr>,
     pub(crate) quic: Option<SocketAddr>,
+    pub(crate) control: Option<&'a str>,
+    pub(crate) control_name: Option<&'a str>,
+    pub(crate) reached_at: Option<&'a str>,
     pub(crate) frigate: Option<SocketAddr>,
     pub(crate) log_format: Option<LogFormat>,
     pub(crate) immich: Option<SocketAddr>,
@@ -375,7 +405,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 35] = [
+const VARIABLES: [(&str, &str); 38] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -394,6 +424,8 @@ const VARIABLES: [(&str, &str); 35] = [
     ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
     ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
     ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
+    ("RADEON_CONTROL", "control"),
+    ("RADEON_CONTROL_NAME", "control_name"),
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__TLS", "http.tls"),
     ("RADEON_HTTP__ORIGINS", ORIGINS),
@@ -402,6 +434,7 @@ const VARIABLES: [(&str, &str); 35] = [
     ("RADEON_HTTP__BODIES_BYTES_MAX", "http.bodies_bytes_max"),
     ("RADEON_GRPC__ADDR", "grpc.addr"),
     ("RADEON_QUIC__ADDR", "quic.addr"),
+    ("RADEON_QUIC__REACHED_AT", "quic.reached_at"),
     ("RADEON_QUIC__ADVERTISE", "quic.advertise"),
     ("RADEON_QUIC__CERTIFICATE_LIFE_S", "quic.certificate_life_s"),
     ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
@@ -466,6 +499,9 @@ pub(crate) fn resolve(
         ("http.tls", flags.tls.map(ToString::to_string)),
         ("grpc.addr", flags.grpc.map(|addr| addr.to_string())),
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
+        ("control", flags.control.map(str::to_owned)),
+        ("control_name", flags.control_name.map(str::to_owned)),
+        ("quic.reached_at", flags.reached_at.map(str::to_owned)),
         ("frigate.addr", flags.frigate.map(|addr| addr.to_string())),
         ("log_format", flags.log_format.map(|format| format.to_string())),
         ("immich.addr", flags.immich.map(|addr| addr.to_string())),

@@ -69,6 +69,13 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             tracing::error!(cause = %message, "nothing was changed");
             let message = "this coordinator does not lead its cluster; nothing was changed";
             Fault::unavailable("not_leading", message)
+                .hint("radeon-cluster status says which one leads: ask that one")
+        }
+        ClusterError::NoLeader { .. } | ClusterError::HandedOver => {
+            tracing::error!(cause = %message, "no coordinator leads");
+            let message = "no coordinator of the cluster leads at present, or it is not reached";
+            Fault::unavailable("no_leader", message)
+                .hint("try again in a few seconds; inference without durable or a key goes on")
         }
         ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message),
         ClusterError::File { source, .. } if is_full(&source) => {

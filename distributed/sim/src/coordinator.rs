@@ -321,7 +321,7 @@ impl World {
         load_models(&mut core, self.now);
         self.retire_core();
         self.core = core;
-        self.core.restore(self.now, left);
+        self.core.restore(self.now, left, epoch);
         let record = |id| match self.core.find(self.now, id).ok()? {
             Found::Here(record) => Some(*record),
             Found::Stored(id) => recollect(self.disk.read(id)?),

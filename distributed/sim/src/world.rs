@@ -222,6 +222,7 @@ fn settings(seed: u64, rng: &mut Xoshiro256PlusPlus) -> CoreConfig {
     let balancing = balancing_strategies()[rng.random_range(0..balancing_strategies().len())];
     CoreConfig {
         epoch: 1,
+        first_seq: None,
         // The table's own names are in the table.
         balancing: by_name(balancing).unwrap_or_else(|e| unreachable!("{e}")),
         queue_tasks_max: if rng.random_bool(0.2) { 20 } else { 1_000 },

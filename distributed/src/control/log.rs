@@ -62,7 +62,8 @@ pub trait Place: Send + Sync {
 pub struct Opened {
     /// This coordinator's epoch, which no other had.
     pub epoch: u64,
-    /// Every epoch in which it was opened, this one too, by size, as far back as that was noted.
+    /// The leads and the epochs of all that opened it, this one too, by size, as far back as that was
+    /// noted.
     pub epochs: Vec<u64>,
     /// Lets changes begin.
     pub start: Start,

@@ -107,6 +107,9 @@ impl Place for Memory {
             false => state.epochs.last().map_or(1, |last| last + 1).max(opener.epoch),
         };
         state.epochs.insert(epoch);
+        if state.shared {
+            state.epochs.insert(opener.lead);
+        }
         state.opened += 1;
         (state.holder, state.lead) = (Some(state.opened), opener.lead);
         let epochs = state.epochs.iter().copied().collect();

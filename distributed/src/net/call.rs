@@ -12,6 +12,7 @@ mod tests;
 pub(crate) mod untrusted;
 
 pub use client::Client;
+pub(crate) use client::Parcel;
 pub(crate) use room::Callers;
 pub use serve::Supervisor;
 pub(crate) use serve::serve;
@@ -21,15 +22,18 @@ use crate::net::identity::role::Role;
 use crate::net::identity::token::TokenInfo;
 use crate::net::transport::rpc::Certified;
 use crate::proto::message::TensorMeta;
-use crate::task::{Backoff, ModelRef, Priority, TaskId, TaskSpec};
+use crate::task::{Backoff, ModelRef, Priority, TaskFilter, TaskId, TaskSpec, TaskState};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo};
-use answer::{Record, Refusal};
+pub(crate) use answer::Record;
+use answer::Refusal;
 use lgp_memory::NamedTensor;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Bytes of the longest call and of the longest answer, without tensors.
 const CALL_BYTES_MAX: usize = 64 << 10;
+/// The same for administrators, and so for coordinators, which pass many tasks on at once.
+const ADMIN_CALL_BYTES_MAX: usize = 4 << 20;
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A call.
@@ -68,6 +72,52 @@ pub(crate) enum Call {
         role: Role,
         name: WorkerId,
     },
+    /// Another coordinator asks.
+    Peer(PeerCall),
+}
+
+/// What coordinators ask one another: each answers by what it has itself.
+#[derive(Serialize, Deserialize)]
+pub(crate) enum PeerCall {
+    /// Accept tasks, all of them or none; the tensors of each follow in turn.
+    SubmitAll(Vec<Item>),
+    /// The task that an idempotency key stands for.
+    Keyed(String),
+    Wait(TaskId),
+    Task(TaskId),
+    Cancel(TaskId),
+    State(TaskId),
+    ModelOf(TaskId),
+    StoredBytes(TaskId),
+    LetGo(TaskId),
+    Explain(TaskId),
+    Tasks(TaskFilter),
+}
+
+/// A task of several that are submitted together.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Item {
+    spec: Spec,
+    request_digest: Option<[u8; 32]>,
+    /// Positions of those that it depends on.
+    within: Vec<u64>,
+}
+
+impl PeerCall {
+    /// The task that it is about, if it is about one.
+    pub(crate) fn task(&self) -> Option<TaskId> {
+        match self {
+            Self::Wait(id)
+            | Self::Task(id)
+            | Self::Cancel(id)
+            | Self::State(id)
+            | Self::ModelOf(id)
+            | Self::StoredBytes(id)
+            | Self::LetGo(id)
+            | Self::Explain(id) => Some(*id),
+            Self::SubmitAll(_) | Self::Keyed(_) | Self::Tasks(_) => None,
+        }
+    }
 }
 
 impl Call {
@@ -89,6 +139,7 @@ impl Call {
             Self::Scale(_) => ("scale", Role::Admin),
             Self::CreateToken { .. } => ("create_token", Role::Admin),
             Self::Revoke { .. } => ("revoke", Role::Admin),
+            Self::Peer(_) => ("peer", Role::Admin),
         }
     }
 }
@@ -171,4 +222,10 @@ pub(crate) enum Told {
     Count(u64),
     Token(TokenInfo, String),
     Revoked(Revocation, u64),
+    Ids(Vec<TaskId>),
+    Keyed(Option<(TaskId, [u8; 32])>),
+    State(TaskState),
+    Model(ModelRef),
+    Story(Vec<(f64, String)>),
+    Page(Vec<Record>, Option<TaskId>),
 }

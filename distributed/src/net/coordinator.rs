@@ -2,12 +2,14 @@
 
 mod backlog;
 pub(crate) mod core_handle;
+mod election;
 mod events;
 pub(crate) mod exchange;
 mod fleet;
 pub(crate) mod gate;
 pub(crate) mod journal;
 mod outputs;
+pub(crate) mod peers;
 pub(crate) mod requests;
 mod revoke;
 pub(crate) mod session;
@@ -26,6 +28,7 @@ use crate::control::shared;
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
 use crate::net::coordinator::gate::{Gate, Services};
+use crate::net::coordinator::peers::{About, Peers};
 use crate::net::identity::enrol::{JOINING, Limits};
 use crate::net::identity::members::ConnectedMembers;
 use crate::net::identity::pki::Pki;
@@ -44,7 +47,7 @@ use quinn::{Endpoint, ServerConfig};
 use rand::RngExt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What the key is made with that connections of earlier coordinators are ended by.
@@ -53,6 +56,10 @@ const RESET_LABEL: &str = "legacy-gpu stateless reset";
 /// Bytes of a task's outputs that travel through the journal; more lie in a file beside it, where
 /// they are written once and cost nobody who reads the journal.
 const OUTPUTS_INLINE_MAX: usize = 64 << 10;
+
+/// Coordinators that take part at once number their tasks from their own number on, this many bits
+/// higher: none reaches the next one's numbers, which begin at least a millisecond later.
+const NUMBER_BITS: u32 = 20;
 
 /// Where the authority keeps what is remembered of devices on which runs did not stop.
 const HANGS: &str = "devices.json";
@@ -70,8 +77,10 @@ pub struct Coordinator {
     pki: Pki,
     /// The number of its lead, and of its tasks.
     epoch: u64,
-    /// Its lead of the cluster.
-    leading: Arc<Leading>,
+    /// Its lead of the cluster, while it leads.
+    leading: Arc<Mutex<Option<Leading>>>,
+    /// The other coordinators, where there can be any.
+    peers: Option<Arc<Peers>>,
     present: Arc<ConnectedMembers>,
     limits: Arc<Limits>,
     /// Buffers of memory that is shared with workers.
@@ -110,7 +119,10 @@ impl Coordinator {
         }
         let place = config.journal.as_deref();
         let place = place.map(|path| shared::log(config.control.as_ref(), path)).transpose()?;
-        Self::start_on(place, config, pki, services).await
+        match (config.control.is_some(), place) {
+            (true, Some(place)) => Self::start_among(place.into(), config, pki, services).await,
+            (_, place) => Self::start_on(place, config, pki, services).await,
+        }
     }
 
     /// As [`Coordinator::start_with`], with the log of durable tasks in `place`; what is too large
@@ -121,14 +133,14 @@ impl Coordinator {
         pki: &Pki,
         services: Services,
     ) -> Result<Self> {
-        let runtime = tokio::runtime::Handle::current();
-        let handle = runtime.clone();
+        let handle = tokio::runtime::Handle::current();
         let (lead, journal) = (Arc::clone(pki.lead()), place.zip(config.journal.clone()));
+        let blobs = config.blobs.clone();
         let opening = outside::blocking(move || {
             let leading = lead.take(outside::unix_ms())?;
             let epoch = leading.epoch();
             let open = |(place, path): (Box<dyn Place>, PathBuf)| {
-                journal::open(&*place, &path, epoch.into(), handle)
+                journal::open(&*place, (&path, blobs.as_ref()), epoch.into(), handle)
             };
             Ok::<_, Error>((leading, journal.map(open).transpose()?))
         });
@@ -136,20 +148,65 @@ impl Coordinator {
         // A coordinator that starts later must never reuse an epoch: answers to attempts of
         // its predecessor would be taken for its own. A journal may come from another authority.
         let epoch = prepared.as_ref().map_or(leading.epoch(), |prepared| prepared.epoch);
-        let settings = core_config(&config, epoch, prepared.is_some())?;
-        let heartbeat = settings.timing.heartbeat;
+        let settings = core_config(&config, (epoch, None), prepared.is_some())?;
+        let shared = Self::core(&config, settings, pki, &services)?;
+        if let Some(prepared) = &mut prepared {
+            shared.keep_apart(prepared);
+            shared.restore(std::mem::take(&mut prepared.left), epoch);
+        }
+        let bound = Self::bind(&config, pki)?;
+        if let Some(prepared) = prepared {
+            shared.keep(journal::start(prepared, Arc::downgrade(&shared))?);
+        }
+        let lead = (Some(leading), None);
+        Ok(Self::serve(config, pki, services, (shared, epoch), bound, lead))
+    }
+
+    /// As [`Coordinator::start_with`], as one of several that take part. It leads when nobody else does.
+    pub(crate) async fn start_among(
+        place: Arc<dyn Place>,
+        config: CoordinatorConfig,
+        pki: &Pki,
+        services: Services,
+    ) -> Result<Self> {
+        let bound = Self::bind(&config, pki)?;
+        let (lead, addr) = (Arc::clone(pki.lead()), bound.2);
+        let about = About::new(&config, addr)?;
+        let (lead_too, shown) = (Arc::clone(&lead), about.encode());
+        let entering = outside::blocking(move || {
+            let alone = "what keeps the lead has one coordinator at a time".to_owned();
+            let members = lead_too.members().ok_or(Error::Control { reason: alone })?;
+            members.enter(outside::unix_ms(), &shown)
+        });
+        let number = entering.await.map_err(|_| Error::Stopped)??;
+        let settings = core_config(&config, (number, Some(number << NUMBER_BITS)), true)?;
+        let shared = Self::core(&config, settings, pki, &services)?;
+        shared.follow();
+        let peers = Peers::new(lead, number);
+        let among = (None, Some(Arc::clone(&peers)));
+        let coordinator = Self::serve(config, pki, services, (shared, number), bound, among);
+        peers.run(election::run(coordinator.clone(), Arc::clone(&peers), place));
+        Ok(coordinator)
+    }
+
+    fn core(
+        config: &CoordinatorConfig,
+        settings: CoreConfig,
+        pki: &Pki,
+        services: &Services,
+    ) -> Result<Arc<CoreHandle>> {
         let supervisor = services.supervisor.clone();
         let output_bytes_max = u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX);
         let hangs = Persisted::open(pki.lead(), HANGS, HANGS_REMEDY, HangTable::new())?;
         // Its clock goes from here on: opening the journal may have taken a while.
         let began = Duration::from_millis(outside::unix_ms());
         let core = Core::new(began, settings, outside::rng().random());
-        let shared =
-            Arc::new(CoreHandle::new(core, began, runtime, supervisor, hangs, output_bytes_max));
-        if let Some(prepared) = &mut prepared {
-            shared.keep_apart(prepared);
-            shared.restore(began, std::mem::take(&mut prepared.left));
-        }
+        let runtime = tokio::runtime::Handle::current();
+        let shared = CoreHandle::new(core, began, runtime, supervisor, hangs, output_bytes_max);
+        Ok(Arc::new(shared))
+    }
+
+    fn bind(config: &CoordinatorConfig, pki: &Pki) -> Result<(Endpoint, SocketWatch, SocketAddr)> {
         let mut server = ServerConfig::with_crypto(Arc::new(tls::server(pki)?));
         // Workers open one stream for their reports, and others for requests.
         server.transport_config(endpoint::cautious(requests::ASKS_MAX, 1)).migration(false);
@@ -158,9 +215,17 @@ impl Coordinator {
         let addr = endpoint
             .local_addr()
             .map_err(|source| Error::Bind { addr: config.quic_addr, source })?;
-        if let Some(prepared) = prepared {
-            shared.keep(journal::start(prepared, Arc::downgrade(&shared))?);
-        }
+        Ok((endpoint, watch, addr))
+    }
+
+    fn serve(
+        config: CoordinatorConfig,
+        pki: &Pki,
+        services: Services,
+        (shared, epoch): (Arc<CoreHandle>, u64),
+        (endpoint, watch, addr): (Endpoint, SocketWatch, SocketAddr),
+        (leading, peers): (Option<Leading>, Option<Arc<Peers>>),
+    ) -> Self {
         tokio::spawn(Arc::clone(&shared).run_timer());
         let tokens = services.tokens.clone();
         let lender = Lender::open(config.shared_memory_bytes_max);
@@ -172,14 +237,16 @@ impl Coordinator {
             tokens,
             pki: pki.clone(),
             epoch,
-            leading: Arc::new(leading),
+            leading: Arc::new(Mutex::new(leading)),
+            peers,
             present: Arc::default(),
             limits: Limits::new(JOINING),
             lender: lender.clone(),
         };
+        let heartbeat = Timing::default().heartbeat;
         let gate = Gate::new(coordinator.clone(), services, (epoch, heartbeat), lender);
         tokio::spawn(gate.run(endpoint));
-        Ok(coordinator)
+        coordinator
     }
 
     /// The settings it was started with.
@@ -228,6 +295,9 @@ impl Coordinator {
     /// port, the journal and the lead. Durable tasks wait in the journal for the next coordinator, which
     /// this process, too, may start.
     pub async fn stop(&self) {
+        if let Some(peers) = &self.peers {
+            peers.stop().await;
+        }
         self.shared.stop();
         // Before the journal is free for another coordinator.
         if let Some(blob_store) = self.shared.blob_store() {
@@ -240,7 +310,7 @@ impl Coordinator {
         if let Err(error) = closed.await {
             tracing::error!(%error, "the journal's thread did not end well");
         }
-        self.leading.resign();
+        self.resign().await;
         let endpoint = self.endpoint.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((endpoint, watch)) = endpoint else { return };
         endpoint.close(Close::Stopping.code(), Close::Stopping.reason().as_bytes());
@@ -251,6 +321,28 @@ impl Coordinator {
         };
         // Workers that are gone cannot confirm.
         let _ = tokio::time::timeout(Duration::from_secs(2), closed).await;
+    }
+
+    /// Gives the lead up, if it has it.
+    async fn resign(&self) {
+        let leading = Arc::clone(&self.leading);
+        // It may have to be told to others.
+        let resigning = outside::blocking(move || {
+            let mut leading = leading.lock().unwrap_or_else(PoisonError::into_inner);
+            drop(leading.take());
+        });
+        // A panic was reported where it happened.
+        let _ = resigning.await;
+    }
+
+    fn leading(&self) -> MutexGuard<'_, Option<Leading>> {
+        // It is replaced as a whole.
+        self.leading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// This one alone, which asks no other coordinator.
+    pub(crate) fn alone(&self) -> Self {
+        Self { peers: None, ..self.clone() }
     }
 
     /// Waits until `look` finds what it looks for in the core.
@@ -274,9 +366,14 @@ impl Coordinator {
     }
 }
 
-fn core_config(config: &CoordinatorConfig, epoch: u64, durable: bool) -> Result<CoreConfig> {
+fn core_config(
+    config: &CoordinatorConfig,
+    (epoch, first_seq): (u64, Option<u64>),
+    durable: bool,
+) -> Result<CoreConfig> {
     Ok(CoreConfig {
         epoch,
+        first_seq,
         balancing: balance::by_name(&config.balancing)?,
         queue_tasks_max: config.queue_tasks_max,
         queue_bytes_max: config.queue_bytes_max,

@@ -23,7 +23,7 @@ fn spread(from: u32, count: u32) -> Vec<NamedTensor> {
 }
 
 /// Answers with as many numbers as it is asked for.
-fn spreading() -> Arc<dyn Executor> {
+pub(super) fn spreading() -> Arc<dyn Executor> {
     Arc::new(Runs(|inputs: &[NamedTensor]| {
         let asked = inputs[0].tensor.as_slice::<u32>().expect("two numbers");
         spread(asked[0], asked[1])
@@ -97,7 +97,7 @@ async fn eventually(what: &str, there: impl Fn() -> bool) {
     panic!("{what}: not within 10 s");
 }
 
-async fn submit(coordinator: &Coordinator, from: u32, count: u32) -> TaskId {
+pub(super) async fn submit(coordinator: &Coordinator, from: u32, count: u32) -> TaskId {
     let model = ModelRef { name: "spread".into(), version: 1, sha256: "00".repeat(32) };
     let x = Tensor::from_slice([2], &[from, count]).expect("small");
     let spec = TaskSpec::new(model, vec![NamedTensor::new("x", x)]);
@@ -105,18 +105,18 @@ async fn submit(coordinator: &Coordinator, from: u32, count: u32) -> TaskId {
     coordinator.submit_all(vec![(spec, Vec::new())]).await.expect("room")[0]
 }
 
-async fn ended(coordinator: &Coordinator, id: TaskId) {
+pub(super) async fn ended(coordinator: &Coordinator, id: TaskId) {
     let record = coordinator.wait(id).await.expect("it ends");
     assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 1), "{:?}", record.error);
 }
 
 /// What is read back is what was computed, to the bit.
-fn is_right(record: &TaskRecord, from: u32, count: u32) {
+pub(super) fn is_right(record: &TaskRecord, from: u32, count: u32) {
     assert!(record.outputs == Some(spread(from, count)), "task {} has others", record.task_id);
 }
 
 /// 1 MB.
-const COUNT: u32 = 250_000;
+pub(super) const COUNT: u32 = 250_000;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn large_outputs_lie_beside_the_journal_until_they_are_let_go() {

@@ -8,6 +8,7 @@ mod depend;
 mod durable;
 mod explain;
 mod finish;
+mod hand_over;
 mod hangs;
 mod health;
 mod heartbeat;
@@ -75,8 +76,8 @@ impl Core {
     pub fn new(now: Duration, config: CoreConfig, seed: u64) -> Self {
         Self {
             scheduler: Scheduler::new(now, config.balancing, config.thrift, seed),
+            tasks: Tasks::new(config.first_seq),
             config,
-            tasks: Tasks::default(),
             placement: Placement::default(),
             ledger: Ledger::default(),
             statistics: Statistics::new(now),

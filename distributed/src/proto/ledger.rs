@@ -75,6 +75,12 @@ impl Ledger {
         std::mem::take(&mut self.again)
     }
 
+    /// The journal is another coordinator's: nothing waits for it here.
+    pub(super) fn hand_over(&mut self) {
+        self.pending.clear();
+        self.again.clear();
+    }
+
     /// Changes that another one's commit took along, of all.
     pub(super) fn group_commit(&self) -> Hits {
         Hits { hits: self.changes.saturating_sub(self.commits), of: self.changes }

@@ -16,6 +16,11 @@ pub(super) struct Names {
 }
 
 impl Names {
+    /// Takes those of others in, besides its own.
+    pub(super) fn merge(&mut self, others: Self) {
+        self.names.extend(others.names);
+    }
+
     /// The one copy of a name.
     pub(super) fn share(&mut self, model: &ModelRef) -> Arc<ModelRef> {
         self.asked += 1;

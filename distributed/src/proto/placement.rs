@@ -71,9 +71,9 @@ impl Placement {
         self.planted = fault;
     }
 
-    /// Names that were shared while nothing named a model here yet.
-    pub(super) fn set_names(&mut self, names: Names) {
-        self.names = names;
+    /// Names that were shared elsewhere.
+    pub(super) fn merge_names(&mut self, names: Names) {
+        self.names.merge(names);
     }
 
     /// The workers and their devices, to be looked at.

@@ -22,6 +22,9 @@ pub type Digest = [u8; 32];
 #[derive(Clone)]
 pub struct CoreConfig {
     pub epoch: u64,
+    /// The number of its first task, where several coordinators take part at once, each with numbers of
+    /// its own; without, they go on after those in the journal.
+    pub first_seq: Option<u64>,
     pub balancing: &'static dyn Balance,
     pub queue_tasks_max: usize,
     pub queue_bytes_max: usize,
@@ -134,6 +137,10 @@ pub enum Action {
     },
     /// The journal has the task.
     Accepted {
+        seq: u64,
+    },
+    /// A durable task is another coordinator's now, with what lies apart of it.
+    HandedOver {
         seq: u64,
     },
     /// The journal cannot take the task, which is forgotten.

@@ -70,9 +70,15 @@ impl Statistics {
         Self { began, ..Self::default() }
     }
 
-    /// These were known from the start.
-    pub(super) fn knew(&mut self, before: TaskCounts) {
-        self.before = before;
+    /// A journal's tasks came to be known, or are no more: so many were counted before that, and so
+    /// many are now.
+    pub(super) fn knew(&mut self, then: TaskCounts, now: TaskCounts) {
+        let moved = |known: u64, then: u64, now: u64| (known + now).saturating_sub(then);
+        let before = &mut self.before;
+        before.submitted = moved(before.submitted, then.submitted, now.submitted);
+        before.succeeded = moved(before.succeeded, then.succeeded, now.succeeded);
+        before.failed = moved(before.failed, then.failed, now.failed);
+        before.cancelled = moved(before.cancelled, then.cancelled, now.cancelled);
     }
 
     /// Of all tasks that are known, those that are open, and what was submitted and ended since the

@@ -32,6 +32,8 @@ pub(super) struct Tasks {
     next_seq: u64,
     /// The first of this epoch.
     first_seq: u64,
+    /// No other coordinator takes numbers from there on.
+    numbers_are_own: bool,
     /// What each idempotency key stands for.
     keys: HashMap<Arc<str>, (TaskId, Digest)>,
     counts: Counts,
@@ -39,20 +41,22 @@ pub(super) struct Tasks {
     settled: VecDeque<u64>,
 }
 
-impl Default for Tasks {
-    fn default() -> Self {
+impl Tasks {
+    /// None yet. Numbers go on after those of earlier coordinators, unless there is a first one of its
+    /// own.
+    pub(super) fn new(first_seq: Option<u64>) -> Self {
+        let first = first_seq.unwrap_or(1);
         Self {
             tasks: BTreeMap::new(),
-            next_seq: 1,
-            first_seq: 1,
+            next_seq: first,
+            first_seq: first,
+            numbers_are_own: first_seq.is_some(),
             keys: HashMap::new(),
             counts: Counts::default(),
             settled: VecDeque::new(),
         }
     }
-}
 
-impl Tasks {
     pub(super) fn get(&self, seq: u64) -> Option<&Task> {
         self.tasks.get(&seq).map(|task| &**task)
     }
@@ -86,17 +90,26 @@ impl Tasks {
 
     /// An earlier coordinator took this number.
     pub(super) fn pass(&mut self, seq: u64) {
-        self.next_seq = self.next_seq.max(seq.saturating_add(1));
+        if !self.numbers_are_own {
+            self.next_seq = self.next_seq.max(seq.saturating_add(1));
+        }
     }
 
     /// All that earlier coordinators took was passed.
     pub(super) fn begin(&mut self) {
-        self.first_seq = self.next_seq;
+        if !self.numbers_are_own {
+            self.first_seq = self.next_seq;
+        }
     }
 
     /// Whether a number was taken by this coordinator.
     pub(super) fn took(&self, seq: u64) -> bool {
         (self.first_seq..self.next_seq).contains(&seq)
+    }
+
+    /// A task that ended so is another coordinator's now.
+    pub(super) fn uncount(&mut self, state: TaskState) {
+        self.counts.forget(state);
     }
 
     /// A task ended so under an earlier coordinator.

@@ -63,6 +63,8 @@ pub(crate) fn host(
         let plan = Plan {
             data: settings.data.clone(),
             quic: settings.quic.addr,
+            control: settings.control()?,
+            reached_at: Some(settings.quic.reached_at.clone()).filter(|at| !at.is_empty()),
             devices,
             model_memory: settings.model_memory(),
             workers: settings.workers,
@@ -78,8 +80,13 @@ pub(crate) fn host(
         let pki = plan.authority()?;
         let access = serve::access(&pki, &settings.data)?;
         let listeners = Listeners::bind(settings, &pki, &access).await?;
+        // Its port may be another one.
+        let at = settings.quic.reached_at.as_str();
+        let host = at.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
+        let host = host.map_or(at, |(host, _)| host);
+        let url = listeners.url(Some(host).filter(|host| !host.is_empty()));
         let cluster = tokio::select! {
-            cluster = Cluster::launch(&plan, pki) => cluster?,
+            cluster = Cluster::launch(&plan, pki, url) => cluster?,
             () = signals.next() => return Err(Failure::interrupted()),
             () = abandoned => return Err(Failure::interrupted()),
         };

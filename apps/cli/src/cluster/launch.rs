@@ -8,8 +8,8 @@ use crate::logging::LogFormat;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
-    Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelConfig, ModelRef, Pki,
-    Repository, RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
+    Control, Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelConfig, ModelRef,
+    Pki, Repository, RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
     last_loaded,
 };
 use std::collections::BTreeMap;
@@ -18,10 +18,12 @@ use std::io::{Read, Seek, SeekFrom};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the first workers may take to join.
 const JOIN: Duration = Duration::from_secs(60);
+/// How long a coordinator may take to come to lead.
+const LEAD: Duration = Duration::from_secs(20);
 
 /// What to bring up.
 #[derive(Debug, Clone)]
@@ -30,6 +32,10 @@ pub(crate) struct Plan {
     pub(crate) data: PathBuf,
     /// Where workers connect; port 0 picks a free one.
     pub(crate) quic: SocketAddr,
+    /// What coordinators share, if that is not the data folder.
+    pub(crate) control: Option<Control>,
+    /// Where other coordinators reach this one, if not there.
+    pub(crate) reached_at: Option<String>,
     /// The devices of each local worker.
     pub(crate) devices: Vec<DeviceId>,
     /// What models may take of each device's memory, in bytes, if less than all.
@@ -58,7 +64,7 @@ impl Plan {
     /// # Errors
     /// Where the one in the data folder is damaged.
     pub(crate) fn authority(&self) -> Result<Pki> {
-        Ok(Pki::open(&folder::pki(&self.data))?
+        Ok(Pki::open_on(&folder::pki(&self.data), self.control.as_ref())?
             .with_certificate_life(self.certificate_life)
             .with_absence_max(self.absence_max))
     }
@@ -80,7 +86,7 @@ impl Cluster {
     ///
     /// # Errors
     /// `address_in_use`, `worker_start_failed`, or what became of a model.
-    pub(crate) async fn launch(plan: &Plan, pki: Pki) -> Result<Self> {
+    pub(crate) async fn launch(plan: &Plan, pki: Pki, url: Option<String>) -> Result<Self> {
         let models = folder::models(&plan.data);
         let repository = Repository::open(&models)?;
         // The data folder has one coordinator, and its workers only read.
@@ -96,6 +102,9 @@ impl Cluster {
         let config = CoordinatorConfig {
             quic_addr: plan.quic,
             journal: Some(folder::journal(&plan.data)),
+            control: plan.control.clone(),
+            reached_at: plan.reached_at.clone(),
+            url,
             input_bytes_max: plan.limits.input_bytes_max,
             run_limit_s: plan.run_limit_s,
             ..CoordinatorConfig::default()
@@ -126,6 +135,7 @@ impl Cluster {
     }
 
     async fn bring_up(&self, plan: &Plan) -> Result<()> {
+        self.until_led().await?;
         let log = folder::worker_log(&plan.data);
         // What earlier runs wrote does not explain why this one fails.
         let before = log.metadata().map_or(0, |file| file.len());
@@ -153,6 +163,22 @@ impl Cluster {
             tracing::warn!("{message}");
         }
         self.load_registered().await
+    }
+
+    /// Resolves once a coordinator leads, this one or another.
+    async fn until_led(&self) -> Result<()> {
+        let coordinator = &self.coordinator;
+        let is_led = || coordinator.leads() || coordinator.peers().iter().any(|peer| peer.leads);
+        let began = Instant::now();
+        while !is_led() {
+            if began.elapsed() > LEAD {
+                let why = coordinator.engine().and_then(|(_, trouble)| trouble).unwrap_or_default();
+                let message = format!("no coordinator came to lead within {} s", LEAD.as_secs());
+                return Err(Failure::new("no_leader", format!("{message}: {why}")));
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        Ok(())
     }
 
     /// Resolves once so many local workers are ready; others may be back before them.

@@ -55,6 +55,17 @@ impl Listeners {
         Ok(Self { http, grpc, tls, local, frigate, immich })
     }
 
+    /// Where the REST interface is reached, by a host's name or address where it listens on all.
+    pub(crate) fn url(&self, host: Option<&str>) -> Option<String> {
+        let addr = self.http.local_addr().ok()?;
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        match (addr.ip().is_unspecified(), host) {
+            (true, Some(host)) => Some(format!("{scheme}://{host}:{}", addr.port())),
+            (true, None) => None,
+            (false, _) => Some(format!("{scheme}://{addr}")),
+        }
+    }
+
     /// Binds free ports of this machine alone.
     pub(crate) async fn local() -> Result<Self> {
         let (http, grpc) = (bind("http", ANY_PORT).await?, bind("grpc", ANY_PORT).await?);

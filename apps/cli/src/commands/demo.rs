@@ -88,6 +88,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         let plan = Plan {
             data: folder.path().to_owned(),
             quic: ANY_PORT,
+            control: None,
+            reached_at: None,
             devices: vec![device],
             model_memory: None,
             workers: WORKERS,
@@ -101,7 +103,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         };
         let cluster = tokio::select! {
             // The log that a failure names goes with the temporary folder.
-            cluster = Cluster::launch(&plan, plan.authority()?) => cluster.map_err(|failure| {
+            cluster = Cluster::launch(&plan, plan.authority()?, None) => cluster.map_err(|failure| {
                 failure.hint("radeon-cluster doctor checks this machine")
             })?,
             () = signals.next() => return Err(Failure::interrupted()),

@@ -4,6 +4,7 @@ use crate::failure::Result;
 use crate::folder::{self, Ownership};
 use crate::output::{self, Output};
 use crate::rest::{Client, Target, named, segment};
+use crate::settings::{self, Flags};
 use crate::times::{duration, seconds};
 use lgp_sdk::Pki;
 use lgp_server::{Access, KeyRole, NewKey};
@@ -121,7 +122,10 @@ impl Place {
             Err(failure) if failure.code == "not_running" => {
                 let data = target.data_folder()?;
                 let owner = Ownership::take(&data)?;
-                let access = Access::open(&Pki::open(&folder::pki(&data))?)?;
+                let flags = Flags { data: Some(&data), ..Flags::default() };
+                let control = settings::resolve(&flags, settings::environment)?.control()?;
+                let pki = Pki::open_on(&folder::pki(&data), control.as_ref())?;
+                let access = Access::open(&pki)?;
                 Ok(Self::Folder(access.with_audit(&folder::audit_log(&data))?, owner))
             }
             Err(failure) => Err(failure),

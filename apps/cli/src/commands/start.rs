@@ -43,6 +43,17 @@ pub(crate) struct Args {
     /// picks a free one [default: 127.0.0.1:8443]
     #[arg(long, value_name = "ADDR")]
     quic: Option<SocketAddr>,
+    /// Where what several coordinators share is kept, as in postgres://USER@localhost/NAME: each that
+    /// names the same takes part, and when the one that leads is gone another goes on. With a password
+    /// rather set RADEON_CONTROL: command lines are seen by others [default: the data folder]
+    #[arg(long, value_name = "URL")]
+    control: Option<String>,
+    /// The name that this cluster's own has there [default: radeon_cluster]
+    #[arg(long, value_name = "NAME")]
+    control_name: Option<String>,
+    /// Where other coordinators reach this one [default: the address of --quic]
+    #[arg(long, value_name = "HOST[:PORT]")]
+    reached_at: Option<String>,
     /// Address for Frigate's detector zmq, on loopback, where it takes detectors' models and answers their
     /// images; port 0 picks a free one [default: none]
     #[arg(long, value_name = "ADDR")]
@@ -80,6 +91,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         tls: args.tls.as_ref(),
         grpc: args.grpc,
         quic: args.quic,
+        control: args.control.as_deref(),
+        control_name: args.control_name.as_deref(),
+        reached_at: args.reached_at.as_deref(),
         frigate: args.frigate,
         log_format: args.log_format,
         immich: args.immich,
@@ -87,6 +101,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let settings = settings::resolve(&flags, settings::environment)?;
     // Before anything starts: a wrong name is found by the process that can show it best.
     device::resolve_each(&settings.device)?;
+    settings.control()?;
     if args.foreground {
         crate::logging::init("info", settings.log_format);
         let ready = |endpoint: &Endpoint| out.emit(endpoint, |it| text(it, settings.http.addr));

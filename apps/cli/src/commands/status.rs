@@ -54,6 +54,7 @@ fn summary(client: &Client) -> Result<Value> {
         "quic": coordinator["quic"],
         "data": client.data(),
         "version": coordinator["version"],
+        "control": coordinator["control"],
         "uptime_s": coordinator["uptime_s"],
         "workers": coordinator["workers"],
         "models": models,
@@ -90,6 +91,7 @@ fn text(report: &Value, detailed: bool) -> String {
         cell(&stats["retries"]),
         models.join(", "),
     );
+    text += &control(&report["control"]);
     if !detailed {
         text.extend(out.iter().map(workers::out_line));
     } else {
@@ -111,9 +113,50 @@ fn text(report: &Value, detailed: bool) -> String {
     text
 }
 
+/// Who leads, where there can be several coordinators.
+fn control(control: &Value) -> String {
+    if control.is_null() {
+        return String::new();
+    }
+    let cell = |value: &Value| output::cell(value);
+    let mut text = format!("control  {}\n", cell(&control["engine"]));
+    let coordinators = control["coordinators"].as_array().map_or(&[][..], Vec::as_slice);
+    for one in coordinators {
+        let role = if one["leads"] == true { "leads" } else { "follows" };
+        let own = if one["number"] == control["number"] { ", this one" } else { "" };
+        let at = if one["url"].is_null() { &one["quic"] } else { &one["url"] };
+        text += &format!("         {} {role}{own}\n", cell(at));
+    }
+    if let Some(trouble) = control["trouble"].as_str() {
+        text += &format!(
+            "         {trouble}\n         what runs goes on; until it answers nobody joins, and no \
+             other coordinator comes to lead\n"
+        );
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_leads_is_told_where_there_are_several() {
+        assert_eq!(control(&Value::Null), "");
+        let shown = control(&json!({
+            "engine": "PostgreSQL 15.14",
+            "number": 7,
+            "trouble": "it does not answer",
+            "coordinators": [
+                { "number": 5, "leads": true, "quic": "10.0.0.1:8443", "url": "https://10.0.0.1:8000" },
+                { "number": 7, "leads": false, "quic": "10.0.0.2:8443", "url": null },
+            ],
+        }));
+        assert!(shown.starts_with("control  PostgreSQL 15.14\n"), "{shown}");
+        assert!(shown.contains("https://10.0.0.1:8000 leads\n"), "{shown}");
+        assert!(shown.contains("10.0.0.2:8443 follows, this one\n"), "{shown}");
+        assert!(shown.contains("it does not answer"), "{shown}");
+    }
 
     #[test]
     fn a_device_that_was_taken_out_is_told_once() {

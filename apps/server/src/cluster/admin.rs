@@ -19,7 +19,17 @@ use std::time::Duration;
 pub(crate) async fn start(State(state): State<ServerState>) -> Json<Value> {
     let coordinator = state.coordinator();
     let stats = coordinator.stats();
+    let control = coordinator.engine().map(|(engine, trouble)| {
+        json!({
+            "engine": engine,
+            "trouble": trouble,
+            "leads": coordinator.leads(),
+            "number": coordinator.epoch(),
+            "coordinators": coordinator.peers(),
+        })
+    });
     Json(json!({
+        "control": control,
         "state": "running",
         "pid": std::process::id(),
         "version": env!("CARGO_PKG_VERSION"),

@@ -145,7 +145,7 @@ impl<'a> References<'a> {
             let task: String = task.chars().take(64).collect();
             Fault::not_found("unknown_task", format!("no task '{task}'"))
         })?;
-        check_task(self.state, self.caller, id)?;
+        check_task(self.state, self.caller, id).await?;
         if !self.ended.contains_key(&id) {
             let record = self.wait(id, until).await?;
             self.ended.insert(id, record);
@@ -168,7 +168,7 @@ impl<'a> References<'a> {
             Some(record) => record,
             None => {
                 let coordinator = self.state.coordinator();
-                if !coordinator.state(id).map_err(faults::cluster)?.is_terminal() {
+                if !coordinator.state_of(id).await.map_err(faults::cluster)?.is_terminal() {
                     let message = format!("task {id} did not end in time");
                     return Err(Fault::unavailable("deadline_exceeded", message));
                 }
@@ -207,8 +207,12 @@ impl<'a> References<'a> {
 
 /// Refuses a task of a model that the caller's key is for neither by its name nor by that of an alias which
 /// leads to it: a task that was submitted through an alias is one of the model that the alias chose.
-pub(super) fn check_task(state: &ServerState, caller: &Caller, id: TaskId) -> Result<(), Fault> {
-    let model = state.coordinator().model_of(id).map_err(faults::cluster)?;
+pub(super) async fn check_task(
+    state: &ServerState,
+    caller: &Caller,
+    id: TaskId,
+) -> Result<(), Fault> {
+    let model = state.coordinator().model_of(id).await.map_err(faults::cluster)?;
     if may_see(state, caller, (&model.name, model.version)) {
         return Ok(());
     }

@@ -150,7 +150,7 @@ pub(crate) async fn why(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let id = task_id(&params)?;
-    check_task(&state, &caller, id)?;
+    check_task(&state, &caller, id).await?;
     let lines = state.coordinator().explain(id).await.map_err(faults::cluster)?;
     let lines = lines.into_iter().map(|(at_ms, what)| json!({ "at_ms": at_ms, "what": what }));
     Ok(Json(json!({ "task_id": id, "decisions": lines.collect::<Vec<Value>>() })))
@@ -164,7 +164,7 @@ pub(crate) async fn show(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ClusterError> {
     let id = task_id(&params)?;
-    check_task(&state, &caller, id)?;
+    check_task(&state, &caller, id).await?;
     let wait = waiting::limit(&query.unwrap_or_default(), state.config().deadline_ms_max)?;
     if let Some(record) = waiting::ended((&state, &caller), id, wait).await? {
         return answer(&state, &caller, record, Room::default()).await;
@@ -192,7 +192,7 @@ pub(crate) async fn let_go(
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let id = task_id(&params)?;
-    check_task(&state, &caller, id)?;
+    check_task(&state, &caller, id).await?;
     let ended = state.coordinator().let_go(id).await.map_err(faults::cluster)?;
     Ok(Json(json!({ "task_id": id, "state": ended, "let_go": true })))
 }
@@ -204,7 +204,7 @@ pub(crate) async fn cancel(
     params: Params,
 ) -> Result<Response, ClusterError> {
     let id = task_id(&params)?;
-    check_task(&state, &caller, id)?;
+    check_task(&state, &caller, id).await?;
     let room = room_for_result((&state, &caller), id).await?;
     let record = state.coordinator().cancel(id).await.map_err(faults::cluster)?;
     answer(&state, &caller, record, room).await

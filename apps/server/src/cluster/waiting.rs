@@ -35,7 +35,7 @@ pub(super) async fn ended(
     id: TaskId,
     limit: Duration,
 ) -> Result<Option<TaskRecord>, Fault> {
-    let stands = state.coordinator().state(id).map_err(faults::cluster)?;
+    let stands = state.coordinator().state_of(id).await.map_err(faults::cluster)?;
     if limit.is_zero() || stands.is_terminal() {
         return Ok(None);
     }

@@ -184,6 +184,7 @@ impl Drop for CancelOnDrop<'_> {
         if let Some(task) = self.task
             && let Err(error) = self.coordinator.give_up(task)
         {
+            // One that another coordinator took runs on to its end.
             tracing::debug!(%task, %error, "cannot cancel the task of a client that went away");
         }
     }

@@ -44,6 +44,7 @@ pub(super) struct Carried {
     pub(super) lead: u64,
     /// The latest lead that was about to.
     pub(super) claimed: u64,
+    /// The leads and the epochs of all that opened it.
     pub(super) epochs: BTreeSet<u64>,
 }
 

@@ -59,7 +59,7 @@ pub(super) fn open(
     pen.write(&opened, Body::Opened(opener)).map_err(on_log)?;
     state.last = opened;
     state.carried.lead = opener.lead;
-    state.carried.epochs.insert(opener.epoch);
+    state.carried.epochs.extend([opener.lead, opener.epoch]);
     let bytes = client.info().map_err(on_log)?.state.bytes;
     Ok(Found { state, pen, first, bytes })
 }

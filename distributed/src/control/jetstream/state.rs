@@ -77,7 +77,7 @@ impl State {
             Body::Opened(opener) => {
                 self.follow(link, |last| last.opened(opener))?;
                 self.carried.lead = opener.lead;
-                self.carried.epochs.insert(opener.epoch);
+                self.carried.epochs.extend([opener.lead, opener.epoch]);
             }
             Body::Part { at: 0, of, bytes } => {
                 self.part(Parts { seq, link, writer, next: 1, bytes }, of)?;
@@ -199,7 +199,7 @@ mod tests {
         {
             let state = take(&messages[..count], 1).expect("sound");
             assert_eq!(keys(&state), expected, "{count}");
-            assert_eq!((state.carried.lead, state.carried.epochs.len()), (9, 1));
+            assert_eq!((state.carried.lead, state.carried.epochs.len()), (9, 2));
         }
         for (skipped, expected) in [(1, &[1, 2, 3][..]), (2, &[2, 3]), (3, &[3]), (4, &[3])] {
             let first = u64::try_from(skipped).expect("few") + 1;

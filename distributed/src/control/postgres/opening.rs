@@ -103,7 +103,7 @@ fn open(
         &[&opened.number, &opened.digest, &lead],
     )?;
     txn.execute("INSERT INTO commit VALUES ($1, $2)", &[&opened.number, &opened.digest])?;
-    txn.execute("INSERT INTO epoch VALUES ($1) ON CONFLICT DO NOTHING", &[&epoch])?;
+    txn.execute("INSERT INTO epoch VALUES ($1), ($2) ON CONFLICT DO NOTHING", &[&epoch, &lead])?;
     let epochs = txn.query("SELECT epoch FROM epoch ORDER BY epoch", &[])?;
     let epochs = epochs.iter().map(|row| row.get::<_, i64>(0).unsigned_abs()).collect();
     txn.commit()?;

@@ -32,7 +32,7 @@ pub(crate) struct Record {
 
 impl Record {
     /// All of a record but its outputs' bytes.
-    pub(super) fn of(record: TaskRecord, outputs: Option<Vec<TensorMeta>>) -> Self {
+    pub(crate) fn of(record: TaskRecord, outputs: Option<Vec<TensorMeta>>) -> Self {
         Self {
             task_id: record.task_id,
             model: record.model,
@@ -52,7 +52,7 @@ impl Record {
     }
 
     /// The record with its outputs.
-    pub(super) fn with(self, outputs: Option<Vec<NamedTensor>>) -> TaskRecord {
+    pub(crate) fn with(self, outputs: Option<Vec<NamedTensor>>) -> TaskRecord {
         TaskRecord {
             task_id: self.task_id,
             model: self.model,
@@ -94,6 +94,8 @@ pub(crate) enum Refusal {
     Expired { id: TaskId },
     ResultLost { id: TaskId, reason: String },
     ResultUnread { id: TaskId, reason: String },
+    HandedOver,
+    NotEnded { id: TaskId, state: TaskState },
 }
 
 fn wide(n: usize) -> u64 {
@@ -123,6 +125,8 @@ impl From<Error> for Refusal {
             Error::Expired { id } => Self::Expired { id },
             Error::ResultLost { id, reason } => Self::ResultLost { id, reason },
             Error::ResultUnread { id, reason } => Self::ResultUnread { id, reason },
+            Error::HandedOver => Self::HandedOver,
+            Error::NotEnded { id, state } => Self::NotEnded { id, state },
             Error::UnknownWorker { id } => Self::UnknownWorker { id },
             Error::Draining => Self::Draining,
             Error::Stopped => Self::Stopped,
@@ -152,6 +156,8 @@ impl Refusal {
             Self::Expired { id } => Error::Expired { id },
             Self::ResultLost { id, reason } => Error::ResultLost { id, reason },
             Self::ResultUnread { id, reason } => Error::ResultUnread { id, reason },
+            Self::HandedOver => Error::HandedOver,
+            Self::NotEnded { id, state } => Error::NotEnded { id, state },
             Self::UnknownWorker { id } => Error::UnknownWorker { id },
             Self::Draining => Error::Draining,
             Self::Stopped => Error::Stopped,

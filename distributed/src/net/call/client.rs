@@ -14,6 +14,7 @@ use crate::net::transport::endpoint;
 use crate::net::transport::wire;
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo};
+pub(crate) use exchange::Parcel;
 use exchange::{ended, odd};
 use quinn::{ClientConfig, Connection};
 use std::net::SocketAddr;
@@ -94,6 +95,16 @@ impl Client {
         identity: &Identity,
     ) -> Result<Self> {
         coordinators.into().ask(|addr| Self::connect_to(addr, identity)).await
+    }
+
+    /// Whether the connection still is there.
+    pub(crate) fn is_open(&self) -> bool {
+        self.connection.close_reason().is_none()
+    }
+
+    /// The coordinator answered another call than the one that it was asked.
+    pub(crate) fn odd() -> Error {
+        odd()
     }
 
     async fn connect_to(addr: SocketAddr, identity: &Identity) -> Result<Self> {

@@ -3,8 +3,12 @@
 
 use super::answer::Record;
 use super::room::Place;
-use super::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, steady};
+use super::{
+    ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Item, PeerCall, Spec,
+    Told, steady,
+};
 use crate::error::{Error, Result};
+use crate::net::coordinator::Coordinator;
 use crate::net::coordinator::gate::Gate;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::members::Connected;
@@ -74,7 +78,11 @@ pub(crate) async fn serve(gate: Arc<Gate>, connection: Connection, visit: Arc<Co
 
 impl Caller {
     async fn answer(&self, mut send: SendStream, mut recv: RecvStream) -> Result<()> {
-        let call = timeout(CALL_TIMEOUT, rpc::read_within(&mut recv, CALL_BYTES_MAX)).await;
+        let bytes_max = match self.visit.member().role {
+            Role::Admin => ADMIN_CALL_BYTES_MAX,
+            _ => CALL_BYTES_MAX,
+        };
+        let call = timeout(CALL_TIMEOUT, rpc::read_within(&mut recv, bytes_max)).await;
         let call: Call = call.map_err(|_| wire::lost("a call took too long"))??;
         let (name, needs) = call.needs();
         if self.visit.is_expired() {
@@ -111,6 +119,7 @@ impl Caller {
     async fn perform(&self, call: Call, recv: &mut RecvStream) -> Performed {
         let coordinator = &self.gate.coordinator;
         let told = match call {
+            Call::Peer(call) => return self.perform_for_peer(call, recv).await,
             Call::Greet => Told::Done,
             Call::Renew { csr } => {
                 let renewed = renew::certify(&self.gate, &self.visit, csr).await;
@@ -149,6 +158,52 @@ impl Caller {
             }
         };
         Ok((told, Vec::new()))
+    }
+
+    /// What coordinators ask one another.
+    async fn perform_for_peer(&self, call: PeerCall, recv: &mut RecvStream) -> Performed {
+        let leads = self.gate.coordinator.leads();
+        let is_known = |id| self.gate.shared.read(|core, _| core.knows(id));
+        if !leads && !call.task().is_some_and(is_known) {
+            // Not yet, or not any more.
+            return Err(Error::HandedOver);
+        }
+        let coordinator = &self.gate.coordinator.alone();
+        let told = match call {
+            PeerCall::Wait(id) => return described(coordinator.wait(id).await?),
+            PeerCall::Task(id) => return described(coordinator.task(id).await?),
+            PeerCall::Cancel(id) => return described(coordinator.cancel(id).await?),
+            PeerCall::SubmitAll(items) => {
+                Told::Ids(self.submit_all(coordinator, items, recv).await?)
+            }
+            PeerCall::Keyed(key) => Told::Keyed(coordinator.keyed(&key).await?),
+            PeerCall::State(id) => Told::State(coordinator.state(id)?),
+            PeerCall::ModelOf(id) => Told::Model((*coordinator.model_of(id).await?).clone()),
+            PeerCall::StoredBytes(id) => Told::Count(coordinator.stored_bytes(id).await?),
+            PeerCall::LetGo(id) => Told::State(coordinator.let_go(id).await?),
+            PeerCall::Explain(id) => Told::Story(coordinator.explain(id).await?),
+            PeerCall::Tasks(filter) => {
+                let page = coordinator.tasks(&filter).await?;
+                let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
+                Told::Page(page.tasks.into_iter().map(record).collect(), page.next)
+            }
+        };
+        Ok((told, Vec::new()))
+    }
+
+    async fn submit_all(
+        &self,
+        coordinator: &Coordinator,
+        items: Vec<Item>,
+        recv: &mut RecvStream,
+    ) -> Result<Vec<TaskId>> {
+        let mut tasks = Vec::with_capacity(items.len());
+        for Item { spec, request_digest, within } in items {
+            let spec = TaskSpec { request_digest, ..self.task(spec, recv).await? };
+            let within = within.into_iter().map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+            tasks.push((spec, within.collect()));
+        }
+        coordinator.submit_all(tasks).await
     }
 
     async fn submit(&self, spec: Spec, recv: &mut RecvStream) -> Result<TaskId> {

@@ -4,7 +4,7 @@ use crate::control::log::{Change as Row, Draft, Log, Opened, Opener, Outcome, Pl
 use crate::control::record::Record;
 use crate::error::{JournalError, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
-use crate::net::transfer::blobs::{BlobStore, folder_beside};
+use crate::net::transfer::blobs::{BlobStore, BlobsAt, folder_beside};
 use crate::proto::core::Left;
 use crate::proto::image::{Apart, Change, Image};
 use crate::task::TaskId;
@@ -32,14 +32,14 @@ impl Prepared {
     }
 }
 
-/// Opens a log, whose large inputs and outputs lie beside `path`.
+/// Opens a log, whose large inputs and outputs lie beside `path`, or in the place `blobs`.
 ///
 /// # Errors
 /// [`Error::Journal`](crate::Error) for one that is in use, damaged, too new, or not to be read;
-/// [`Error::File`](crate::Error) for the folder beside it.
+/// [`Error::File`](crate::Error) for the folder beside it, [`Error::Blobs`](crate::Error) for the place.
 pub(crate) fn open(
     place: &dyn Place,
-    path: &Path,
+    (path, blobs): (&Path, Option<&BlobsAt>),
     opener: Opener,
     runtime: Handle,
 ) -> Result<Prepared> {
@@ -62,7 +62,14 @@ pub(crate) fn open(
     left.epochs.extend(epochs);
     let apart = left.open.iter().filter_map(|image| image.apart.as_ref());
     let used = apart.map(|apart| apart.blob.sha256).chain(outputs.values().copied());
-    let blob_store = Arc::new(BlobStore::open(folder_beside(path), used, runtime)?);
+    let blob_store = match blobs {
+        None => Arc::new(BlobStore::open(folder_beside(path), used, runtime)?),
+        // A log of one coordinator's own has a later epoch than was asked for where clocks went back.
+        Some(at) => {
+            let lead = epoch.max(opener.lead);
+            BlobStore::open_shared(at, (lead, &left.epochs), used, runtime)?
+        }
+    };
     Ok(Prepared { start, epoch, left, outputs, blob_store })
 }
 

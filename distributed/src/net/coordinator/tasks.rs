@@ -2,6 +2,7 @@
 
 use super::Coordinator;
 use crate::error::{Error, Result};
+use crate::net::call::{Client, PeerCall, Told};
 use crate::net::coordinator::backlog::Room;
 use crate::net::coordinator::core_handle::{Checked, Inputs, Submitted};
 use crate::net::coordinator::stored;
@@ -13,6 +14,7 @@ use crate::proto::{Order, request};
 use crate::run_trace::RunTrace;
 use crate::task::{ModelRef, TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, TaskState};
 use std::sync::Arc;
+use std::time::Duration;
 
 impl Coordinator {
     /// Accepts a task that lives in memory.
@@ -49,6 +51,16 @@ impl Coordinator {
     /// durable ones: then nothing of them is left, and none has run; [`Error::Backlog`] when it did
     /// not have room for them in time.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
+        match self.leader_for(tasks.iter().map(|(spec, _)| spec)).await? {
+            Some(_) => self.pass_on(tasks).await,
+            None => self.submit_here(tasks).await,
+        }
+    }
+
+    pub(super) async fn submit_here(
+        &self,
+        tasks: Vec<(TaskSpec, Vec<usize>)>,
+    ) -> Result<Vec<TaskId>> {
         let mut room = self.room_for(tasks.iter().map(|(spec, _)| spec)).await?;
         let mut checked = Vec::with_capacity(tasks.len());
         for (spec, within) in tasks {
@@ -78,6 +90,9 @@ impl Coordinator {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn keyed(&self, key: &str) -> Result<Option<(TaskId, [u8; 32])>> {
+        if let Some(known) = self.keyed_elsewhere(key).await? {
+            return Ok(known);
+        }
         loop {
             match self.shared.keyed(key) {
                 Submitted::Now(known) => return Ok(known),
@@ -103,7 +118,20 @@ impl Coordinator {
     /// # Errors
     /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::Stopped`].
     pub async fn wait(&self, id: TaskId) -> Result<TaskRecord> {
-        self.shared.wait(id)?.record(&self.shared).await
+        loop {
+            if let Some(record) = self.record_elsewhere(id, || PeerCall::Wait(id)).await? {
+                return Ok(record);
+            }
+            let ended = match self.shared.wait(id) {
+                Ok(waiting) => waiting.record(&self.shared).await,
+                Err(error) => Err(error),
+            };
+            match ended {
+                // Whoever leads now is asked.
+                Err(Error::HandedOver) if self.peers.is_some() => {}
+                ended => return ended,
+            }
+        }
     }
 
     /// What the worker of an attempt told of its run, once: of a task with [`TaskSpec::traced`], as long as it is
@@ -119,6 +147,10 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::submit_all`]; what becomes of an accepted task is in its record.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
+        if self.leader_for(std::iter::once(&spec)).await?.is_some() {
+            let ids = self.pass_on(vec![(spec, Vec::new())]).await?;
+            return self.wait(ids.first().copied().ok_or(Error::Stopped)?).await;
+        }
         let mut room = self.room_for(std::iter::once(&spec)).await?;
         let mut checked = self.check(spec).await?;
         loop {
@@ -168,6 +200,9 @@ impl Coordinator {
     /// [`Error::ResultLost`], [`Error::ResultUnread`]; [`Error::Journal`] where it cannot be read
     /// back, [`Error::Stopped`].
     pub async fn task(&self, id: TaskId) -> Result<TaskRecord> {
+        if let Some(record) = self.record_elsewhere(id, || PeerCall::Task(id)).await? {
+            return Ok(record);
+        }
         self.found(self.shared.give(id)?).await
     }
 
@@ -177,6 +212,11 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::task`].
     pub async fn stored_bytes(&self, id: TaskId) -> Result<u64> {
+        match self.told_elsewhere(id, || PeerCall::StoredBytes(id)).await? {
+            None => {}
+            Some(Told::Count(bytes)) => return Ok(bytes),
+            Some(_) => return Err(Client::odd()),
+        }
         match self.shared.read(|core, _| core.is_stored(id))? {
             true => stored::bytes_apart(&self.shared, id).await,
             false => Ok(0),
@@ -190,7 +230,7 @@ impl Coordinator {
         }
     }
 
-    /// Where a task stands, also of one whose result is gone while its key stands.
+    /// Where a task stands that this coordinator has, also one whose result is gone while its key stands.
     ///
     /// # Errors
     /// [`Error::UnknownTask`], [`Error::Expired`].
@@ -198,11 +238,28 @@ impl Coordinator {
         self.shared.read(|core, _| core.state(id))
     }
 
+    /// Where a task stands, also one that another coordinator has.
+    ///
+    /// # Errors
+    /// As [`Coordinator::task`].
+    pub async fn state_of(&self, id: TaskId) -> Result<TaskState> {
+        match self.told_elsewhere(id, || PeerCall::State(id)).await? {
+            None => self.state(id),
+            Some(Told::State(state)) => Ok(state),
+            Some(_) => Err(Client::odd()),
+        }
+    }
+
     /// The model of a task, also of one whose result is gone while its key stands.
     ///
     /// # Errors
     /// [`Error::UnknownTask`], [`Error::Expired`].
-    pub fn model_of(&self, id: TaskId) -> Result<Arc<ModelRef>> {
+    pub async fn model_of(&self, id: TaskId) -> Result<Arc<ModelRef>> {
+        match self.told_elsewhere(id, || PeerCall::ModelOf(id)).await? {
+            None => {}
+            Some(Told::Model(model)) => return Ok(Arc::new(model)),
+            Some(_) => return Err(Client::odd()),
+        }
         self.shared.read(|core, _| core.model_of(id))
     }
 
@@ -213,6 +270,11 @@ impl Coordinator {
     /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::NotEnded`]; [`Error::Stopped`] where the
     /// journal takes no more.
     pub async fn let_go(&self, id: TaskId) -> Result<TaskState> {
+        match self.told_elsewhere(id, || PeerCall::LetGo(id)).await? {
+            None => {}
+            Some(Told::State(state)) => return Ok(state),
+            Some(_) => return Err(Client::odd()),
+        }
         let (state, forgotten) = self.shared.let_go(id)?;
         if let Some(forgotten) = forgotten {
             forgotten.await.map_err(|_| Error::Stopped)?;
@@ -226,6 +288,11 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::task`].
     pub async fn explain(&self, id: TaskId) -> Result<Vec<(f64, String)>> {
+        match self.told_elsewhere(id, || PeerCall::Explain(id)).await? {
+            None => {}
+            Some(Told::Story(lines)) => return Ok(lines),
+            Some(_) => return Err(Client::odd()),
+        }
         match self.shared.read(|core, now| core.explain(now, id))? {
             Found::Here(lines) => Ok(lines),
             Found::Stored(id) => stored::story(&self.shared, id).await,
@@ -237,6 +304,14 @@ impl Coordinator {
     /// # Errors
     /// [`Error::Journal`] where some cannot be read back, [`Error::Stopped`].
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<TaskPage> {
+        let own = self.tasks_here(filter).await?;
+        match self.tasks_of_leader(filter).await? {
+            Some(of_leader) => Ok(TaskPage::merge(own, of_leader, filter.limit)),
+            None => Ok(own),
+        }
+    }
+
+    async fn tasks_here(&self, filter: &TaskFilter) -> Result<TaskPage> {
         let mut below = filter.after.map_or(u64::MAX, |id| id.seq);
         let mut found = Vec::new();
         let more = loop {
@@ -277,6 +352,9 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::task`].
     pub async fn cancel(&self, id: TaskId) -> Result<TaskRecord> {
+        if let Some(record) = self.record_elsewhere(id, || PeerCall::Cancel(id)).await? {
+            return Ok(record);
+        }
         let found = self.shared.with(|core, now| core.cancel(now, id))?;
         self.found(found).await
     }
@@ -289,8 +367,15 @@ impl Coordinator {
         self.shared.with(|core, now| core.cancel(now, id)).map(drop)
     }
 
-    /// Accepts no more tasks and resolves when every accepted one is terminal.
+    /// Accepts no more tasks and resolves when every accepted one is terminal. Where there are other
+    /// coordinators, it leads no more, and durable tasks are theirs.
     pub async fn drain(&self) {
+        if let Some(peers) = &self.peers {
+            peers.retire();
+            while self.leading().is_some() && !self.shared.is_stopped() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
         self.shared.with(|core, _| core.drain());
         // Stopped meanwhile: then every task is terminal too.
         let _ = self.until(|core, _| core.is_idle().then_some(())).await;

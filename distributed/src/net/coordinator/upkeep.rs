@@ -8,6 +8,10 @@ impl Coordinator {
     /// Resolves when the journal takes no more, with the reason. The coordinator can no longer
     /// keep its promises then, and should be stopped and started anew.
     pub async fn journal_broken(&self) -> Error {
+        if self.peers.is_some() {
+            // Another coordinator leads then.
+            return std::future::pending().await;
+        }
         let broken = self.until_any(|| self.shared.journal_error());
         broken.await.map_or_else(|error| error, Error::from)
     }

@@ -9,6 +9,8 @@ pub use identity::Identity;
 pub use revoked::Revocation;
 pub use server::ServerIdentity;
 
+#[cfg(test)]
+use crate::control::authority::Authority;
 use crate::control::authority::{InMemory, Lead};
 use crate::control::persisted::Persisted;
 use crate::error::{Error, Result};
@@ -132,6 +134,15 @@ impl Pki {
         Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem, (lead, revoked))
     }
 
+    /// The same certificate and key, with another view of what is kept beside them.
+    #[cfg(test)]
+    pub(crate) fn with_authority(&self, authority: Box<dyn Authority>) -> Result<Self> {
+        let lead = Arc::new(Lead::new(authority));
+        let revoked = Persisted::open(&lead, store::REVOKED, "", Revoked::default())?;
+        let Signer { ca, ca_pem, issuer, .. } = &*self.authority;
+        Self::from_parts(ca.clone(), ca_pem.clone(), &issuer.key().serialize_pem(), (lead, revoked))
+    }
+
     fn from_parts(
         ca: CertificateDer<'static>,
         ca_pem: String,
@@ -247,6 +258,12 @@ impl Pki {
         self.remember_life(life.as_secs().saturating_add(1))?;
         self.authority.newest_s.fetch_max(since.as_secs(), Ordering::SeqCst);
         Ok(params)
+    }
+
+    /// Notes how long certificates are about to live that others issue, who may not write that down: the
+    /// coordinators that follow.
+    pub(crate) fn foresee_life(&self) -> Result<()> {
+        self.remember_life(self.life.min(LIFE_MAX).as_secs().saturating_add(1))
     }
 
     /// Notes how long a certificate is about to live, if none lived longer.

@@ -1,33 +1,41 @@
-//! Tensors of durable tasks on the coordinator's disk, each run of bytes in a file that is named by
-//! its digest, for as long as a record of the journal names it: large inputs until their task has
-//! ended, large outputs until the result goes. Tasks with equal tensors share a file.
+//! Tensors of durable tasks, each run of bytes in a file that is named by its digest, for as long as a
+//! record of the journal names it: large inputs until their task has ended, large outputs until the
+//! result goes. Tasks with equal tensors share a file. They lie beside the journal on the coordinator's
+//! disk, or in a store that coordinators on several machines reach ([`shared`]).
 //!
-//! A file is complete, and on the disk with its name, before the journal is told of it; it goes once
+//! A file is complete, and durable with its name, before the journal is told of it; it goes once
 //! the journal has the change after which no task needs it.
 
+mod at;
 mod copy;
+mod explain;
+mod folder;
+mod names;
 mod read;
+#[cfg(feature = "scale")]
+mod s3;
+mod shared;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
+mod upload;
 
+pub use at::BlobsAt;
 pub(crate) use read::Unread;
 
-use crate::control::files;
 use crate::error::{Error, Result};
 use crate::proto::message::TensorBlob;
 use bytes::Bytes;
+use explain::reason;
+use names::{Copies, Names};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as Key;
-use object_store::{ObjectStoreExt, PutPayload};
-use std::collections::{HashMap, HashSet};
+use object_store::{ObjectStore, ObjectStoreExt};
+use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
-
-/// Bytes of the disk that are left to the journal. Files go once the journal has a change: without
-/// room for changes, a disk that they had filled would stay full.
-const RESERVE_BYTES: u64 = 64 << 20;
 
 /// Where inputs and outputs lie that the tasks of a journal refer to. Folders that are older than
 /// outputs in files have this name too.
@@ -39,8 +47,8 @@ pub(crate) fn folder_beside(journal: &Path) -> PathBuf {
 
 /// The files, and who needs them.
 pub(crate) struct BlobStore {
-    store: LocalFileSystem,
-    folder: PathBuf,
+    store: Arc<dyn ObjectStore>,
+    place: Place,
     state: Mutex<State>,
     /// Held while files are removed, and taken to begin needing one or a copy: a file must not go
     /// between the two.
@@ -48,7 +56,17 @@ pub(crate) struct BlobStore {
     /// False once closed. Held for reading while files are written or removed, so that closing
     /// waits for that.
     open: tokio::sync::RwLock<bool>,
+    /// Nothing is removed any more.
+    keeps_all: AtomicBool,
     runtime: Handle,
+}
+
+/// Where the files lie.
+enum Place {
+    /// A folder of this coordinator's own.
+    Folder(PathBuf),
+    /// A store that others reach, by the name that people know it by.
+    Shared { label: String, names: Names },
 }
 
 #[derive(Default)]
@@ -65,21 +83,8 @@ struct State {
 #[derive(Default)]
 struct Users {
     count: usize,
-    /// It was written, so it must be there.
-    written: bool,
-}
-
-/// Room for bytes that are being written.
-struct Room {
-    blob_store: Arc<BlobStore>,
-    bytes: u64,
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let mut state = self.blob_store.lock();
-        state.writing = state.writing.saturating_sub(self.bytes);
-    }
+    /// Where the bytes are, or may be.
+    copies: Copies,
 }
 
 /// Keeps a file for a task that is not in the journal yet.
@@ -114,10 +119,6 @@ impl Drop for Pause {
     }
 }
 
-fn key(sha256: [u8; 32]) -> Key {
-    Key::from(hex::encode(sha256))
-}
-
 impl BlobStore {
     /// Opens the folder, or makes an empty one, and removes what none of `used` names: what a
     /// crash left.
@@ -132,15 +133,31 @@ impl BlobStore {
         let mut users = HashMap::new();
         used.for_each(|sha256| {
             let users: &mut Users = users.entry(sha256).or_default();
-            (users.count, users.written) = (users.count + 1, true);
+            users.count += 1;
+            users.copies.add(names::of(sha256), true);
         });
-        prepare(&folder, &users).map_err(|error| Error::file("prepare", &folder, error))?;
+        folder::prepare(&folder, &users).map_err(|error| Error::file("prepare", &folder, error))?;
         // Files and their names are on the disk before a put answers.
         let store = LocalFileSystem::new_with_prefix(&folder).map(|store| store.with_fsync(true));
         let store = store.map_err(|e| Error::file("open", &folder, io::Error::other(e)))?;
-        let state = Mutex::new(State { users, copies: 0, writing: 0 });
-        let (turn, open) = (tokio::sync::Mutex::default(), tokio::sync::RwLock::new(true));
-        Ok(Self { store, folder, state, turn, open, runtime })
+        Ok(Self::new(Arc::new(store), Place::Folder(folder), users, runtime))
+    }
+
+    fn new(
+        store: Arc<dyn ObjectStore>,
+        place: Place,
+        users: HashMap<[u8; 32], Users>,
+        runtime: Handle,
+    ) -> Self {
+        Self {
+            store,
+            place,
+            state: Mutex::new(State { users, copies: 0, writing: 0 }),
+            turn: tokio::sync::Mutex::default(),
+            open: tokio::sync::RwLock::new(true),
+            keeps_all: AtomicBool::new(false),
+            runtime,
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -150,10 +167,17 @@ impl BlobStore {
     /// Writes and removes nothing more from now on: the next coordinator on the same journal, which
     /// may be of this process, has a store of its own. Waits for what is under way.
     pub(crate) async fn close(&self) {
+        self.keep_all();
         *self.open.write().await = false;
     }
 
-    /// Writes a run of bytes through to the disk.
+    /// Removes nothing more from now on: it is not known what the journal has. A change of it whose
+    /// fate is in doubt may be there, and the next coordinator goes on with the task.
+    pub(crate) fn keep_all(&self) {
+        self.keeps_all.store(true, Relaxed);
+    }
+
+    /// Writes a run of bytes, which is durable when this answers.
     ///
     /// # Errors
     /// [`Error::NotSaved`], also where too little room would be left for the journal; nothing is
@@ -172,38 +196,13 @@ impl BlobStore {
             }
             let _room = blob_store.reserve(blob.bytes).await?;
             let claim = blob_store.claim(blob.sha256).await;
-            let payload: PutPayload = parts.into_iter().collect();
-            match blob_store.store.put(&key(blob.sha256), payload).await {
-                Ok(_) => {
-                    let mut state = blob_store.lock();
-                    state.users.entry(blob.sha256).or_default().written = true;
-                    drop(state);
-                    Ok(claim)
-                }
-                Err(error) => Err(Error::NotSaved { reason: reason(&error) }),
+            // What another task needs of a shared store is not sent again.
+            if !blob_store.is_there(blob).await {
+                blob_store.write(blob, parts).await?;
             }
+            Ok(claim)
         });
         writing.await.map_err(|_| Error::Stopped)?
-    }
-
-    /// Takes room on the disk, as long as enough is left for the journal.
-    async fn reserve(self: &Arc<Self>, bytes: u64) -> Result<Room> {
-        let folder = self.folder.clone();
-        let measuring = self.runtime.spawn_blocking(move || free_bytes(&folder));
-        let free = measuring.await.map_err(|_| Error::Stopped)?;
-        let free = free.map_err(|error| Error::NotSaved { reason: error.to_string() })?;
-        let mut state = self.lock();
-        let writing = state.writing.saturating_add(bytes);
-        if writing.saturating_add(RESERVE_BYTES) > free {
-            let reason = format!(
-                "{writing} bytes are to be written to {}, which has {free} bytes free, of \
-                 which {RESERVE_BYTES} are kept for the journal",
-                self.folder.display()
-            );
-            return Err(Error::NotSaved { reason });
-        }
-        state.writing = writing;
-        Ok(Room { blob_store: Arc::clone(self), bytes })
     }
 
     async fn claim(self: &Arc<Self>, sha256: [u8; 32]) -> Claim {
@@ -230,26 +229,40 @@ impl BlobStore {
     /// Removes what nobody needs. What is left when it is closed, the next start removes.
     async fn sweep(self: Arc<Self>) {
         let open = self.open.read().await;
-        if !*open {
+        if !*open || self.keeps_all.load(Relaxed) {
             return;
         }
-        let _turn = self.turn.lock().await;
-        let unused: Vec<[u8; 32]> = {
+        let turn = self.turn.lock().await;
+        let unused: Vec<Copies> = {
             let mut state = self.lock();
             if state.copies > 0 {
                 return;
             }
-            let unused = state.users.iter().filter(|(_, users)| users.count == 0);
-            let unused: Vec<_> = unused.map(|(sha256, _)| *sha256).collect();
-            state.users.retain(|_, users| users.count > 0);
-            unused
+            let unused = state.users.extract_if(|_, users| users.count == 0);
+            unused.map(|(_, users)| users.copies).collect()
         };
-        for sha256 in unused {
-            match self.store.delete(&key(sha256)).await {
+        // A name of a shared store is not written again: who writes need not wait until it is gone.
+        let _turn = matches!(self.place, Place::Folder(_)).then_some(turn);
+        for name in unused.into_iter().flat_map(Copies::names) {
+            if self.keeps_all.load(Relaxed) {
+                return;
+            }
+            if !self.may_remove(&name) {
+                continue;
+            }
+            match self.store.delete(&name).await {
                 Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
                 // The next start tries again.
                 Err(error) => tracing::warn!(%error, "a file that no task needs was not removed"),
             }
+        }
+    }
+
+    /// Whether a name is one that nobody but this coordinator can need.
+    fn may_remove(&self, name: &Key) -> bool {
+        match &self.place {
+            Place::Folder(_) => true,
+            Place::Shared { names, .. } => names.may_remove(name),
         }
     }
 
@@ -265,48 +278,4 @@ impl BlobStore {
         self.lock().copies += 1;
         Pause(Arc::clone(self))
     }
-}
-
-fn parent(path: &Path) -> &Path {
-    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Bytes that may be written to the disk of a folder.
-#[cfg(target_os = "linux")]
-fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let disk = rustix::fs::statvfs(folder)?;
-    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
-}
-
-/// Elsewhere a disk says only by its errors that it is full.
-#[cfg(not(target_os = "linux"))]
-fn free_bytes(_: &Path) -> io::Result<u64> {
-    Ok(u64::MAX)
-}
-
-/// The innermost reason of an error, which is what the system said.
-fn reason(error: &object_store::Error) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    last.to_string()
-}
-
-/// Makes the folder and removes what does not belong there.
-fn prepare(folder: &Path, used: &HashMap<[u8; 32], Users>) -> io::Result<()> {
-    match files::make_private_folder(folder) {
-        Ok(()) => files::sync_folder(parent(folder))?,
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => files::keep_private(folder)?,
-        Err(error) => return Err(error),
-    }
-    let used: HashSet<String> = used.keys().map(hex::encode).collect();
-    for entry in std::fs::read_dir(folder)? {
-        let entry = entry?;
-        let known = entry.file_name().to_str().is_some_and(|name| used.contains(name));
-        if !known && entry.file_type()?.is_file() {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(())
 }

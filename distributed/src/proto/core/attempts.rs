@@ -26,7 +26,7 @@ impl Core {
         let Some(mut task) = self.tasks.entry(seq) else { return false };
         let Some(spec) = task.request().spec().cloned() else { return false };
         let attempt = task.attempts() + 1;
-        let id = AttemptId { epoch: self.config.epoch, seq, attempt };
+        let id = task.attempt_id(attempt);
         let standing = Standing::new(task.request().priority());
         let held = Held { confirmed: now, model: Arc::clone(model), standing };
         let number = self.scheduler.count_dispatch(attempt == 1);
@@ -211,7 +211,7 @@ impl Core {
     /// Whether the attempt is one whose answer the task waits for.
     pub fn is_current(&self, session: SessionId, id: AttemptId) -> bool {
         let task = self.tasks.get(id.seq);
-        id.epoch == self.config.epoch && task.is_some_and(|t| t.awaits(session, id.attempt))
+        task.is_some_and(|t| t.attempt_id(id.attempt) == id && t.awaits(session, id.attempt))
     }
 }
 

@@ -211,7 +211,7 @@ impl Core {
     }
 
     /// Forgets tasks that were never acknowledged.
-    fn reject(&mut self, now: Duration, seqs: &[u64], reason: &str) {
+    pub(super) fn reject(&mut self, now: Duration, seqs: &[u64], reason: &str) {
         let mut left = Vec::new();
         for &seq in seqs {
             let Some(mut task) = self.tasks.entry(seq) else { continue };

@@ -3,7 +3,6 @@
 use super::Core;
 use crate::proto::image::End;
 use crate::proto::ledger::Stub;
-use crate::proto::message::AttemptId;
 use crate::proto::state::Action;
 use crate::proto::timers::Timer;
 use crate::task::{TaskError, TaskState};
@@ -49,7 +48,7 @@ impl Core {
         if !planted!(self, KeepRival) {
             // Nobody waits for the answers of its attempts any more.
             for run in task.runs() {
-                let id = AttemptId { epoch: self.config.epoch, seq, attempt: run.attempt };
+                let id = task.attempt_id(run.attempt);
                 self.actions.push(Action::Cancel { session: run.session, id });
                 // The loser of two rivals ends by itself: nobody waits for its slot alone.
                 if state != TaskState::Succeeded && !planted!(self, IgnoreHangs) {

@@ -65,14 +65,16 @@ pub(crate) fn retell(image: Image) -> Option<Vec<(f64, String)>> {
 }
 
 impl Core {
-    /// Goes on with what an earlier life left in the journal. Must come before anything else.
-    pub fn restore(&mut self, now: Duration, left: Left) {
+    /// Goes on with what earlier coordinators left in the journal; attempts are made under `epoch`. Tasks
+    /// of its own that no journal has may be there already.
+    pub fn restore(&mut self, now: Duration, left: Left, epoch: u64) {
         if planted!(self, ForgetJournal) {
             return;
         }
         let Left { epochs, mut open, mut ended, names } = left;
+        let counted = self.counts();
         self.ledger.remember(epochs);
-        self.placement.set_names(names);
+        self.placement.merge_names(names);
         // Those that have ended first: open ones may depend on them.
         ended.sort_unstable_by_key(|(stub, _)| stub.id.seq);
         open.sort_unstable_by_key(|image| image.id.seq);
@@ -93,7 +95,7 @@ impl Core {
             let apart = apart.map(|apart| usize::try_from(apart.blob.bytes).unwrap_or(usize::MAX));
             let model = self.placement.shared_name(&spec.model);
             let request = Request::new(submitted, spec, digest, apart.unwrap_or(here), here);
-            let mut task = Task::new(id, request, model);
+            let mut task = Task::under(epoch, id, request, model);
             task.note(now, What::Restored);
             // What it depends on was submitted first, and stays while it waits.
             if let Some(dependency) = self.depend(&mut task) {
@@ -103,7 +105,7 @@ impl Core {
             self.enqueue(id.seq);
         }
         self.tasks.begin();
-        self.statistics.knew(self.counts());
+        self.statistics.knew(counted, self.counts());
         for (seq, dependency) in failed {
             self.fail_dependant(now, seq, dependency);
         }

@@ -83,6 +83,11 @@ impl Core {
         here.or_else(known).ok_or_else(|| self.missing(id))
     }
 
+    /// Whether anything is known of a task.
+    pub(crate) fn knows(&self, id: TaskId) -> bool {
+        self.standing(id).is_some()
+    }
+
     pub(super) fn standing(&self, id: TaskId) -> Option<Standing> {
         let here = self.tasks.of(id).map(|task| {
             let (state, durable) = (task.state(), task.request().is_durable());

@@ -31,8 +31,9 @@ impl Core {
             let number = self.scheduler.count_dispatch(false);
             let Some(taken) = self.placement.take_slot(seat, id, held, number) else { continue };
             let goes_on = |task: &&Task| {
-                task.awaits(old, id.attempt)
-                    || (task.waits_to_run() && task.attempts() == id.attempt && task.was_lost())
+                let waits = task.awaits(old, id.attempt)
+                    || (task.waits_to_run() && task.attempts() == id.attempt && task.was_lost());
+                waits && task.attempt_id(id.attempt) == id
             };
             let Some(task) = task.filter(goes_on) else {
                 self.actions.push(Action::Cancel { session: new, id });

@@ -35,6 +35,7 @@ pub(super) const fn ms(ms: u64) -> Duration {
 pub(in crate::proto) fn config() -> CoreConfig {
     CoreConfig {
         epoch: 9,
+        first_seq: None,
         balancing: by_name("least_loaded").expect("in the table"),
         queue_tasks_max: 3,
         queue_bytes_max: 1_000,

@@ -138,9 +138,25 @@ impl Retention {
     /// Takes all that is left of a task.
     pub(in crate::proto) fn take(&mut self, seq: u64) -> Option<Stub> {
         self.strip(seq);
+        self.take_as_it_is(seq)
+    }
+
+    fn take_as_it_is(&mut self, seq: u64) -> Option<Stub> {
         let stub = self.stubs.remove(&seq)?;
-        self.stripped.remove(&stub.place());
+        let place = stub.place();
+        if self.unread.remove(&place) || self.read.remove(&place) {
+            self.bytes = self.bytes.saturating_sub(stub.bytes);
+        }
+        self.stripped.remove(&place);
         Some(stub)
+    }
+
+    /// Takes what is known of durable tasks.
+    pub(in crate::proto) fn take_durable(&mut self) -> Vec<Stub> {
+        let durable = self.stubs.values().filter(|stub| stub.durable);
+        let durable: Vec<u64> = durable.map(|stub| stub.id.seq).collect();
+        self.saved.clear();
+        durable.into_iter().filter_map(|seq| self.take_as_it_is(seq)).collect()
     }
 
     /// What is to go first, if anything is.

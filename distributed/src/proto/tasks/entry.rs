@@ -254,6 +254,16 @@ impl Counts {
         self.end(state);
     }
 
+    /// A task that was submitted and ended so is not known any more.
+    pub(super) fn forget(&mut self, state: TaskState) {
+        self.submitted -= 1;
+        match state {
+            TaskState::Succeeded => self.succeeded -= 1,
+            TaskState::Cancelled => self.cancelled -= 1,
+            _ => self.failed -= 1,
+        }
+    }
+
     fn begin(&mut self, bytes: usize) {
         self.running += 1;
         self.queued_bytes = self.queued_bytes.saturating_sub(bytes);

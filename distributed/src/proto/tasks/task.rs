@@ -5,6 +5,7 @@ use super::outcome::{Attempts, Outcome};
 use super::why::{Note, What, note};
 use super::{Phase, Request, Run};
 use crate::proto::image::{End, Image};
+use crate::proto::message::AttemptId;
 use crate::proto::queue::Place;
 use crate::proto::state::SessionId;
 use crate::proto::timers::Timer;
@@ -18,6 +19,9 @@ use std::time::Duration;
 pub(in crate::proto) struct Task {
     /// With the epoch in which it was submitted.
     id: TaskId,
+    /// Under which its attempts are made: no other coordinator, nor this one in an earlier lead, made
+    /// any under it.
+    epoch: u64,
     /// The one copy of its model's name.
     model: Arc<ModelRef>,
     pub(super) request: Request,
@@ -32,9 +36,20 @@ pub(in crate::proto) struct Task {
 
 impl Task {
     pub(in crate::proto) fn new(id: TaskId, request: Request, model: Arc<ModelRef>) -> Self {
+        Self::under(id.epoch, id, request, model)
+    }
+
+    /// One whose attempts are made under an epoch, which need not be that of its id.
+    pub(in crate::proto) fn under(
+        epoch: u64,
+        id: TaskId,
+        request: Request,
+        model: Arc<ModelRef>,
+    ) -> Self {
         let depends_on = request.spec().map(|spec| spec.depends_on.clone()).unwrap_or_default();
         Self {
             id,
+            epoch,
             model,
             request,
             phase: Phase::Saving,
@@ -96,6 +111,11 @@ impl Task {
 
     pub(in crate::proto) fn id(&self) -> TaskId {
         self.id
+    }
+
+    /// What names one of its attempts.
+    pub(in crate::proto) fn attempt_id(&self, attempt: u32) -> AttemptId {
+        AttemptId { epoch: self.epoch, seq: self.id.seq, attempt }
     }
 
     pub(in crate::proto) fn model(&self) -> &Arc<ModelRef> {

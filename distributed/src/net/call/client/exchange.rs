@@ -2,14 +2,17 @@
 
 use super::Client;
 use crate::error::{Error, Result};
-use crate::net::call::{ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Spec, Told, room};
+use crate::net::call::{
+    ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, Call, Item, PeerCall, Spec, Told, room,
+};
+use crate::net::coordinator::peers::Answered;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::transport::close::{Close, final_error};
 use crate::net::transport::rpc;
 use crate::net::transport::wire;
 use crate::proto::frame::FrameError;
 use crate::proto::tensors::{describe, plan_first};
-use crate::task::{TaskRecord, TaskSpec};
+use crate::task::{TaskId, TaskRecord, TaskSpec};
 use lgp_memory::NamedTensor;
 use quinn::{ConnectionError, RecvStream};
 use std::net::SocketAddr;
@@ -18,6 +21,34 @@ use tokio::sync::SemaphorePermit;
 
 /// Bytes of outputs that a coordinator is believed to have; each tensor is allocated in its turn.
 const RESULT_BYTES_MAX: usize = 4 << 30;
+
+/// Tasks on their way to another coordinator.
+pub(crate) struct Parcel {
+    items: Vec<Item>,
+    /// Of all, in their order.
+    inputs: Vec<NamedTensor>,
+}
+
+impl Parcel {
+    /// Tasks, each with the positions of those that it depends on.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`] for inputs of more than 64 MiB, which only the one that leads takes.
+    pub(crate) fn of(tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Self> {
+        let (mut items, mut all) = (Vec::with_capacity(tasks.len()), Vec::new());
+        for (mut spec, within) in tasks {
+            let inputs = std::mem::take(&mut spec.inputs);
+            let (metas, _) = describe(&inputs)?;
+            all.extend(inputs);
+            let request_digest = spec.request_digest;
+            let within = within.into_iter().map(|at| u64::try_from(at).unwrap_or(u64::MAX));
+            let (spec, within) = (Spec::of(spec, metas), within.collect());
+            items.push(Item { spec, request_digest, within });
+        }
+        describe(&all)?;
+        Ok(Self { items, inputs: all })
+    }
+}
 
 impl Client {
     pub(super) async fn done(&self, call: Call) -> Result<()> {
@@ -34,6 +65,30 @@ impl Client {
     pub(super) async fn ask_record(&self, call: Call) -> Result<TaskRecord> {
         let (told, recv) = self.exchange(call, &[], None).await?;
         self.record(told, recv).await
+    }
+
+    /// What a coordinator answers to another by what it has itself.
+    pub(crate) async fn here(&self, call: PeerCall) -> Result<Answered> {
+        let (told, recv) = self.exchange(Call::Peer(call), &[], None).await?;
+        match told {
+            told @ Told::Record(_) => {
+                Ok(Answered::Record(Box::new(self.record(told, recv).await?)))
+            }
+            told => Ok(Answered::Told(told)),
+        }
+    }
+
+    /// Has another coordinator accept tasks, all of them or none. Their inputs have up to 64 MiB.
+    pub(crate) async fn pass_on(&self, parcel: Parcel) -> Result<Vec<TaskId>> {
+        let Parcel { items, inputs } = parcel;
+        let bytes = inputs.iter().map(|input| input.tensor.packed_len()).sum();
+        // It is never closed.
+        let room = self.room.acquire_many(room::units(bytes)?).await.map_err(wire::lost)?;
+        let call = Call::Peer(PeerCall::SubmitAll(items));
+        match self.exchange(call, &inputs, Some(room)).await?.0 {
+            Told::Ids(ids) => Ok(ids),
+            _ => Err(odd()),
+        }
     }
 
     pub(super) async fn give(
@@ -73,7 +128,7 @@ impl Client {
         let exchange = async {
             let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
             let written = async {
-                rpc::write_within(&mut send, &call, CALL_BYTES_MAX).await?;
+                rpc::write_within(&mut send, &call, ADMIN_CALL_BYTES_MAX).await?;
                 wire::write_tensors(&mut send, inputs).await?;
                 send.finish().map_err(wire::lost)
             };

@@ -49,6 +49,11 @@ impl CoreHandle {
                 state.outputs.release(seq, state.journal.blob_store());
                 state.callers.remove(seq);
             }
+            Action::HandedOver { seq } => {
+                // What lies apart is the other coordinator's.
+                state.larges.remove(&seq);
+                state.callers.hand_over(seq);
+            }
             Action::Rejected { seq, reason } => {
                 state.drop_inputs(seq);
                 state.callers.reject(seq, &reason);

@@ -69,6 +69,15 @@ impl Callers {
         }
     }
 
+    /// A task is another coordinator's now: whoever waits for it is to ask there.
+    pub(super) fn hand_over(&mut self, seq: u64) {
+        for waiter in self.ends.remove(&seq).unwrap_or_default() {
+            let _ = waiter.send(Err(Error::HandedOver));
+        }
+        self.acceptances.remove(&seq);
+        self.removals.remove(&seq);
+    }
+
     /// The journal has no result of a task any more.
     pub(super) fn remove(&mut self, seq: u64) {
         for waiter in self.removals.remove(&seq).unwrap_or_default() {

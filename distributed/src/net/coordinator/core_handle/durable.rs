@@ -2,7 +2,7 @@
 
 use super::{CoreHandle, State};
 use crate::control::log::Log;
-use crate::error::JournalError;
+use crate::error::{JournalError, Result};
 use crate::net::coordinator::backlog;
 use crate::net::coordinator::exchange::Room;
 use crate::net::coordinator::journal::{self, Prepared};
@@ -27,6 +27,8 @@ pub(super) struct Journal {
     rooms: BTreeMap<u64, backlog::Room>,
     /// Why it takes no more.
     broken: Option<JournalError>,
+    /// There is one only while this coordinator leads.
+    follows: bool,
 }
 
 impl Journal {
@@ -52,9 +54,11 @@ impl CoreHandle {
     pub(crate) fn keep_apart(&self, prepared: &mut Prepared) {
         let blob_store = &prepared.blob_store;
         let large = |apart: &Apart| Large::on_disk(apart.clone(), Arc::clone(blob_store));
-        let larges = prepared.apart().map(|(seq, apart)| (seq, Arc::new(large(apart)))).collect();
+        let larges = prepared.apart().map(|(seq, apart)| (seq, Arc::new(large(apart))));
+        let larges: Vec<_> = larges.collect();
         let mut state = self.lock();
-        (state.larges, state.journal.blob_store) = (larges, Some(Arc::clone(blob_store)));
+        state.larges.extend(larges);
+        state.journal.blob_store = Some(Arc::clone(blob_store));
         state.outputs = Outputs::of(std::mem::take(&mut prepared.outputs));
     }
 
@@ -99,8 +103,44 @@ impl CoreHandle {
     }
 
     /// Goes on with what an earlier life left in the journal. Must come before anything else.
-    pub(crate) fn restore(&self, now: Duration, left: Left) {
-        self.lock().core.restore(now, left);
+    pub(crate) fn restore(&self, left: Left, epoch: u64) {
+        self.lock().core.restore(self.began, left, epoch);
+    }
+
+    /// From now on there may be no journal for a while, though durable tasks are known.
+    pub(crate) fn follow(&self) {
+        self.lock().journal.follows = true;
+    }
+
+    /// This coordinator came to lead: the journal's tasks are its own now, besides those that it has.
+    ///
+    /// # Errors
+    /// What kept the journal from being written.
+    pub(crate) fn take_over(self: &Arc<Self>, mut prepared: Prepared, lead: u64) -> Result<()> {
+        self.keep_apart(&mut prepared);
+        let left = std::mem::take(&mut prepared.left);
+        let log = journal::start(prepared, Arc::downgrade(self))?;
+        let mut state = self.lock();
+        (state.journal.log, state.journal.broken) = (Some(log), None);
+        state.core.restore(self.now(), left, lead);
+        self.carry_out(&mut state);
+        Ok(())
+    }
+
+    /// Another coordinator leads: the journal's tasks are its own now. Those that no journal has go on.
+    /// Waits for the journal's thread.
+    pub(crate) fn hand_over(self: &Arc<Self>) {
+        // Without the lock, which the thread's last word on changes takes.
+        self.close_journal();
+        let mut state = self.lock();
+        (state.journal.broken, state.journal.blob_store) = (None, None);
+        state.journal.rooms.clear();
+        let now = self.now();
+        state.core.hand_over(now);
+        self.carry_out(&mut state);
+        state.outputs = Outputs::default();
+        drop(state);
+        self.changed.notify_waiters();
     }
 
     /// The journal, while it takes changes.
@@ -152,7 +192,12 @@ impl State {
         if let (Change::Put(_), Some(room)) = (&change, self.journal.room.take()) {
             self.journal.rooms.insert(ticket, room);
         }
-        let Some(log) = &self.journal.log else { return };
+        let Some(log) = &self.journal.log else {
+            if self.journal.follows && !self.stopped {
+                self.core.unrecorded(now, ticket, "this coordinator does not lead");
+            }
+            return;
+        };
         if let Err(error) = journal::submit(&**log, ticket, change) {
             self.unrecorded(now, &[ticket], &error);
         }
@@ -163,6 +208,7 @@ impl State {
         if ended && !self.stopped && self.journal.broken.is_none() {
             tracing::error!(%error, "the journal takes no more");
             self.journal.broken = Some(error.clone());
+            self.journal.blob_store.iter().for_each(|blob_store| blob_store.keep_all());
             self.callers.drop_removals();
         }
         let reason = error.to_string();

@@ -44,12 +44,20 @@ impl Pki {
     /// # Errors
     /// As [`Pki::open`], and [`Error::File`] where the control plane cannot be used.
     pub fn open_on(folder: &Path, control: Option<&Control>) -> Result<Self> {
-        match std::fs::symlink_metadata(folder) {
-            Ok(_) => {}
-            Err(error) if error.kind() == ErrorKind::NotFound => make(folder)?,
+        let is_new = match std::fs::symlink_metadata(folder) {
+            Ok(_) => false,
+            Err(error) if error.kind() == ErrorKind::NotFound => true,
             Err(error) => return Err(Error::file("read", folder, error)),
+        };
+        if is_new {
+            make(folder)?;
         }
-        load(folder, control)
+        let loaded = load(folder, control);
+        if is_new && control.is_some() && loaded.is_err() {
+            // The cluster may have one already, whose copy belongs there.
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        loaded
     }
 }
 

@@ -1,6 +1,7 @@
 //! Copies of a journal, with the files that belong to it.
 
-use super::{BlobStore, folder_beside, parent};
+use super::folder::parent;
+use super::{BlobStore, Place, folder_beside};
 use crate::control::files;
 use crate::control::log::Log;
 use crate::error::JournalError;
@@ -14,6 +15,8 @@ use std::sync::Arc;
 /// Bytes that are copied at a time.
 const CHUNK_BYTES: usize = 1 << 20;
 
+const OWN_MEANS: &str = "which is copied by its own means, after the log";
+
 impl BlobStore {
     /// Copies the journal to `to` and every file to a folder beside it, each compared with its
     /// name. The journal's copy gets its name last: one that is there is whole. Until then both have
@@ -22,16 +25,22 @@ impl BlobStore {
     ///
     /// # Errors
     /// Those of copying the journal; [`JournalError::Exists`] for the folder too;
-    /// [`JournalError::Io`] also for a file that is missing or damaged. Nothing is left then.
+    /// [`JournalError::Io`] also for a file that is missing or damaged, and for files in a shared store.
+    /// Nothing is left then.
     pub(crate) fn back_up(&self, log: &dyn Log, to: &Path) -> Result<(), JournalError> {
+        let Place::Folder(folder) = &self.place else {
+            let what = format!("the tensors of its tasks lie in {}, {OWN_MEANS}", self.label());
+            let (path, source) = (to.to_owned(), Arc::new(io::Error::other(what)));
+            return Err(JournalError::Io { path, source });
+        };
         let mut copy = FolderCopy { folder: folder_beside(to), unfinished: false };
         let written = || -> HashSet<String> {
             let state = self.lock();
-            let written = state.users.iter().filter(|(_, users)| users.written);
+            let written = state.users.iter().filter(|(_, users)| users.copies.is_whole());
             written.map(|(sha256, _)| hex::encode(sha256)).collect()
         };
         // Asked after the moment that the journal is copied of: what that names is among it.
-        log.back_up(to, Box::new(|| copy.fill(&self.folder, written())))?;
+        log.back_up(to, Box::new(|| copy.fill(folder, written())))?;
         copy.unfinished = false;
         Ok(())
     }

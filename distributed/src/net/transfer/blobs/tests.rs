@@ -1,5 +1,12 @@
 //! Files by digest that are written, shared, damaged and copied.
 
+mod faults;
+pub(crate) mod laws;
+mod leaders;
+#[cfg(feature = "scale")]
+pub(crate) mod s3;
+mod shaky;
+
 use super::{BlobStore, Unread};
 use crate::proto::message::TensorBlob;
 use bytes::Bytes;

@@ -46,6 +46,7 @@ struct Cluster {
 impl Cluster {
     fn new(strategy: &str) -> Self {
         let config = CoreConfig {
+            first_seq: None,
             epoch: 1,
             balancing: by_name(strategy).expect("in the table"),
             queue_tasks_max: 1_000,

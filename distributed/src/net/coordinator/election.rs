@@ -1,0 +1,165 @@
+//! Who leads: each coordinator that follows looks who does, and tries to where nobody does.
+
+use super::Coordinator;
+use super::journal::{self, Prepared};
+use super::peers::{Peer, Peers, Standing};
+use crate::control::authority::Leading;
+use crate::control::log::{Opener, Place};
+use crate::error::{Error, Result};
+use crate::net::outside;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How often a coordinator looks who leads.
+const LOOK: Duration = Duration::from_millis(200);
+/// How often it takes documents as the one that leads wrote them.
+const REREAD: Duration = Duration::from_secs(1);
+/// How long one that could not open the log, or leads no more, leaves the lead to others.
+const ABSTAIN: Duration = Duration::from_secs(2);
+
+/// Runs until the coordinator stops.
+pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, place: Arc<dyn Place>) {
+    let mut stopping = peers.stopping.subscribe();
+    let mut turn = Turn { reread_at: Instant::now(), abstains_until: None };
+    loop {
+        turn.take(&coordinator, &peers, &place).await;
+        let stopped = stopping.wait_for(|stopping| *stopping);
+        if tokio::time::timeout(LOOK, stopped).await.is_ok() {
+            return;
+        }
+    }
+}
+
+/// What a coordinator knows from one look to the next.
+struct Turn {
+    reread_at: Instant,
+    abstains_until: Option<Instant>,
+}
+
+impl Turn {
+    async fn take(
+        &mut self,
+        coordinator: &Coordinator,
+        peers: &Arc<Peers>,
+        place: &Arc<dyn Place>,
+    ) {
+        let is_to_lead = still_leads(coordinator) && !peers.is_retired();
+        if coordinator.leading().is_some() && !is_to_lead {
+            hand_over(coordinator).await;
+            // Whatever kept it from leading may not keep others.
+            self.abstains_until = Some(Instant::now() + ABSTAIN);
+        }
+        let leads = coordinator.leading().is_some();
+        let rereads = !leads && self.reread_at <= Instant::now();
+        if rereads {
+            self.reread_at = Instant::now() + REREAD;
+        }
+        match look(peers, rereads).await {
+            Ok(present) => {
+                let is_led = present.iter().any(|peer| peer.leads);
+                say(peers, Standing { leads, present, trouble: None });
+                let abstains = self.abstains_until.is_some_and(|until| until > Instant::now());
+                if !leads && !is_led && !abstains && !peers.is_retired() {
+                    self.try_to_lead(coordinator, peers, place).await;
+                }
+            }
+            Err(error) => {
+                // What runs goes on; it is said that nothing else is known.
+                let trouble = Some(error.to_string());
+                peers.standing.send_if_modified(|standing| {
+                    let changed = standing.trouble.is_none();
+                    standing.trouble = trouble;
+                    changed
+                });
+            }
+        }
+    }
+
+    async fn try_to_lead(
+        &mut self,
+        coordinator: &Coordinator,
+        peers: &Arc<Peers>,
+        place: &Arc<dyn Place>,
+    ) {
+        let error = match lead(coordinator, peers, place).await {
+            Ok(()) => return,
+            // Another was faster.
+            Err(Error::Led { .. }) => return,
+            Err(error) => error,
+        };
+        tracing::error!(%error, "this coordinator cannot lead");
+        self.abstains_until = Some(Instant::now() + ABSTAIN);
+        let trouble = Some(error.to_string());
+        peers.standing.send_modify(|standing| standing.trouble = trouble);
+    }
+}
+
+/// Those that take part; documents are read again if wanted.
+async fn look(peers: &Arc<Peers>, rereads: bool) -> Result<Vec<Peer>> {
+    let peers = Arc::clone(peers);
+    let looking = outside::blocking(move || {
+        let members = peers.lead.members().ok_or(Error::Stopped)?;
+        let present = members.present()?.iter().filter_map(Peer::of).collect();
+        if rereads {
+            peers.lead.reread()?;
+        }
+        Ok(present)
+    });
+    looking.await.map_err(|_| Error::Stopped)?
+}
+
+fn say(peers: &Peers, now: Standing) {
+    peers.standing.send_if_modified(|standing| {
+        let changed = *standing != now;
+        *standing = now;
+        changed
+    });
+}
+
+fn still_leads(coordinator: &Coordinator) -> bool {
+    let holds = coordinator.leading().as_ref().is_some_and(Leading::holds);
+    holds && coordinator.shared.journal_error().is_none()
+}
+
+/// Takes the lead, and the log with it.
+async fn lead(coordinator: &Coordinator, peers: &Arc<Peers>, place: &Arc<dyn Place>) -> Result<()> {
+    let (lead, place, number) = (Arc::clone(&peers.lead), Arc::clone(place), peers.number);
+    let path = coordinator.config.journal.clone().ok_or(Error::NoJournal)?;
+    let blobs = coordinator.config.blobs.clone();
+    let runtime = tokio::runtime::Handle::current();
+    let pki = coordinator.pki.clone();
+    let taking = outside::blocking(move || -> Result<(Leading, Prepared)> {
+        let leading = lead.take(outside::unix_ms())?;
+        pki.foresee_life()?;
+        let opener = Opener { lead: leading.epoch(), epoch: number };
+        let prepared = journal::open(&*place, (&path, blobs.as_ref()), opener, runtime)?;
+        Ok((leading, prepared))
+    });
+    let (leading, prepared) = taking.await.map_err(|_| Error::Stopped)??;
+    let epoch = leading.epoch();
+    let shared = Arc::clone(&coordinator.shared);
+    shared.take_over(prepared, epoch)?;
+    *coordinator.leading() = Some(leading);
+    tracing::info!(epoch, "this coordinator leads");
+    let present = look(peers, false).await.unwrap_or_default();
+    say(peers, Standing { leads: true, present, trouble: None });
+    Ok(())
+}
+
+/// Another leads, or is to: its tasks are that one's now.
+async fn hand_over(coordinator: &Coordinator) {
+    tracing::warn!("this coordinator leads no more; other coordinators go on with durable tasks");
+    // Before anybody is sent elsewhere.
+    if let Some(peers) = &coordinator.peers {
+        peers.standing.send_modify(|standing| standing.leads = false);
+    }
+    let shared = Arc::clone(&coordinator.shared);
+    if let Some(blob_store) = shared.blob_store() {
+        blob_store.close().await;
+    }
+    if outside::blocking(move || shared.hand_over()).await.is_err() {
+        tracing::error!("the journal's thread did not end well");
+    }
+    coordinator.resign().await;
+}

@@ -1,0 +1,265 @@
+//! Several coordinators of one cluster in one process, which share a lead and a log in memory.
+
+use crate::control::authority::InMemory;
+use crate::control::memory::Memory;
+use crate::net::coordinator::gate::Services;
+use crate::net::tests::ANY;
+use crate::{
+    Coordinator, CoordinatorConfig, DeviceStatus, Error, ExecError, Executor, ExecutorStatus,
+    ModelRef, Pki, Stop, TaskFilter, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
+};
+use lgp_memory::{NamedTensor, Tensor};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Answers what it is given after as many milliseconds as the first number says.
+struct Echo;
+
+impl Executor for Echo {
+    fn load(&self, _: usize, _: &ModelRef) -> Result<(), ExecError> {
+        Ok(())
+    }
+
+    fn unload(&self, _: usize, _: &ModelRef) {}
+
+    fn execute(
+        &self,
+        _: usize,
+        _: &ModelRef,
+        inputs: &[NamedTensor],
+        stop: &Stop,
+    ) -> Result<Vec<NamedTensor>, ExecError> {
+        let wait_ms = inputs[0].tensor.as_slice::<i64>().expect("numbers")[0];
+        for _ in 0..wait_ms / 5 {
+            if stop.is_stopped() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(inputs.to_vec())
+    }
+
+    fn status(&self) -> ExecutorStatus {
+        let (device, backend) = ("cpu:0".into(), "cpu".into());
+        ExecutorStatus::of(DeviceStatus { device, backend, ..DeviceStatus::default() })
+    }
+}
+
+/// A cluster's lead, log and certificates.
+struct Rig {
+    folder: tempfile::TempDir,
+    pki: Pki,
+    lead: InMemory,
+    log: Memory,
+}
+
+/// A coordinator with one worker.
+struct Member {
+    coordinator: Coordinator,
+    worker: JoinHandle<crate::Result<()>>,
+}
+
+impl Rig {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let pki = Pki::generate().expect("random numbers");
+        Self { folder, pki, lead: InMemory::default(), log: Memory::shared() }
+    }
+
+    async fn start(&self, name: &str) -> Member {
+        let pki = self.pki.with_authority(Box::new(self.lead.view())).expect("its own");
+        let journal = Some(self.folder.path().join(name));
+        let config = CoordinatorConfig { quic_addr: ANY, journal, ..Default::default() };
+        let place = Arc::new(self.log.clone());
+        let started = Coordinator::start_among(place, config, &pki, Services::default());
+        let coordinator = started.await.expect("a free port");
+        let identity = pki.issue_worker(name).expect("random numbers");
+        let config = WorkerConfig::new(coordinator.quic_addr(), identity, 2);
+        let worker = tokio::spawn(run_worker(config, Arc::new(Echo), std::future::pending()));
+        let model = model();
+        coordinator.load(model).await.expect("the worker comes");
+        Member { coordinator, worker }
+    }
+}
+
+impl Member {
+    async fn stop(self) {
+        self.coordinator.stop().await;
+        self.worker.abort();
+    }
+}
+
+fn model() -> ModelRef {
+    ModelRef { name: "echo".into(), version: 1, sha256: "00".repeat(32) }
+}
+
+fn task(wait_ms: i64, durable: bool) -> TaskSpec {
+    let x = Tensor::from_slice([2], &[wait_ms, 7]).expect("small");
+    let mut spec = TaskSpec::new(model(), vec![NamedTensor::new("x", x)]);
+    spec.durable = durable;
+    spec
+}
+
+fn keyed(key: &str) -> TaskSpec {
+    TaskSpec { idempotency_key: Some(key.into()), ..task(0, true) }
+}
+
+async fn submit(coordinator: &Coordinator, spec: TaskSpec) -> crate::Result<TaskId> {
+    Ok(coordinator.submit_all(vec![(spec, Vec::new())]).await?[0])
+}
+
+async fn until(what: &str, is: impl Fn() -> bool) {
+    for _ in 0..1_000 {
+        if is() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{what}: not within 10 s");
+}
+
+async fn ended(coordinator: &Coordinator, id: TaskId) -> TaskState {
+    let waiting = tokio::time::timeout(Duration::from_secs(20), coordinator.wait(id)).await;
+    let record = waiting.expect("in time").expect("known");
+    assert_eq!(record.state == TaskState::Succeeded, record.outputs.is_some());
+    record.state
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_coordinator_takes_tasks_and_answers_for_them() {
+    let rig = Rig::new();
+    let first = rig.start("a").await;
+    until("one leads", || first.coordinator.leads()).await;
+    let second = rig.start("b").await;
+    let (one, two) = (&first.coordinator, &second.coordinator);
+    let both = || one.peers().len() == 2 && one.peers() == two.peers();
+    until("they know each other", both).await;
+    assert!(!two.leads());
+    assert_eq!(two.peers()[0].number, one.epoch());
+    assert_eq!(two.peers()[1].quic, two.quic_addr().to_string());
+
+    // Durable tasks are the first one's, wherever they are submitted.
+    let id = submit(two, task(0, true)).await.expect("passed on");
+    assert_eq!(id.epoch, one.epoch());
+    for coordinator in [two, one] {
+        assert_eq!(ended(coordinator, id).await, TaskState::Succeeded);
+        assert_eq!(coordinator.state_of(id).await.expect("known"), TaskState::Succeeded);
+        assert_eq!(*coordinator.model_of(id).await.expect("known"), model());
+        assert!(!coordinator.explain(id).await.expect("known").is_empty());
+    }
+    // Others are whose they are, and are answered for by both all the same.
+    let fleeting = submit(two, task(0, false)).await.expect("room");
+    assert_eq!(fleeting.epoch, two.epoch());
+    for coordinator in [one, two] {
+        assert_eq!(ended(coordinator, fleeting).await, TaskState::Succeeded);
+    }
+    // A key stands for one task in all of the cluster.
+    let keys = [submit(two, keyed("k")).await, submit(one, keyed("k")).await];
+    let [Ok(there), Ok(here)] = keys else { panic!("{keys:?}") };
+    assert_eq!(there, here);
+    assert_eq!(two.keyed("k").await.expect("reached").expect("known").0, here);
+    let other = TaskSpec { priority: crate::Priority::High, ..task(1, true) };
+    let conflict = submit(two, TaskSpec { idempotency_key: Some("k".into()), ..other }).await;
+    assert!(matches!(conflict, Err(Error::Conflict { .. })), "{conflict:?}");
+
+    // Graphs are taken whole, and what depends on a durable task is the leader's.
+    let graph = vec![(task(200, true), vec![]), (task(0, true), vec![0])];
+    let graph = two.submit_all(graph).await.expect("passed on");
+    let after = TaskSpec { depends_on: vec![graph[1]], ..task(0, false) };
+    let after = submit(two, after).await.expect("passed on");
+    assert_eq!(ended(two, after).await, TaskState::Succeeded);
+    let slow = submit(two, task(10_000, true)).await.expect("passed on");
+    assert_eq!(two.cancel(slow).await.expect("known").task_id, slow);
+    assert_eq!(ended(one, slow).await, TaskState::Cancelled);
+    assert_eq!(two.let_go(slow).await.expect("it has ended"), TaskState::Cancelled);
+    assert!(matches!(two.task(slow).await, Err(Error::Expired { .. })));
+    let none = TaskId { epoch: 5, seq: 5 };
+    assert!(matches!(two.task(none).await, Err(Error::UnknownTask { .. })));
+
+    // Both list what they and the leader have, page by page.
+    for coordinator in [one, two] {
+        let mut seen = Vec::new();
+        let mut filter = TaskFilter { limit: 2, ..TaskFilter::default() };
+        loop {
+            let page = coordinator.tasks(&filter).await.expect("reached");
+            seen.extend(page.tasks.iter().map(|task| task.task_id));
+            let Some(next) = page.next else { break };
+            filter.after = Some(next);
+        }
+        let expected = [id, here, graph[0], graph[1], after];
+        assert!(expected.iter().all(|id| seen.contains(id)), "{seen:?}");
+        assert_eq!(seen.contains(&fleeting), coordinator.epoch() == two.epoch());
+        let mut once = seen.clone();
+        once.sort_unstable_by_key(|id| (id.epoch, id.seq));
+        once.dedup();
+        assert_eq!(once.len(), seen.len());
+    }
+    second.stop().await;
+    first.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_one_goes_on_when_the_leader_ends() {
+    let rig = Rig::new();
+    let first = rig.start("a").await;
+    until("one leads", || first.coordinator.leads()).await;
+    let second = rig.start("b").await;
+    let two = second.coordinator.clone();
+    let ids = two.submit_all((0..20).map(|_| (task(50, true), vec![])).collect()).await;
+    let ids = ids.expect("passed on");
+    let waiting: Vec<_> = ids.iter().map(|id| (two.clone(), *id)).collect();
+    let waiting =
+        waiting.into_iter().map(|(two, id)| tokio::spawn(async move { ended(&two, id).await }));
+    let waiting: Vec<_> = waiting.collect();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    first.stop().await;
+    // Those who wait at the second one notice nothing.
+    for waiting in waiting {
+        assert_eq!(waiting.await.expect("no panic"), TaskState::Succeeded);
+    }
+    assert!(two.leads());
+    let more = submit(&two, task(0, true)).await.expect("it leads now");
+    assert_eq!(ended(&two, more).await, TaskState::Succeeded);
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_deposed_hands_over_and_may_lead_again() {
+    let rig = Rig::new();
+    let first = rig.start("a").await;
+    until("one leads", || first.coordinator.leads()).await;
+    let second = rig.start("b").await;
+    let (one, two) = (first.coordinator.clone(), second.coordinator.clone());
+    // Both slots are taken, by one task of either kind.
+    let fleeting = submit(&one, task(1_500, false)).await.expect("room");
+    let long = submit(&one, task(1_500, true)).await.expect("it leads");
+    let queued = submit(&one, task(0, true)).await.expect("it leads");
+    let waits = tokio::spawn({
+        let one = one.clone();
+        async move { ended(&one, long).await }
+    });
+    until("it runs", || one.state(long).is_ok_and(|state| state == TaskState::Running)).await;
+
+    // Another is allowed to lead, and is faster than the first.
+    rig.lead.depose();
+    until("another leads", || two.leads() || one.peers().is_empty()).await;
+    until("the first follows", || !one.leads()).await;
+    assert!(matches!(one.state(long), Err(Error::UnknownTask { .. } | Error::Expired { .. })));
+    assert_eq!(waits.await.expect("no panic"), TaskState::Succeeded, "at the second one");
+    assert_eq!(ended(&one, queued).await, TaskState::Succeeded);
+    assert_eq!(ended(&one, fleeting).await, TaskState::Succeeded, "it never stopped");
+    let passed = submit(&one, task(0, true)).await.expect("passed on");
+    assert_eq!(passed.epoch, two.epoch());
+
+    // And back again, with what both have accepted.
+    let open = submit(&two, task(3_000, true)).await.expect("it leads");
+    second.stop().await;
+    until("the first leads again", || one.leads()).await;
+    for id in [long, queued, passed, open] {
+        assert_eq!(ended(&one, id).await, TaskState::Succeeded, "{id}");
+    }
+    let stats = one.stats().tasks;
+    assert_eq!((stats.queued, stats.running, stats.failed), (0, 0, 0), "{stats:?}");
+    first.stop().await;
+}
