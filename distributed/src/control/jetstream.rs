@@ -31,13 +31,15 @@ pub(crate) struct Stream {
     name: String,
     /// Bytes that there may be beyond twice what counts.
     slack: u64,
+    /// Bytes of values that are kept while a log is opened; others are fetched when they are handed on.
+    kept_bytes: usize,
 }
 
 impl Stream {
     /// That of the cluster of this name, with the servers that answer at these `HOST:PORT`s.
     pub(crate) fn new(servers: &[String], name: &str) -> Self {
         let name = format!("radeon_cluster_{name}");
-        Self { servers: servers.to_vec(), name, slack: 16 << 20 }
+        Self { servers: servers.to_vec(), name, slack: 16 << 20, kept_bytes: 64 << 20 }
     }
 
     /// What errors call it.

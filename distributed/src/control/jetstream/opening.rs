@@ -11,6 +11,7 @@ use crate::control::log::{Each, Opener};
 use crate::control::record::Key;
 use crate::control::remembered::{self, Remembered};
 use crate::error::JournalError;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 /// How long servers are waited for that begin, or elect who leads among them.
 const STARTING: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(200);
+/// Bytes of commits that are kept for records which are handed on soon.
+const FETCHED_BYTES: usize = 16 << 20;
 /// How often it is read on, where another still writes.
 const TRIES: usize = 100;
 
@@ -88,7 +91,8 @@ fn reach(client: &Client) -> Result<Info, Trouble> {
 fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, u64), Trouble> {
     let client = Arc::clone(&pen.client);
     let number = known.map(|known| known.number);
-    let (mut state, mut first) = (State::new(number), 0);
+    let new = || State::new(number, client.stream.kept_bytes);
+    let (mut state, mut first) = (new(), 0);
     let (mut gone_since, mut older_since) = (None, None);
     for _ in 0..TRIES {
         let found = client.info()?.state;
@@ -99,7 +103,7 @@ fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, 
             Ok(()) => {}
             // Whoever had it purges what it wrote again.
             Err(Trouble::Absent) if client.info()?.state.first_seq > first => {
-                (state, first) = (State::new(number), 0);
+                (state, first) = (new(), 0);
                 continue;
             }
             Err(Trouble::Absent) if is_settling(&mut gone_since) => {
@@ -160,13 +164,36 @@ fn read_on(client: &Client, state: &mut State, tail: &mut u64, last: u64) -> Res
 /// Hands every record on, in the order of their keys.
 fn hand_on(client: &Client, state: &mut State, each: &mut Each<'_>) -> Result<(), Trouble> {
     let keys: Vec<Key> = state.index.keys().collect();
+    let mut fetched = Fetched::default();
     for key in keys {
         let value = match (state.value(key), state.index.place(key)) {
             (Some(value), _) => value,
-            (None, Some(seq)) => reader::value(client, seq, key)?,
+            (None, Some(seq)) => fetched.take(client, seq, key)?,
             (None, None) => continue,
         };
         each(key, &value).map_err(Trouble::Damaged)?;
     }
     Ok(())
+}
+
+/// The last commits that were fetched: records of neighbouring keys are often of the same.
+#[derive(Default)]
+struct Fetched(VecDeque<(u64, BTreeMap<Key, Vec<u8>>)>);
+
+impl Fetched {
+    fn take(&mut self, client: &Client, seq: u64, key: Key) -> Result<Vec<u8>, Trouble> {
+        if self.0.iter().all(|(at, _)| *at != seq) {
+            let values = reader::values(client, seq)?;
+            let bytes = |(_, values): &(u64, BTreeMap<Key, Vec<u8>>)| -> usize {
+                values.values().map(Vec::len).sum()
+            };
+            while self.0.iter().map(bytes).sum::<usize>() > FETCHED_BYTES {
+                self.0.pop_front();
+            }
+            self.0.push_back((seq, values));
+        }
+        let mut commits = self.0.iter_mut();
+        let found = commits.find_map(|(at, values)| (*at == seq).then(|| values.remove(&key)));
+        found.flatten().ok_or_else(|| reader::missing(key, seq))
+    }
 }

@@ -8,6 +8,7 @@ use crate::control::keeper::Reader;
 use crate::control::log::{Change, Complete};
 use crate::control::record::Key;
 use crate::error::JournalError;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -63,16 +64,21 @@ pub(super) fn commit(client: &Client, seq: u64) -> Result<Option<Found>, Trouble
     Ok(Some(Found { changes, messages: u64::from(of.max(1)) }))
 }
 
-/// The value of a record in the commit that wrote it last.
-pub(super) fn value(client: &Client, seq: u64, key: Key) -> Result<Vec<u8>, Trouble> {
-    let changes = commit(client, seq)?.map(|found| found.changes).unwrap_or_default();
-    let value = changes.into_iter().rev().find_map(|change| match change {
-        Change::Put(record) if (record.epoch, record.seq) == key => Some(record.bytes),
-        _ => None,
-    });
-    let odd =
-        || Trouble::Damaged(format!("record {:x}-{:x} is not in message {seq}", key.0, key.1));
-    value.ok_or_else(odd)
+/// The values that a commit leaves, by their keys.
+pub(super) fn values(client: &Client, seq: u64) -> Result<BTreeMap<Key, Vec<u8>>, Trouble> {
+    let mut values = BTreeMap::new();
+    for change in commit(client, seq)?.map(|found| found.changes).unwrap_or_default() {
+        match change {
+            Change::Put(record) => values.insert((record.epoch, record.seq), record.bytes),
+            Change::Remove { epoch, seq } => values.remove(&(epoch, seq)),
+        };
+    }
+    Ok(values)
+}
+
+/// That a record is not in the commit which is said to have written it.
+pub(super) fn missing(key: Key, seq: u64) -> Trouble {
+    Trouble::Damaged(format!("record {:x}-{:x} is not in message {seq}", key.0, key.1))
 }
 
 impl Reader for StreamReader {
@@ -81,8 +87,9 @@ impl Reader for StreamReader {
         for _ in 0..TRIES {
             let place = lock(&self.index).place(key);
             let Some(seq) = place else { return Ok(None) };
-            trouble = match value(&self.client, seq, key) {
-                Ok(value) => return Ok(Some(value)),
+            trouble = match values(&self.client, seq).map(|mut values| values.remove(&key)) {
+                Ok(Some(value)) => return Ok(Some(value)),
+                Ok(None) => missing(key, seq),
                 Err(trouble) => trouble,
             };
             // What was moved and purged since is elsewhere.

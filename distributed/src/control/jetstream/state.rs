@@ -8,9 +8,6 @@ use crate::control::log::Change;
 use crate::control::record::Key;
 use std::collections::BTreeMap;
 
-/// Bytes of values that are kept while a log is opened; others are fetched when they are handed on.
-const KEPT_BYTES: usize = 64 << 20;
-
 /// The state after the messages that were taken.
 #[derive(Debug)]
 pub(super) struct State {
@@ -26,6 +23,7 @@ pub(super) struct State {
     parts: Option<Parts>,
     values: BTreeMap<Key, Vec<u8>>,
     kept_bytes: usize,
+    kept_bytes_max: usize,
 }
 
 #[derive(Debug)]
@@ -39,7 +37,7 @@ struct Parts {
 }
 
 impl State {
-    pub(super) fn new(known: Option<i64>) -> Self {
+    pub(super) fn new(known: Option<i64>, kept_bytes_max: usize) -> Self {
         Self {
             last: Link { number: 0, digest: Vec::new() },
             carried: Carried::default(),
@@ -50,6 +48,7 @@ impl State {
             parts: None,
             values: BTreeMap::new(),
             kept_bytes: 0,
+            kept_bytes_max,
         }
     }
 
@@ -123,7 +122,8 @@ impl State {
         };
         let old = self.values.remove(&key);
         self.kept_bytes -= old.map_or(0, |value| value.len());
-        if let Some(value) = value.filter(|value| self.kept_bytes + value.len() <= KEPT_BYTES) {
+        let has_room = |value: &Vec<u8>| self.kept_bytes + value.len() <= self.kept_bytes_max;
+        if let Some(value) = value.filter(has_room) {
             self.kept_bytes += value.len();
             self.values.insert(key, value);
         }
@@ -180,7 +180,7 @@ mod tests {
     }
 
     fn take(messages: &[Message], first: u64) -> Result<State, Trouble> {
-        let mut state = State::new(None);
+        let mut state = State::new(None, 0);
         for (seq, message) in (first..).zip(messages) {
             state.take(seq, &message.encode())?;
         }
