@@ -2,14 +2,22 @@
 
 use super::authority::{Authority, Folder};
 use super::embedded::Embedded;
+#[cfg(feature = "scale")]
+use super::etcd::{EtcdAuthority, Keys};
+#[cfg(feature = "scale")]
+use super::jetstream::{JetStreamLog, Stream};
 use super::log::Place;
+#[cfg(feature = "scale")]
+use super::pair::Pair;
+#[cfg(feature = "scale")]
+use super::postgres::{Database, LEASE, PostgresAuthority, PostgresLog};
 use crate::error::{Error, Result};
 use std::fmt;
 use std::path::Path;
 
 /// Where log and authority of a cluster are kept, if not in files of one machine: a PostgreSQL
-/// database, and a name for what is the cluster's own there. One coordinator leads at a time; when it
-/// is gone, one on another machine goes on with the same tasks.
+/// database, or etcd and NATS JetStream together, and a name for what is the cluster's own there. One
+/// coordinator leads at a time; when it is gone, one on another machine goes on with the same tasks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Control {
     address: String,
@@ -18,7 +26,9 @@ pub struct Control {
 
 impl Control {
     /// The database at an address such as `postgres://USER:PASSWORD@localhost/NAME`, and the name of a
-    /// schema in it.
+    /// schema in it; or the servers at `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, where
+    /// etcd has the authority below `radeon-cluster/NAME/` and JetStream the log in the stream
+    /// `radeon_cluster_NAME`.
     ///
     /// # Errors
     /// [`Error::Control`] for an address or a name that cannot be one, and where this program was built
@@ -31,7 +41,7 @@ impl Control {
 
     #[cfg(feature = "scale")]
     fn check(&self) -> Result<()> {
-        self.database().map(drop)
+        self.engine().map(drop)
     }
 
     #[cfg(not(feature = "scale"))]
@@ -42,10 +52,21 @@ impl Control {
     }
 
     #[cfg(feature = "scale")]
-    fn database(&self) -> Result<super::postgres::Database> {
-        super::postgres::Database::new(&self.address, &self.name, super::postgres::LEASE)
-            .map_err(|reason| Error::Control { reason })
+    fn engine(&self) -> Result<Engine> {
+        let (address, name) = (&self.address, &self.name);
+        let found = match Pair::is_meant(address) {
+            true => Pair::new(address, name).map(Engine::Pair),
+            false => Database::new(address, name, LEASE).map(|it| Engine::Database(Box::new(it))),
+        };
+        found.map_err(|reason| Error::Control { reason })
     }
+}
+
+/// What keeps a control plane.
+#[cfg(feature = "scale")]
+enum Engine {
+    Database(Box<Database>),
+    Pair(Pair),
 }
 
 impl fmt::Debug for Control {
@@ -62,8 +83,13 @@ pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Plac
         Some(control) => {
             let mut remembered = path.as_os_str().to_owned();
             remembered.push(".last");
-            let log = super::postgres::PostgresLog::new(control.database()?, remembered.into());
-            Ok(Box::new(log))
+            let remembered = remembered.into();
+            Ok(match control.engine()? {
+                Engine::Database(database) => Box::new(PostgresLog::new(*database, remembered)),
+                Engine::Pair(pair) => {
+                    Box::new(JetStreamLog::new(Stream::new(&pair.nats, &pair.name), remembered))
+                }
+            })
         }
         _ => Ok(Box::new(Embedded(path.to_owned()))),
     }
@@ -79,10 +105,14 @@ pub(crate) fn authority(
 ) -> Result<Box<dyn Authority>> {
     match control {
         #[cfg(feature = "scale")]
-        Some(control) => Ok(Box::new(super::postgres::PostgresAuthority::open(
-            control.database()?,
-            fingerprint,
-        )?)),
+        Some(control) => Ok(match control.engine()? {
+            Engine::Database(database) => {
+                Box::new(PostgresAuthority::open(*database, fingerprint)?)
+            }
+            Engine::Pair(pair) => {
+                Box::new(EtcdAuthority::open(Keys::new(&pair.etcd, &pair.name), fingerprint)?)
+            }
+        }),
         _ => Ok(Box::new(Folder::new(folder))),
     }
 }
