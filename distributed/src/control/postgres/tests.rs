@@ -2,6 +2,7 @@
 
 mod machines;
 mod server;
+mod tls;
 
 use super::{Database, PostgresAuthority, PostgresLog};
 use crate::control::authority::Authority;
