@@ -22,6 +22,7 @@ pub(crate) mod log;
 #[cfg(any(test, feature = "planted"))]
 pub(crate) mod memory;
 mod migrate;
+pub(crate) mod moving;
 pub(crate) mod persisted;
 #[cfg(feature = "scale")]
 pub(crate) mod postgres;

@@ -10,6 +10,7 @@ mod address;
 mod authority;
 mod heart;
 mod log;
+mod look;
 mod members;
 mod opening;
 mod session;
@@ -19,6 +20,7 @@ mod tls;
 
 pub(crate) use authority::PostgresAuthority;
 pub(crate) use log::PostgresLog;
+pub(crate) use look::look;
 
 use crate::error::JournalError;
 use postgres::error::SqlState;
