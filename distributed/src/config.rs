@@ -43,6 +43,9 @@ pub struct CoordinatorConfig {
     /// machine. It may hold keys, and is not written out.
     #[serde(skip)]
     pub blobs: Option<BlobsAt>,
+    /// A folder that coordinators which take part keep alike: what changes in that of the one that leads
+    /// changes in the others'.
+    pub mirrored: Option<PathBuf>,
     /// Balancing strategy, one of [`balancing_strategies`](crate::balancing_strategies).
     pub balancing: String,
     /// Tasks that may wait; more are refused with [`Error::Overloaded`](crate::Error).
@@ -88,6 +91,7 @@ impl Default for CoordinatorConfig {
             control: None,
             reached_at: None,
             url: None,
+            mirrored: None,
             blobs: None,
             balancing: "least_loaded".into(),
             queue_tasks_max: 10_000,

@@ -2,9 +2,11 @@
 //! and the authority that says who leads and keeps what the cluster has to know.
 //!
 //! [`log::Log`] is all that the rest of the crate sees of it. What a record means is the caller's
-//! business. The journal keeps one record a task through redb, `postgres` in a database, and a thread
-//! commits what many callers submit in few transactions.
+//! business. The journal keeps one record a task through redb, `postgres` in a database, `etcd` and
+//! `jetstream` in two engines, and a thread commits what many callers submit in few transactions.
 
+#[cfg(feature = "scale")]
+mod aside;
 pub(crate) mod authority;
 #[cfg(feature = "scale")]
 mod chain;
@@ -12,9 +14,13 @@ mod chain;
 mod conformance;
 mod create;
 pub(crate) mod embedded;
+#[cfg(feature = "scale")]
+mod etcd;
 mod file;
 pub(crate) mod files;
 mod guard;
+#[cfg(feature = "scale")]
+mod jetstream;
 pub(crate) mod journal;
 mod keeper;
 mod live;
@@ -23,12 +29,16 @@ pub(crate) mod log;
 pub(crate) mod memory;
 mod migrate;
 pub(crate) mod moving;
+#[cfg(feature = "scale")]
+mod pair;
 pub(crate) mod persisted;
 #[cfg(feature = "scale")]
 pub(crate) mod postgres;
 pub(crate) mod record;
 #[cfg(feature = "scale")]
 mod remembered;
+#[cfg(all(test, feature = "scale"))]
+mod servers;
 pub(crate) mod shared;
 mod store;
 mod tables;
@@ -36,4 +46,5 @@ mod tables;
 mod tests;
 mod trouble;
 mod upkeep;
+pub(crate) mod view;
 mod writer;

@@ -82,6 +82,14 @@ pub(crate) fn postgresql() -> Result<()> {
     }
 }
 
+/// Installs the two servers of the control plane.
+pub(crate) fn etcd_and_nats() -> Result<()> {
+    match ["/usr/bin/etcd", "/usr/sbin/nats-server"].iter().all(|path| Path::new(path).exists()) {
+        true => Ok(()),
+        false => install(&["etcd-server", "nats-server"]),
+    }
+}
+
 fn install(packages: &[&str]) -> Result<()> {
     let wanted = packages.join(" ");
     if !Path::new("/etc/debian_version").exists() {

@@ -35,6 +35,7 @@ const SUITES: &[Suite] = &[
     ("cluster simulation", simulation),
     ("a cluster that is killed", chaos::suite),
     ("control plane on PostgreSQL", control_plane),
+    ("control plane on etcd and NATS", control_plane_of_two),
     ("blobs on S3", blobs),
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", || networks("opencl:0")),
@@ -207,6 +208,19 @@ fn control_plane() -> Result<Outcome> {
         return Ok(Outcome::skip(Skip::new("postgresql", format!("{error:#}"))));
     }
     tests(&["-p", "lgp-distributed", "--features", "scale", "--lib", "control::postgres"])
+}
+
+/// The authority in etcd and the log in NATS JetStream, by servers of Debian that the tests start.
+fn control_plane_of_two() -> Result<Outcome> {
+    if let Err(error) = apt::etcd_and_nats() {
+        return Ok(Outcome::skip(Skip::new("etcd", format!("{error:#}"))));
+    }
+    let mut outcome = Outcome::default();
+    for part in ["control::aside", "control::etcd", "control::jetstream", "control::pair"] {
+        let selection = ["-p", "lgp-distributed", "--features", "scale", "--lib", part];
+        outcome.and(tests(&selection)?);
+    }
+    Ok(outcome)
 }
 
 /// Large tensors in shared stores, S3 among them, by a server of Python's that the tests start.

@@ -27,6 +27,7 @@ mod frigate;
 mod grpc;
 mod guard;
 mod immich;
+mod leader;
 mod metrics;
 mod oip;
 mod openapi;

@@ -6,7 +6,7 @@ use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::route::{Content, Route};
 use crate::state::ServerState;
-use crate::{call, cluster, docs, drain, exposition, guard, oip, openapi, place, probes};
+use crate::{call, cluster, docs, drain, exposition, guard, leader, oip, openapi, place, probes};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -47,6 +47,7 @@ pub fn router(state: ServerState) -> Router {
         .fold(Router::new(), |router, route| route.serve(router))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
+        .layer(axum::middleware::from_fn_with_state(state.clone(), leader::only))
         .layer(axum::middleware::from_fn_with_state(gate, authenticate))
         .layer(axum::middleware::from_fn(drain::drained))
         .layer(axum::middleware::from_fn_with_state(state.clone(), guard::known_hosts_only))

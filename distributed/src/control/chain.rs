@@ -44,4 +44,15 @@ impl Link {
         hash.update(by.epoch.to_le_bytes());
         Self { number, digest: hash.finalize().to_vec() }
     }
+
+    /// The commit by which a coordinator makes sure that nobody writes while it reads what there is.
+    pub(super) fn claimed(&self, lead: u64) -> Self {
+        let number = self.number + 1;
+        let mut hash = Sha256::new();
+        hash.update(&self.digest);
+        hash.update(number.to_le_bytes());
+        hash.update([4]);
+        hash.update(lead.to_le_bytes());
+        Self { number, digest: hash.finalize().to_vec() }
+    }
 }

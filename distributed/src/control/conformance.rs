@@ -53,7 +53,7 @@ impl Bounded for OnDisk {
 /// A log, what it held when it was opened, and what it tells.
 pub(super) struct Running {
     pub(super) epoch: u64,
-    epochs: Vec<u64>,
+    pub(super) epochs: Vec<u64>,
     pub(super) found: BTreeMap<Key, Vec<u8>>,
     pub(super) log: Arc<dyn Log>,
     pub(super) outcomes: Receiver<Outcome>,

@@ -2,15 +2,23 @@
 
 use super::authority::{Authority, Folder};
 use super::embedded::Embedded;
+#[cfg(feature = "scale")]
+use super::etcd::{EtcdAuthority, Keys};
+#[cfg(feature = "scale")]
+use super::jetstream::{JetStreamLog, Stream};
 use super::log::Place;
+#[cfg(feature = "scale")]
+use super::pair::Pair;
+#[cfg(feature = "scale")]
+use super::postgres::{Database, LEASE, PostgresAuthority, PostgresLog};
+use super::view::ControlView;
 use crate::error::{Error, Result};
-use crate::net::coordinator::peers::Peer;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Where log and authority of a cluster are kept, if not in files of one machine: a PostgreSQL
-/// database, and a name for what is the cluster's own there. One coordinator leads at a time; when it
-/// is gone, one on another machine goes on with the same tasks.
+/// database, or etcd and NATS JetStream together, and a name for what is the cluster's own there. One
+/// coordinator leads at a time; when it is gone, one on another machine goes on with the same tasks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Control {
     address: String,
@@ -19,7 +27,9 @@ pub struct Control {
 
 impl Control {
     /// The database at an address such as `postgres://USER:PASSWORD@localhost/NAME`, and the name of a
-    /// schema in it.
+    /// schema in it; or the servers at `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, where
+    /// etcd has the authority below `radeon-cluster/NAME/` and JetStream the log in the stream
+    /// `radeon_cluster_NAME`.
     ///
     /// # Errors
     /// [`Error::Control`] for an address or a name that cannot be one, and where this program was built
@@ -32,7 +42,7 @@ impl Control {
 
     #[cfg(feature = "scale")]
     fn check(&self) -> Result<()> {
-        self.database().map(drop)
+        self.engine().map(drop)
     }
 
     #[cfg(not(feature = "scale"))]
@@ -48,43 +58,33 @@ impl Control {
     /// [`Error::File`] where it cannot be read, [`Error::Control`] where there is no cluster of this name.
     pub fn look(&self) -> Result<ControlView> {
         #[cfg(feature = "scale")]
-        return super::postgres::look(&self.database()?, &self.name);
+        return match self.engine()? {
+            Engine::Database(database) => super::postgres::look(&database, &self.name),
+            Engine::Pair(pair) => {
+                let view = super::etcd::look(&Keys::new(&pair.etcd, &pair.name))?;
+                super::jetstream::look(&Stream::new(&pair.nats, &pair.name), view)
+            }
+        };
         #[cfg(not(feature = "scale"))]
         self.check().map(|()| ControlView::default())
     }
 
     #[cfg(feature = "scale")]
-    fn database(&self) -> Result<super::postgres::Database> {
-        super::postgres::Database::new(&self.address, &self.name, super::postgres::LEASE)
-            .map_err(|reason| Error::Control { reason })
+    fn engine(&self) -> Result<Engine> {
+        let (address, name) = (&self.address, &self.name);
+        let found = match Pair::is_meant(address) {
+            true => Pair::new(address, name).map(Engine::Pair),
+            false => Database::new(address, name, LEASE).map(|it| Engine::Database(Box::new(it))),
+        };
+        found.map_err(|reason| Error::Control { reason })
     }
 }
 
-/// What an engine keeps of a cluster.
-#[derive(Debug, Clone, Default)]
-#[non_exhaustive]
-pub struct ControlView {
-    /// Where it is, without secrets.
-    pub place: String,
-    /// A name and a version of what keeps it, and what that does not promise.
-    pub engine: String,
-    /// The fingerprint of the cluster's authority.
-    pub cluster: Option<String>,
-    /// The coordinators that take part, the one that leads first.
-    pub coordinators: Vec<Peer>,
-    /// Whether anybody leads: while documents are written, and while it is moved, one does that takes no
-    /// part.
-    pub is_led: bool,
-    /// Durable tasks, those that have ended too.
-    pub records: u64,
-    /// Bytes of them.
-    pub bytes: u64,
-    /// The names of what only who leads writes.
-    pub documents: Vec<String>,
-    /// The number and the digest, in hex, of the last commit of the log.
-    pub last_commit: Option<(u64, String)>,
-    /// That it is not complete, or was moved: why no coordinator begins on it.
-    pub closed: Option<String>,
+/// What keeps a control plane.
+#[cfg(feature = "scale")]
+enum Engine {
+    Database(Box<Database>),
+    Pair(Pair),
 }
 
 impl fmt::Debug for Control {
@@ -106,8 +106,13 @@ pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Plac
     match control {
         #[cfg(feature = "scale")]
         Some(control) => {
-            let log = super::postgres::PostgresLog::new(control.database()?, remembered(path));
-            Ok(Box::new(log))
+            let remembered = remembered(path);
+            Ok(match control.engine()? {
+                Engine::Database(database) => Box::new(PostgresLog::new(*database, remembered)),
+                Engine::Pair(pair) => {
+                    Box::new(JetStreamLog::new(Stream::new(&pair.nats, &pair.name), remembered))
+                }
+            })
         }
         _ => Ok(Box::new(Embedded(path.to_owned()))),
     }
@@ -123,10 +128,14 @@ pub(crate) fn authority(
 ) -> Result<Box<dyn Authority>> {
     match control {
         #[cfg(feature = "scale")]
-        Some(control) => Ok(Box::new(super::postgres::PostgresAuthority::open(
-            control.database()?,
-            fingerprint,
-        )?)),
+        Some(control) => Ok(match control.engine()? {
+            Engine::Database(database) => {
+                Box::new(PostgresAuthority::open(*database, fingerprint)?)
+            }
+            Engine::Pair(pair) => {
+                Box::new(EtcdAuthority::open(Keys::new(&pair.etcd, &pair.name), fingerprint)?)
+            }
+        }),
         _ => Ok(Box::new(Folder::new(folder))),
     }
 }

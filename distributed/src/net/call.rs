@@ -92,6 +92,11 @@ pub(crate) enum PeerCall {
     LetGo(TaskId),
     Explain(TaskId),
     Tasks(TaskFilter),
+    /// A part of a file of the folder that is kept alike, by the file's digest.
+    Part {
+        sha256: String,
+        offset: u64,
+    },
 }
 
 /// A task of several that are submitted together.
@@ -115,7 +120,7 @@ impl PeerCall {
             | Self::StoredBytes(id)
             | Self::LetGo(id)
             | Self::Explain(id) => Some(*id),
-            Self::SubmitAll(_) | Self::Keyed(_) | Self::Tasks(_) => None,
+            Self::SubmitAll(_) | Self::Keyed(_) | Self::Tasks(_) | Self::Part { .. } => None,
         }
     }
 }
@@ -228,4 +233,5 @@ pub(crate) enum Told {
     Model(ModelRef),
     Story(Vec<(f64, String)>),
     Page(Vec<Record>, Option<TaskId>),
+    Part(Option<Vec<u8>>),
 }

@@ -8,6 +8,7 @@ pub(crate) mod exchange;
 mod fleet;
 pub(crate) mod gate;
 pub(crate) mod journal;
+pub(crate) mod mirror;
 mod outputs;
 pub(crate) mod peers;
 pub(crate) mod requests;
@@ -185,7 +186,27 @@ impl Coordinator {
         let peers = Peers::new(lead, number);
         let among = (None, Some(Arc::clone(&peers)));
         let coordinator = Self::serve(config, pki, services, (shared, number), bound, among);
-        peers.run(election::run(coordinator.clone(), Arc::clone(&peers), place));
+        let running = election::run(coordinator.clone(), Arc::clone(&peers), place);
+        let mirrored = coordinator.config.mirrored.clone();
+        let mirror = match mirrored {
+            Some(folder) => {
+                let own = coordinator.clone();
+                let opening = outside::blocking(move || mirror::Mirror::open(&own, &folder));
+                Some(opening.await.map_err(|_| Error::Stopped)??)
+            }
+            None => None,
+        };
+        let mirroring = mirror.map(|mirror| {
+            peers.mirror(Arc::clone(&mirror));
+            mirror::run(coordinator.clone(), Arc::clone(&peers), mirror)
+        });
+        peers.run(async move {
+            tokio::join!(running, async move {
+                if let Some(mirroring) = mirroring {
+                    mirroring.await;
+                }
+            });
+        });
         Ok(coordinator)
     }
 

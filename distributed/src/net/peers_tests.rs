@@ -9,8 +9,9 @@ use crate::{
     ModelRef, Pki, Stop, TaskFilter, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 
 /// Answers what it is given after as many milliseconds as the first number says.
@@ -67,10 +68,29 @@ impl Rig {
         Self { folder, pki, lead: InMemory::default(), log: Memory::shared() }
     }
 
+    fn models(&self, name: &str) -> PathBuf {
+        self.folder.path().join(format!("{name}.models"))
+    }
+
+    /// Puts a file there that was written a while ago.
+    fn put(&self, name: &str, path: &str, bytes: &[u8]) {
+        let at = self.models(name).join(path);
+        std::fs::create_dir_all(at.parent().expect("inside")).expect("ours");
+        std::fs::write(&at, bytes).expect("ours");
+        let then = SystemTime::now() - Duration::from_secs(10);
+        let file = std::fs::File::options().write(true).open(&at).expect("ours");
+        file.set_modified(then).expect("ours");
+    }
+
+    fn get(&self, name: &str, path: &str) -> Option<Vec<u8>> {
+        std::fs::read(self.models(name).join(path)).ok()
+    }
+
     async fn start(&self, name: &str) -> Member {
         let pki = self.pki.with_authority(Box::new(self.lead.view())).expect("its own");
         let journal = Some(self.folder.path().join(name));
-        let config = CoordinatorConfig { quic_addr: ANY, journal, ..Default::default() };
+        let mirrored = Some(self.models(name));
+        let config = CoordinatorConfig { quic_addr: ANY, journal, mirrored, ..Default::default() };
         let place = Arc::new(self.log.clone());
         let started = Coordinator::start_among(place, config, &pki, Services::default());
         let coordinator = started.await.expect("a free port");
@@ -273,10 +293,12 @@ async fn a_worker_serves_every_coordinator_at_once() {
     let second = rig.start("b").await;
     let (one, two) = (first.coordinator.clone(), second.coordinator.clone());
     // The same one twice, too, and one that is not there.
-    let places = [one.quic_addr(), two.quic_addr(), one.quic_addr(), "127.0.0.1:9".parse().expect("")];
+    let places =
+        [one.quic_addr(), two.quic_addr(), one.quic_addr(), "127.0.0.1:9".parse().expect("")];
     let places = places.map(|place| place.to_string()).join(",");
     let identity = rig.pki.issue_worker("both").expect("random numbers");
-    let config = WorkerConfig::new(places.parse::<crate::Coordinators>().expect("ours"), identity, 2);
+    let config =
+        WorkerConfig::new(places.parse::<crate::Coordinators>().expect("ours"), identity, 2);
     let (leave, left) = tokio::sync::oneshot::channel::<()>();
     let shutdown = async move { drop(left.await) };
     let both = tokio::spawn(run_worker(config, Arc::new(Echo), shutdown));
@@ -307,4 +329,45 @@ async fn a_worker_serves_every_coordinator_at_once() {
     done.expect("no panic").expect("it left");
     second.stop().await;
     first.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_of_the_leader_are_those_of_all() {
+    let rig = Rig::new();
+    let large: Vec<u8> = (0..20_000_000_u32).map(|at| (at % 251) as u8).collect();
+    rig.put("a", "m/1/model.onnx", b"first");
+    rig.put("a", "m/1/weights/w.bin", &large);
+    rig.put("a", "m/1/entry.json", b"its own");
+    rig.put("b", "own/1/model.onnx", b"put there before it took part");
+    let first = rig.start("a").await;
+    until("one leads", || first.coordinator.leads()).await;
+    let second = rig.start("b").await;
+    until("they come", || rig.get("b", "m/1/weights/w.bin").as_ref() == Some(&large)).await;
+    assert_eq!(rig.get("b", "m/1/model.onnx").as_deref(), Some(&b"first"[..]));
+    assert_eq!(rig.get("b", "m/1/entry.json"), None);
+    // What has changed, come and gone since.
+    rig.put("a", "m/1/model.onnx", b"changed");
+    rig.put("a", "m/2/model.onnx", b"second");
+    rig.put("a", "aliases.json", b"{}");
+    std::fs::remove_dir_all(rig.models("a").join("m/1/weights")).expect("ours");
+    until("it is changed", || rig.get("b", "m/1/model.onnx").as_deref() == Some(b"changed")).await;
+    until("they have come", || {
+        rig.get("b", "m/2/model.onnx").is_some() && rig.get("b", "aliases.json").is_some()
+    })
+    .await;
+    until("it has gone", || !rig.models("b").join("m/1/weights").exists()).await;
+    // What somebody changes elsewhere becomes again what it is at the leader's.
+    rig.put("b", "m/2/model.onnx", b"no");
+    until("it is put back", || rig.get("b", "m/2/model.onnx").as_deref() == Some(b"second")).await;
+    assert!(
+        rig.get("a", "own/1/model.onnx").is_none() && rig.get("b", "own/1/model.onnx").is_some()
+    );
+    // The next leader has all of it, and what it had of its own.
+    first.stop().await;
+    until("the other leads", || second.coordinator.leads()).await;
+    let third = rig.start("c").await;
+    until("they come", || rig.get("c", "own/1/model.onnx").is_some()).await;
+    until("all of them", || rig.get("c", "m/2/model.onnx").as_deref() == Some(b"second")).await;
+    third.stop().await;
+    second.stop().await;
 }

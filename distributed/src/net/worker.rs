@@ -23,17 +23,14 @@ use crate::net::worker::session::{Ended, serve, status};
 use crate::net::worker::warm_up::WarmUps;
 use crate::proto::backoff::full_jitter;
 use quinn::{Connection, ConnectionError, Endpoint};
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-
-/// How soon an address is tried again whose coordinator is served at another one.
-const SERVED_ELSEWHERE: Duration = Duration::from_secs(60);
 
 /// What a worker has over all of its connections to a coordinator.
 #[derive(Clone)]
@@ -47,36 +44,30 @@ pub(crate) struct Worker {
     pub(crate) offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
     pub(crate) warm_ups: Arc<WarmUps>,
-    /// The epochs of the coordinators that are served.
     pub(crate) served: Arc<Served>,
 }
 
-/// The coordinators that a worker serves, by their epochs.
+/// How many coordinators a worker serves.
 #[derive(Debug, Default)]
-pub(crate) struct Served(Mutex<HashSet<u64>>);
+pub(crate) struct Served(AtomicUsize);
 
 impl Served {
-    /// Serves one, as long as the answer lives; none where it is served already, at another address.
-    pub(crate) fn enter(self: &Arc<Self>, epoch: u64) -> Option<Serving> {
-        let is_new = self.lock().insert(epoch);
-        is_new.then(|| Serving(Arc::clone(self), epoch))
+    /// Serves one more, as long as the answer lives.
+    pub(crate) fn enter(self: &Arc<Self>) -> Serving {
+        self.0.fetch_add(1, Relaxed);
+        Serving(Arc::clone(self))
     }
 
     fn is_empty(&self) -> bool {
-        self.lock().is_empty()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashSet<u64>> {
-        // Every step leaves it whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.load(Relaxed) == 0
     }
 }
 
-pub(crate) struct Serving(Arc<Served>, u64);
+pub(crate) struct Serving(Arc<Served>);
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.0.lock().remove(&self.1);
+        self.0.0.fetch_sub(1, Relaxed);
     }
 }
 
@@ -111,7 +102,8 @@ pub async fn run_worker(
         warm_ups: Arc::default(),
         served: Arc::default(),
     };
-    let places: Vec<Coordinators> = worker.config.coordinators.each().collect();
+    // Where two names lead to the same one, the connection that comes later stays.
+    let places = worker.config.coordinators.each();
     match places.len() {
         0 | 1 => serve_one(worker, shutdown).await,
         _ => serve_each(worker, places, shutdown).await,
@@ -181,13 +173,6 @@ async fn serve_one(worker: Worker, shutdown: impl Future<Output = ()> + Send) ->
             let error = match serve(&connection, &worker, shutdown.as_mut()).await {
                 Ended::Left => return farewell(&endpoint, &connection).await,
                 Ended::Stuck => return Err(Error::MustRestart),
-                Ended::Twice => {
-                    connection.close(Close::Farewell.code(), Close::Farewell.reason().as_bytes());
-                    tokio::select! {
-                        () = tokio::time::sleep(SERVED_ELSEWHERE) => continue,
-                        () = &mut shutdown => return Ok(()),
-                    }
-                }
                 Ended::Lost { error, greeted } => {
                     if greeted {
                         route.lost(&error);

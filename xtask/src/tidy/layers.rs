@@ -24,7 +24,7 @@ const FENCES: &[(&[&str], &[&str])] = &[
     (&["candle"], &["lgp-research"]),
     (&["anyhow"], &["lgp-cli", "lgp-hal-conformance", "xtask"]),
     (&["opencl3", "cudarc"], &["lgp-hal"]),
-    (&["postgres"], &["lgp-distributed"]),
+    (&["async-nats", "postgres"], &["lgp-distributed"]),
 ];
 
 /// What a package has to do with others.

@@ -105,6 +105,7 @@ impl Cluster {
             control: plan.control.clone(),
             reached_at: plan.reached_at.clone(),
             url,
+            mirrored: plan.control.as_ref().map(|_| models.clone()),
             input_bytes_max: plan.limits.input_bytes_max,
             run_limit_s: plan.run_limit_s,
             ..CoordinatorConfig::default()

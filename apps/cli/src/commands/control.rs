@@ -252,10 +252,11 @@ fn text(shown: &Value) -> String {
         text += "no coordinator takes part\n";
     }
     let commit = &shown["last_commit"];
+    let bytes = shown["bytes"].as_u64();
     text += &format!(
-        "tasks    {} ({} bytes)\ndocuments  {}\n",
+        "tasks    {}{}\ndocuments  {}\n",
         cell("records"),
-        cell("bytes"),
+        bytes.map_or_else(String::new, |bytes| format!(" ({bytes} bytes)")),
         shown["documents"].as_array().map_or(0, Vec::len)
     );
     if !commit.is_null() {

@@ -6,6 +6,7 @@ use super::service::Service;
 use crate::access::Caller;
 use crate::catalog::Indexed;
 use crate::fault::Fault;
+use crate::leader;
 use crate::oip;
 use std::collections::HashMap;
 
@@ -37,10 +38,12 @@ impl Service {
         parameters: &HashMap<String, ModelRepositoryParameter>,
     ) -> Result<(), Fault> {
         oip::refuse_upload(parameters.keys())?;
+        leader::check(self.state())?;
         self.state().catalog().load(name, None).await.map(drop)
     }
 
     pub(super) async fn unload(&self, name: &str) -> Result<(), Fault> {
+        leader::check(self.state())?;
         self.state().catalog().unload(name, None).await.map(drop)
     }
 }

@@ -5,7 +5,7 @@ use super::members::{PRESENT, one};
 use super::session::{ANSWER, Session};
 use super::{Database, FORMAT, Trouble};
 use crate::control::moving::marker::{MARKER, Marker};
-use crate::control::shared::ControlView;
+use crate::control::view::ControlView;
 use crate::error::{Error, Result};
 use crate::net::coordinator::peers::Peer;
 
@@ -60,7 +60,7 @@ pub(crate) fn look(database: &Database, name: &str) -> Result<ControlView> {
         coordinators: present.into_iter().map(one).filter_map(|it| Peer::of(&it)).collect(),
         is_led: state.get(1),
         records: count(2),
-        bytes: count(3).saturating_sub(count(2).saturating_mul(HEAD_BYTES)),
+        bytes: Some(count(3).saturating_sub(count(2).saturating_mul(HEAD_BYTES))),
         documents: documents.into_iter().flatten().filter(|name| name != MARKER).collect(),
         last_commit: (count(6) > 0).then(|| (count(6), hex::encode(digest))),
         closed: closed.map(|error| error.to_string()),

@@ -162,6 +162,10 @@ impl Caller {
 
     /// What coordinators ask one another.
     async fn perform_for_peer(&self, call: PeerCall, recv: &mut RecvStream) -> Performed {
+        if let PeerCall::Part { sha256, offset } = call {
+            let part = self.gate.coordinator.part(sha256, offset).await?;
+            return Ok((Told::Part(part), Vec::new()));
+        }
         let leads = self.gate.coordinator.leads();
         let is_known = |id| self.gate.shared.read(|core, _| core.knows(id));
         if !leads && !call.task().is_some_and(is_known) {
@@ -187,6 +191,7 @@ impl Caller {
                 let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
                 Told::Page(page.tasks.into_iter().map(record).collect(), page.next)
             }
+            PeerCall::Part { .. } => return Err(failed("a part was asked for twice")),
         };
         Ok((told, Vec::new()))
     }

@@ -5,6 +5,7 @@ use crate::control::authority::{Lead, Present};
 use crate::error::{Error, Result};
 use crate::net::call::{Client, Parcel, PeerCall, Told};
 use crate::net::coordinator::Coordinator;
+use crate::net::coordinator::mirror::Mirror;
 use crate::net::identity::role::Role;
 use crate::net::outside;
 use crate::net::transport::coordinators::Coordinators;
@@ -12,7 +13,7 @@ use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -99,6 +100,8 @@ pub(crate) struct Peers {
     /// It leads no more, and will not.
     retired: AtomicBool,
     election: Mutex<Option<JoinHandle<()>>>,
+    /// The folder that is kept alike, if there is one.
+    mirror: OnceLock<Arc<Mirror>>,
     /// The connections to others, by their numbers.
     clients: Mutex<Vec<(u64, Client)>>,
 }
@@ -112,8 +115,15 @@ impl Peers {
             stopping: watch::Sender::new(false),
             retired: AtomicBool::new(false),
             election: Mutex::default(),
+            mirror: OnceLock::new(),
             clients: Mutex::default(),
         })
+    }
+
+    /// From now on others are given files of this folder.
+    pub(crate) fn mirror(&self, mirror: Arc<Mirror>) {
+        // It is set once, where the coordinator starts.
+        let _ = self.mirror.set(mirror);
     }
 
     /// Runs the election until [`Peers::stop`].
@@ -146,7 +156,7 @@ impl Peers {
     }
 
     /// The connection to another, made if there is none.
-    async fn reach(&self, coordinator: &Coordinator, peer: &Peer) -> Result<Client> {
+    pub(crate) async fn reach(&self, coordinator: &Coordinator, peer: &Peer) -> Result<Client> {
         let known = || {
             let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             clients.iter().find(|(number, _)| *number == peer.number).map(|(_, it)| it.clone())
@@ -364,6 +374,14 @@ impl Coordinator {
             }
             _ => Err(Client::odd()),
         }
+    }
+
+    /// A part of a file of the folder that is kept alike.
+    pub(crate) async fn part(&self, sha256: String, offset: u64) -> Result<Option<Vec<u8>>> {
+        let mirror = self.peers.as_ref().and_then(|peers| peers.mirror.get());
+        let Some(mirror) = mirror.cloned() else { return Ok(None) };
+        let reading = outside::blocking(move || mirror.part(&sha256, offset));
+        reading.await.map_err(|_| Error::Stopped)?
     }
 
     /// The coordinators that take part, this one too, the one that leads first; none where there can be

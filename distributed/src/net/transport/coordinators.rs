@@ -98,9 +98,16 @@ fn no_place(text: &str, expected: &'static str) -> Error {
 }
 
 impl Coordinators {
-    /// Each by itself.
-    pub(crate) fn each(&self) -> impl Iterator<Item = Self> {
-        self.0.iter().map(|place| Self(vec![place.clone()]))
+    /// Each by itself, and once.
+    pub(crate) fn each(&self) -> Vec<Self> {
+        let mut each: Vec<Self> = Vec::new();
+        for place in &self.0 {
+            let one = Self(vec![place.clone()]);
+            if !each.contains(&one) {
+                each.push(one);
+            }
+        }
+        each
     }
 
     /// Looks the names up.

@@ -43,8 +43,6 @@ pub(crate) enum Ended {
     },
     /// A run does not stop, and what hangs in it only ends with the process.
     Stuck,
-    /// The coordinator is served already, at another address.
-    Twice,
 }
 
 /// Serves one connection until it ends.
@@ -66,7 +64,7 @@ pub(crate) async fn serve(
             return lost(connection, &error, Close::Late, false);
         }
     };
-    let Some(_serving) = worker.served.enter(welcome.epoch) else { return Ended::Twice };
+    let _serving = worker.served.enter();
     tracing::info!(name = %worker.config.identity.name, "joined the coordinator");
     let (sender, frames) = mpsc::unbounded_channel();
     let attempts = &worker.attempts;

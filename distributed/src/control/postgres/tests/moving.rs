@@ -102,6 +102,8 @@ async fn coordinators_go_on_where_their_cluster_was_taken() {
     let error = start(&home(&back, None)).await.expect_err("half a copy");
     assert!(matches!(error, Error::Incomplete { .. }), "{error}");
     coordinator.stop().await;
+    // As its process does.
+    drop(coordinator);
 
     migrate(&database, &home(&back, None)).await.expect("free");
     let closed = control.look().expect("readable").closed.expect("it is elsewhere");

@@ -66,12 +66,12 @@ impl Secured {
         let port = port.expect("a free port").port();
         let path = |name: &str| server.beside(name).display().to_string();
         let settings = [
-            "listen_addresses='127.0.0.1'".to_owned(),
+            "listen_addresses=127.0.0.1".to_owned(),
             format!("port={port}"),
             "ssl=on".to_owned(),
-            format!("ssl_cert_file='{}'", path("server.pem")),
-            format!("ssl_key_file='{}'", path("server.key")),
-            format!("ssl_ca_file='{}'", path("ca.pem")),
+            format!("ssl_cert_file={}", path("server.pem")),
+            format!("ssl_key_file={}", path("server.key")),
+            format!("ssl_ca_file={}", path("ca.pem")),
         ];
         server.kill();
         server.configure(port, settings);
@@ -157,7 +157,7 @@ fn a_server_without_encryption_is_not_told_the_password() {
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
     let port = port.expect("a free port").port();
     server.kill();
-    let settings = ["listen_addresses='127.0.0.1'".to_owned(), format!("port={port}")];
+    let settings = ["listen_addresses=127.0.0.1".to_owned(), format!("port={port}")];
     server.configure(port, settings);
     server.run();
     let secured = Secured { server, port };

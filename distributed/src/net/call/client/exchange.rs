@@ -78,6 +78,15 @@ impl Client {
         }
     }
 
+    /// A part of a file that coordinators keep alike; none where the other one has no such file.
+    pub(crate) async fn part(&self, sha256: &str, offset: u64) -> Result<Option<Vec<u8>>> {
+        let sha256 = sha256.to_owned();
+        match self.here(PeerCall::Part { sha256, offset }).await? {
+            Answered::Told(Told::Part(part)) => Ok(part),
+            _ => Err(odd()),
+        }
+    }
+
     /// Has another coordinator accept tasks, all of them or none. Their inputs have up to 64 MiB.
     pub(crate) async fn pass_on(&self, parcel: Parcel) -> Result<Vec<TaskId>> {
         let Parcel { items, inputs } = parcel;

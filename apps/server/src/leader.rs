@@ -1,0 +1,51 @@
+//! What only the coordinator that leads may change, where several take part: models, aliases, keys,
+//! tokens and members are the whole cluster's.
+
+use crate::fault::Fault;
+use crate::state::ServerState;
+use axum::extract::{Request, State};
+use axum::http::Method;
+use axum::middleware::Next;
+use axum::response::Response;
+
+/// What begins paths of what the whole cluster has.
+const SHARED: [&str; 6] = [
+    "/api/v1/cluster/models",
+    "/api/v1/cluster/aliases",
+    "/api/v1/cluster/keys",
+    "/api/v1/cluster/tokens",
+    "/api/v1/cluster/members",
+    "/v2/repository/models",
+];
+
+/// Middleware that sends changes to the coordinator that leads.
+pub(crate) async fn only(
+    State(state): State<ServerState>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let path = request.uri().path();
+    let changes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    if changes && SHARED.iter().any(|shared| path.starts_with(shared)) {
+        if let Err(fault) = check(&state) {
+            return fault.for_path(path);
+        }
+    }
+    next.run(request).await
+}
+
+/// # Errors
+/// 503 where another coordinator leads, with where that is.
+pub(crate) fn check(state: &ServerState) -> Result<(), Fault> {
+    let coordinator = state.coordinator();
+    if coordinator.leads() {
+        return Ok(());
+    }
+    let leader = coordinator.peers().into_iter().find(|peer| peer.leads);
+    let place = leader.map(|leader| leader.url.unwrap_or(leader.quic));
+    let fault = Fault::unavailable("not_leading", "only the coordinator that leads changes that");
+    Err(match place {
+        Some(place) => fault.hint(format!("ask {place}")),
+        None => fault.hint("none leads at present: try again in a few seconds"),
+    })
+}

@@ -1,0 +1,167 @@
+//! What a coordinator holds in etcd, and the thread that renews it. etcd's clock alone counts.
+
+use super::client::{Client, put, range};
+use super::{Keys, LEASE, Trouble};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// How long an endpoint may take to renew a lease: others are to be tried while it lasts.
+const RENEWAL: Duration = Duration::from_millis(400);
+
+/// What a coordinator holds.
+#[derive(Debug, Default)]
+struct Held {
+    lease: i64,
+    /// The epoch of its lead.
+    lead: Option<u64>,
+    /// Its key as one that takes part.
+    member: Option<Vec<u8>>,
+}
+
+/// What the thread shares with those that take and give up.
+#[derive(Debug)]
+struct Shared {
+    client: Arc<Client>,
+    keys: Keys,
+    holder: String,
+    held: Mutex<Held>,
+    /// Two that renew at once would begin again twice.
+    renewing: Mutex<()>,
+}
+
+/// Renews what a coordinator holds. It is given up when this is dropped.
+#[derive(Debug)]
+pub(super) struct Heart {
+    shared: Arc<Shared>,
+    stop: Option<mpsc::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// The value of the key of who leads.
+pub(super) fn lead_of(epoch: u64, holder: &str) -> Vec<u8> {
+    format!("{epoch} {holder}").into_bytes()
+}
+
+impl Heart {
+    pub(super) fn start(client: &Arc<Client>, keys: &Keys, holder: &str) -> Result<Self, Trouble> {
+        let held = Mutex::new(Held { lease: client.grant(LEASE)?, ..Held::default() });
+        let (client, holder) = (Arc::clone(client), holder.to_owned());
+        let shared =
+            Shared { client, keys: keys.clone(), holder, held, renewing: Mutex::default() };
+        let shared = Arc::new(shared);
+        let (stop, stopped) = mpsc::channel::<()>();
+        let inside = Arc::clone(&shared);
+        let run = move || {
+            while stopped.recv_timeout(LEASE / 4) == Err(RecvTimeoutError::Timeout) {
+                inside.beat();
+            }
+            let lease = inside.held().lease;
+            // What cannot be given up ends by itself.
+            let _ = inside.client.revoke(lease);
+        };
+        let thread = thread::Builder::new().name("lease".into()).spawn(run);
+        let thread = thread.map_err(|error| Trouble::Refused(error.to_string()))?;
+        Ok(Self { shared, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// The lease that keys are to go with.
+    pub(super) fn lease(&self) -> i64 {
+        self.shared.held().lease
+    }
+
+    /// The lease was found to have ended.
+    pub(super) fn renew(&self) {
+        self.shared.beat();
+    }
+
+    /// The lead was taken, or given up.
+    pub(super) fn set_lead(&self, epoch: Option<u64>) {
+        self.shared.held().lead = epoch;
+    }
+
+    /// The epoch of the lead that is held.
+    pub(super) fn lead(&self) -> Option<u64> {
+        self.shared.held().lead
+    }
+
+    /// The key was written by which this takes part.
+    pub(super) fn set_member(&self, value: Vec<u8>) {
+        self.shared.held().member = Some(value);
+    }
+}
+
+impl Shared {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // Every step leaves it whole.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn beat(&self) {
+        let _one = self.renewing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (lease, lead) = {
+            let held = self.held();
+            (held.lease, held.lead)
+        };
+        let renewed = match self.client.keep_alive(lease, RENEWAL) {
+            Ok(()) => lead.map_or(Ok(()), |epoch| self.look(epoch)),
+            Err(Trouble::Ended) => self.begin_again(),
+            Err(trouble) => Err(trouble),
+        };
+        if let Err(trouble) = renewed {
+            tracing::warn!(why = trouble.text(), "the lease is not renewed");
+        }
+    }
+
+    /// Whether the lead is still there: an administrator may have deleted it.
+    fn look(&self, epoch: u64) -> Result<(), Trouble> {
+        let [found] = self.client.look([range(self.keys.key("lead"))])?;
+        if found.iter().all(|kv| kv.value != lead_of(epoch, &self.holder)) {
+            self.lose(epoch);
+        }
+        Ok(())
+    }
+
+    fn lose(&self, epoch: u64) {
+        // It may have been taken anew, or given up, meanwhile.
+        if self.held().lead.take_if(|now| *now == epoch).is_some() {
+            tracing::error!(epoch, "the lead is lost");
+        }
+    }
+
+    /// Takes part under another lease, without the lead: what went with the one that ended is gone.
+    fn begin_again(&self) -> Result<(), Trouble> {
+        let (lead, member) = {
+            let held = self.held();
+            (held.lead, held.member.clone())
+        };
+        if let Some(epoch) = lead {
+            self.lose(epoch);
+        }
+        let lease = self.client.grant(LEASE)?;
+        if let Some(value) = member {
+            let put = put(self.keys.member(&self.holder), &value, lease);
+            self.client.transact(Vec::new(), vec![put], Vec::new())?;
+        }
+        self.held().lease = lease;
+        Ok(())
+    }
+}
+
+impl Drop for Heart {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+impl Heart {
+    /// As if the machine were cut off for as long as that is held.
+    pub(super) fn pause(&self) -> MutexGuard<'_, ()> {
+        self.shared.renewing.lock().expect("sound")
+    }
+}

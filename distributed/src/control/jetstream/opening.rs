@@ -1,0 +1,221 @@
+//! How a log is opened: what is there is read, then claimed, which fences whoever had it, then handed
+//! on, and then opened. Where what it holds is refused, nothing of it has changed.
+
+use super::client::{Client, Info, READ_AT_ONCE};
+use super::frame::Body;
+use super::pen::{Pen, is_settling};
+use super::state::State;
+use super::{Stream, Trouble, reader};
+use crate::control::chain::Link;
+use crate::control::log::{Each, Opener};
+use crate::control::record::Key;
+use crate::control::remembered::{self, Remembered};
+use crate::control::view::ControlView;
+use crate::error::{JournalError, Result};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long servers are waited for that begin, or elect who leads among them.
+const STARTING: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(200);
+/// Bytes of commits that are kept for records which are handed on soon.
+const FETCHED_BYTES: usize = 16 << 20;
+/// How often it is read on, where another still writes.
+const TRIES: usize = 100;
+
+/// An opened log.
+pub(super) struct Found {
+    pub(super) state: State,
+    pub(super) pen: Pen,
+    /// The sequence of the first message.
+    pub(super) first: u64,
+    pub(super) bytes: u64,
+}
+
+pub(super) fn open(
+    stream: &Stream,
+    (opener, file): (Opener, &Remembered),
+    each: &mut Each<'_>,
+) -> Result<Found, JournalError> {
+    let on_log = |trouble: Trouble| trouble.on_log(stream);
+    let known = file.read()?;
+    let client = Arc::new(Client::connect(stream).map_err(on_log)?);
+    let info = reach(&client).map_err(on_log)?;
+    if let Some(flaw) = info.config.flaw() {
+        return Err(on_log(Trouble::Refused(flaw)));
+    }
+    tracing::info!(engine = client.engine(&info.config), "the log of tasks");
+    let mut pen = Pen::new(&client, STARTING);
+    let (mut state, first) = claim(&mut pen, opener, known.as_ref()).map_err(|trouble| {
+        on_log(match trouble {
+            Trouble::Older(what) => Trouble::Damaged(format!(
+                "{what}: it is another cluster's, or was restored from a backup. To go on with what it \
+                 has now, delete {}",
+                file.0.display()
+            )),
+            trouble => trouble,
+        })
+    })?;
+    hand_on(&client, &mut state, each).map_err(on_log)?;
+    let opened = state.last.opened(opener);
+    pen.write(&opened, Body::Opened(opener)).map_err(on_log)?;
+    state.last = opened;
+    state.carried.lead = opener.lead;
+    state.carried.epochs.extend([opener.lead, opener.epoch]);
+    let bytes = client.info().map_err(on_log)?.state.bytes;
+    Ok(Found { state, pen, first, bytes })
+}
+
+/// Adds to a view what the stream holds; nothing is written. All of it is read.
+pub(crate) fn look(stream: &Stream, view: ControlView) -> Result<ControlView> {
+    let on_log = |trouble: Trouble| trouble.on_log(stream);
+    let client = Client::connect(stream).map_err(on_log)?;
+    let info = match client.info() {
+        Err(Trouble::Absent) => return Ok(view),
+        info => info.map_err(on_log)?,
+    };
+    let mut state = State::new(None, 0);
+    let mut tail = info.state.first_seq.max(1) - 1;
+    read_on(&client, &mut state, &mut tail, info.state.last_seq).map_err(on_log)?;
+    let number = state.last.number.unsigned_abs();
+    Ok(ControlView {
+        place: format!("{}, {}", view.place, stream.label().display()),
+        engine: format!("{}; {}", view.engine, client.engine(&info.config)),
+        records: u64::try_from(state.index.keys().count()).unwrap_or(u64::MAX),
+        last_commit: (number > 0).then(|| (number, hex::encode(&state.last.digest))),
+        ..view
+    })
+}
+
+/// Waits for the servers, and makes the stream if there is none.
+fn reach(client: &Client) -> Result<Info, Trouble> {
+    let end = Instant::now() + STARTING;
+    loop {
+        let trouble = match client.info() {
+            Ok(info) => return Ok(info),
+            Err(Trouble::Absent) => match client.create() {
+                Ok(()) => continue,
+                Err(trouble) => trouble,
+            },
+            Err(trouble) => trouble,
+        };
+        if !matches!(trouble, Trouble::Away(_)) || Instant::now() >= end {
+            return Err(trouble);
+        }
+        thread::sleep(AGAIN);
+    }
+}
+
+/// Reads everything up to a claim of one's own, after which nobody else writes; answers what was there,
+/// and the first message.
+fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, u64), Trouble> {
+    let client = Arc::clone(&pen.client);
+    let number = known.map(|known| known.number);
+    let new = || State::new(number, client.stream.kept_bytes);
+    let (mut state, mut first) = (new(), 0);
+    let (mut gone_since, mut older_since) = (None, None);
+    for _ in 0..TRIES {
+        let found = client.info()?.state;
+        if first == 0 {
+            (first, pen.tail) = (found.first_seq.max(1), found.first_seq.max(1) - 1);
+        }
+        match read_on(&client, &mut state, &mut pen.tail, found.last_seq) {
+            Ok(()) => {}
+            // Whoever had it purges what it wrote again.
+            Err(Trouble::Absent) if client.info()?.state.first_seq > first => {
+                (state, first) = (new(), 0);
+                continue;
+            }
+            Err(Trouble::Absent) if is_settling(&mut gone_since) => {
+                thread::sleep(AGAIN);
+                continue;
+            }
+            Err(Trouble::Absent) => {
+                let what = format!("message {} is not there", pen.tail + 1);
+                return Err(Trouble::Damaged(what));
+            }
+            Err(trouble) => return Err(trouble),
+        }
+        if let Some(what) = known.and_then(|known| older(known, &state)) {
+            if is_settling(&mut older_since) {
+                thread::sleep(AGAIN);
+                continue;
+            }
+            return Err(Trouble::Older(what));
+        }
+        if opener.lead <= state.carried.lead || opener.lead < state.carried.claimed {
+            return Err(Trouble::Taken);
+        }
+        let claimed = state.last.claimed(opener.lead);
+        match pen.write(&claimed, Body::Claimed(opener.lead)) {
+            Ok(_) => {
+                state.last = claimed;
+                state.carried.claimed = opener.lead;
+                return Ok((state, first));
+            }
+            // Another message was faster: it is read first.
+            Err(Trouble::Taken) => {}
+            Err(trouble) => return Err(trouble),
+        }
+    }
+    Err(Trouble::Taken)
+}
+
+/// Why the log is not the one that is known here, or an older state of it. Where the commit that is
+/// known was purged since, its number alone tells.
+fn older(known: &Link, state: &State) -> Option<String> {
+    let is_there = state.first.is_none_or(|first| first <= known.number);
+    let found = state.found.as_deref();
+    is_there.then(|| remembered::refuse(known, &state.last, found)).flatten()
+}
+
+/// Takes the messages after the last one that was taken.
+fn read_on(client: &Client, state: &mut State, tail: &mut u64, last: u64) -> Result<(), Trouble> {
+    while *tail < last {
+        let to = last.min(*tail + READ_AT_ONCE);
+        for payload in client.get(*tail + 1, to)? {
+            *tail += 1;
+            state.take(*tail, &payload)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hands every record on, in the order of their keys.
+fn hand_on(client: &Client, state: &mut State, each: &mut Each<'_>) -> Result<(), Trouble> {
+    let keys: Vec<Key> = state.index.keys().collect();
+    let mut fetched = Fetched::default();
+    for key in keys {
+        let value = match (state.value(key), state.index.place(key)) {
+            (Some(value), _) => value,
+            (None, Some(seq)) => fetched.take(client, seq, key)?,
+            (None, None) => continue,
+        };
+        each(key, &value).map_err(Trouble::Damaged)?;
+    }
+    Ok(())
+}
+
+/// The last commits that were fetched: records of neighbouring keys are often of the same.
+#[derive(Default)]
+struct Fetched(VecDeque<(u64, BTreeMap<Key, Vec<u8>>)>);
+
+impl Fetched {
+    fn take(&mut self, client: &Client, seq: u64, key: Key) -> Result<Vec<u8>, Trouble> {
+        if self.0.iter().all(|(at, _)| *at != seq) {
+            let values = reader::values(client, seq)?;
+            let bytes = |(_, values): &(u64, BTreeMap<Key, Vec<u8>>)| -> usize {
+                values.values().map(Vec::len).sum()
+            };
+            while self.0.iter().map(bytes).sum::<usize>() > FETCHED_BYTES {
+                self.0.pop_front();
+            }
+            self.0.push_back((seq, values));
+        }
+        let mut commits = self.0.iter_mut();
+        let found = commits.find_map(|(at, values)| (*at == seq).then(|| values.remove(&key)));
+        found.flatten().ok_or_else(|| reader::missing(key, seq))
+    }
+}

@@ -1,0 +1,195 @@
+//! A folder that all coordinators of a cluster keep alike: what changes in that of the one that leads
+//! changes in the others'.
+//!
+//! The authority has a document with the path and the digest of every file; contents go from one
+//! coordinator to another. A coordinator takes away only what it had in common with the document: what
+//! somebody put there while it did not lead stays, and is everybody's once it leads.
+
+mod files;
+
+use crate::control::persisted::Persisted;
+use crate::error::{Error, Result};
+use crate::net::coordinator::Coordinator;
+use crate::net::coordinator::peers::{Peer, Peers};
+use crate::net::outside;
+use files::Folder;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The document.
+const DOCUMENT: &str = "models.json";
+const REMEDY: &str = "delete it: the coordinator that leads writes it anew from its own folder";
+/// How often folder and document are compared.
+const LOOK: Duration = Duration::from_secs(1);
+/// Bytes of a file that one answer has.
+pub(crate) const PART_BYTES: usize = 8 << 20;
+
+/// The digest of each file, by its path in the folder.
+pub(crate) type Listing = BTreeMap<String, String>;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Manifest {
+    files: Listing,
+}
+
+/// The folder of one coordinator.
+pub(crate) struct Mirror {
+    document: Persisted<Manifest>,
+    folder: Mutex<Folder>,
+    /// What folder and document had in common last.
+    common: Mutex<Listing>,
+}
+
+impl Mirror {
+    pub(crate) fn open(coordinator: &Coordinator, folder: &Path) -> Result<Arc<Self>> {
+        let document =
+            Persisted::open(coordinator.pki.lead(), DOCUMENT, REMEDY, Manifest::default())?;
+        let folder = Mutex::new(Folder::new(folder));
+        Ok(Arc::new(Self { document, folder, common: Mutex::default() }))
+    }
+
+    fn folder(&self) -> MutexGuard<'_, Folder> {
+        // A look that ended in a panic is begun anew by the next one.
+        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn common(&self) -> MutexGuard<'_, Listing> {
+        // It is replaced as a whole.
+        self.common.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A part of a file with a digest, for another coordinator; none where there is no such file.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub(crate) fn part(&self, sha256: &str, offset: u64) -> Result<Option<Vec<u8>>> {
+        self.folder().part(sha256, offset, PART_BYTES)
+    }
+
+    /// Compares once: the one that leads writes down what has changed, others do the same.
+    async fn look(self: &Arc<Self>, coordinator: &Coordinator, peers: &Peers) -> Result<()> {
+        let mirror = Arc::clone(self);
+        let looking = outside::blocking(move || mirror.folder().look());
+        let (own, settled) = looking.await.map_err(|_| Error::Stopped)??;
+        let wanted = self.document.read().files.clone();
+        if peers.leads() && settled {
+            self.publish(&own, &wanted).await?;
+        }
+        let wanted = self.document.read().files.clone();
+        let lacking: Vec<(String, String)> = wanted
+            .iter()
+            .filter(|(path, sha256)| own.get(*path) != Some(sha256))
+            .map(|(path, sha256)| (path.clone(), sha256.clone()))
+            .collect();
+        let mut got = Listing::new();
+        for (path, sha256) in lacking {
+            if self.fetch(coordinator, peers, &path, &sha256).await? {
+                got.insert(path, sha256);
+            }
+        }
+        let had = self.common().clone();
+        let gone: Vec<String> =
+            had.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
+        let now = wanted.into_iter().filter(|(path, sha256)| {
+            own.get(path) == Some(sha256) || got.get(path) == Some(sha256)
+        });
+        *self.common() = now.collect();
+        if got.is_empty() && gone.is_empty() {
+            return Ok(());
+        }
+        let mirror = Arc::clone(self);
+        let placing = outside::blocking(move || mirror.folder().place(&got, &gone));
+        placing.await.map_err(|_| Error::Stopped)?
+    }
+
+    /// Writes down what has come, changed or gone here since folder and document were compared.
+    async fn publish(self: &Arc<Self>, own: &Listing, wanted: &Listing) -> Result<()> {
+        let common = self.common().clone();
+        let mut next = wanted.clone();
+        for (path, sha256) in own {
+            if common.get(path) != Some(sha256) {
+                next.insert(path.clone(), sha256.clone());
+            }
+        }
+        next.retain(|path, _| own.contains_key(path) || !common.contains_key(path));
+        if next == *wanted {
+            return Ok(());
+        }
+        let mirror = Arc::clone(self);
+        let writing = outside::blocking(move || {
+            mirror.document.change(|manifest| {
+                manifest.files = next;
+                Ok::<_, Error>(())
+            })
+        });
+        writing.await.map_err(|_| Error::Stopped)??
+    }
+
+    /// Fetches a file from whoever has it, to be placed later; false where nobody has.
+    async fn fetch(
+        self: &Arc<Self>,
+        coordinator: &Coordinator,
+        peers: &Peers,
+        path: &str,
+        sha256: &str,
+    ) -> Result<bool> {
+        let present = peers.standing.borrow().present.clone();
+        let others = present.into_iter().filter(|peer| peer.number != peers.number);
+        for peer in others {
+            match self.fetch_from(coordinator, &peer, path, sha256).await {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(path, %error, "a file is not fetched"),
+            }
+        }
+        Ok(false)
+    }
+
+    async fn fetch_from(
+        self: &Arc<Self>,
+        coordinator: &Coordinator,
+        peer: &Peer,
+        path: &str,
+        sha256: &str,
+    ) -> Result<bool> {
+        let Some(peers) = &coordinator.peers else { return Ok(false) };
+        let client = peers.reach(coordinator, peer).await?;
+        let mut offset = 0;
+        loop {
+            let Some(part) = client.part(sha256, offset).await? else { return Ok(false) };
+            let (mirror, path, sha256) = (Arc::clone(self), path.to_owned(), sha256.to_owned());
+            let (count, is_last) = (part.len(), part.len() < PART_BYTES);
+            let writing = outside::blocking(move || {
+                mirror.folder().stage(&path, &sha256, offset, &part, is_last)
+            });
+            writing.await.map_err(|_| Error::Stopped)??;
+            if is_last {
+                return Ok(true);
+            }
+            offset += u64::try_from(count).unwrap_or(u64::MAX);
+        }
+    }
+}
+
+/// Keeps the folder alike until the coordinator stops.
+pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, mirror: Arc<Mirror>) {
+    let mut stopping = peers.stopping.subscribe();
+    let mut trouble = None;
+    loop {
+        let looked = mirror.look(&coordinator, &peers).await.map_err(|error| error.to_string());
+        // Once, and not every second.
+        if let Err(error) = &looked
+            && trouble.as_ref() != Some(error)
+        {
+            tracing::warn!(%error, "the folder of models is not as in the other coordinators");
+        }
+        trouble = looked.err();
+        let stopped = stopping.wait_for(|stopping| *stopping);
+        if tokio::time::timeout(LOOK, stopped).await.is_ok() {
+            return;
+        }
+    }
+}

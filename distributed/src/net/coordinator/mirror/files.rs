@@ -1,0 +1,280 @@
+//! The files of a folder that is kept alike: looked at, read, and put in place.
+
+use super::Listing;
+use crate::error::{Error, Result};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Files that one machine makes for itself: what it has found out about others.
+const OWN: &str = "entry.json";
+/// Where files lie until they are whole. Names of models begin with no dot.
+const STAGING: &str = ".mirror";
+/// `NAME/VERSION/…`, with folders of weights.
+const DEPTH_MAX: usize = 8;
+const FILES_MAX: usize = 10_000;
+/// A file that was written to sooner may not be whole yet.
+const SETTLES: Duration = Duration::from_secs(2);
+
+/// A folder, and what is known of its files.
+pub(super) struct Folder {
+    root: PathBuf,
+    /// Hashing large files takes long.
+    known: BTreeMap<String, Known>,
+}
+
+struct Known {
+    bytes: u64,
+    modified: Option<SystemTime>,
+    sha256: String,
+}
+
+fn failed(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
+    let path = path.to_owned();
+    move |error| Error::file(what, path.clone(), error)
+}
+
+/// Whether a path of a listing stays in the folder.
+pub(super) fn is_plain(path: &str) -> bool {
+    let is_part = |part: &str| {
+        !part.is_empty()
+            && !part.starts_with('.')
+            && part.len() <= 255
+            && !part.contains(['\\', '\0', ':'])
+    };
+    path.split('/').count() <= DEPTH_MAX
+        && path.split('/').all(is_part)
+        && path.rsplit('/').next() != Some(OWN)
+}
+
+impl Folder {
+    pub(super) fn new(root: &Path) -> Self {
+        Self { root: root.to_owned(), known: BTreeMap::new() }
+    }
+
+    /// The digest of each file, and whether none was written to a moment ago.
+    pub(super) fn look(&mut self) -> Result<(Listing, bool)> {
+        let mut paths = Vec::new();
+        walk(&self.root, "", &mut paths)?;
+        let mut known = BTreeMap::new();
+        let mut settled = true;
+        for path in paths {
+            let at = self.root.join(&path);
+            let about = match fs::metadata(&at) {
+                Ok(about) => about,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                Err(error) => return Err(failed("read", &at)(error)),
+            };
+            let (bytes, modified) = (about.len(), about.modified().ok());
+            let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
+            settled &= age.is_some_and(|age| age >= SETTLES);
+            let same = |it: &Known| it.bytes == bytes && it.modified == modified;
+            let sha256 = match self.known.remove(&path).filter(same) {
+                Some(it) => it.sha256,
+                None => hash(&at)?,
+            };
+            known.insert(path, Known { bytes, modified, sha256 });
+        }
+        self.known = known;
+        let listing = self.known.iter().map(|(path, it)| (path.clone(), it.sha256.clone()));
+        Ok((listing.collect(), settled))
+    }
+
+    /// A part of a file with a digest.
+    pub(super) fn part(&self, sha256: &str, offset: u64, most: usize) -> Result<Option<Vec<u8>>> {
+        let Some((path, _)) = self.known.iter().find(|(_, it)| it.sha256 == sha256) else {
+            return Ok(None);
+        };
+        let at = self.root.join(path);
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(&at)?;
+            file.seek(SeekFrom::Start(offset))?;
+            let mut bytes = Vec::new();
+            file.take(u64::try_from(most).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        match read() {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(failed("read", &at)(error)),
+        }
+    }
+
+    fn staged(&self, path: &str) -> PathBuf {
+        self.root.join(STAGING).join(path)
+    }
+
+    /// Writes a part of a file that is to be placed; the last one is checked with all before it.
+    pub(super) fn stage(
+        &self,
+        path: &str,
+        sha256: &str,
+        offset: u64,
+        part: &[u8],
+        is_last: bool,
+    ) -> Result<()> {
+        if !is_plain(path) {
+            let reason = format!("{path:?} is no path in it");
+            return Err(failed("write", &self.root)(io::Error::other(reason)));
+        }
+        let at = self.staged(path);
+        let write = || {
+            if let Some(folder) = at.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            let mut file =
+                File::options().create(true).truncate(offset == 0).write(true).open(&at)?;
+            file.seek(SeekFrom::Start(offset))?;
+            file.write_all(part)?;
+            if is_last { file.sync_all() } else { Ok(()) }
+        };
+        write().map_err(failed("write", &at))?;
+        if is_last && hash(&at)? != sha256 {
+            let reason = "what came has another digest: it was changed meanwhile";
+            return Err(failed("fetch", &at)(io::Error::other(reason)));
+        }
+        Ok(())
+    }
+
+    /// Puts staged files in their places, and takes others away. A folder of a version that is new comes
+    /// with all of its files.
+    pub(super) fn place(&self, got: &Listing, gone: &[String]) -> Result<()> {
+        for path in gone.iter().filter(|path| is_plain(path)) {
+            self.remove(path)?;
+        }
+        let version = |path: &str| {
+            let mut parts = path.split('/');
+            let (name, version) = (parts.next()?, parts.next()?);
+            parts.next().map(|_| format!("{name}/{version}"))
+        };
+        let versions: BTreeSet<String> = got.keys().filter_map(|path| version(path)).collect();
+        let is_new = |version: &&String| !self.root.join(version).exists();
+        let (new, _): (BTreeSet<&String>, BTreeSet<&String>) = versions.iter().partition(is_new);
+        for whole in &new {
+            self.rename(whole)?;
+        }
+        for path in got.keys() {
+            if version(path).is_none_or(|version| !new.contains(&version)) {
+                self.rename(path)?;
+            }
+        }
+        // Folders that are left there are empty.
+        match fs::remove_dir_all(self.root.join(STAGING)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                Err(failed("remove", &self.root.join(STAGING))(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn rename(&self, path: &str) -> Result<()> {
+        let (from, to) = (self.staged(path), self.root.join(path));
+        let place = || {
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::rename(&from, &to)
+        };
+        place().map_err(failed("write", &to))
+    }
+
+    /// Takes a file away, and the folders that are empty then.
+    fn remove(&self, path: &str) -> Result<()> {
+        let at = self.root.join(path);
+        match fs::remove_file(&at) {
+            Err(error) if error.kind() != ErrorKind::NotFound => {
+                return Err(failed("remove", &at)(error));
+            }
+            _ => {}
+        }
+        let mut folder = at.parent();
+        while let Some(at) = folder.filter(|at| *at != self.root) {
+            // What was found out about files that are gone is of no use.
+            let is_own =
+                |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|it| it.file_name() == OWN);
+            if fs::read_dir(at).is_ok_and(|mut entries| entries.all(is_own)) {
+                let _ = fs::remove_file(at.join(OWN));
+            }
+            // One that is not empty stays.
+            if fs::remove_dir(at).is_err() {
+                break;
+            }
+            folder = at.parent();
+        }
+        Ok(())
+    }
+}
+
+fn walk(root: &Path, below: &str, paths: &mut Vec<String>) -> Result<()> {
+    let folder = root.join(below);
+    let entries = match fs::read_dir(&folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("read", &folder)(error)),
+    };
+    for entry in entries {
+        let entry = entry.map_err(failed("read", &folder))?;
+        let Ok(name) = entry.file_name().into_string() else { continue };
+        let path = if below.is_empty() { name } else { format!("{below}/{name}") };
+        if !is_plain(&path) {
+            continue;
+        }
+        let kind = entry.file_type().map_err(failed("read", &folder))?;
+        if kind.is_dir() {
+            walk(root, &path, paths)?;
+        } else if kind.is_file() {
+            paths.push(path);
+        }
+        if paths.len() > FILES_MAX {
+            let reason = format!("it has more than {FILES_MAX} files");
+            return Err(failed("read", root)(io::Error::other(reason)));
+        }
+    }
+    Ok(())
+}
+
+fn hash(path: &Path) -> Result<String> {
+    let hashed = || -> io::Result<String> {
+        let (mut file, mut hash) = (File::open(path)?, Sha256::new());
+        let mut buffer = vec![0; 1 << 20];
+        loop {
+            let count = file.read(&mut buffer)?;
+            if count == 0 {
+                return Ok(hex::encode(hash.finalize()));
+            }
+            hash.update(&buffer[..count]);
+        }
+    };
+    hashed().map_err(failed("read", path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_stay_in_the_folder() {
+        for path in ["a", "digits/1/model.onnx", "a/1/weights/b.bin", "aliases.json"] {
+            assert!(is_plain(path), "{path}");
+        }
+        let deep = ["a"; DEPTH_MAX + 1].join("/");
+        for path in
+            ["", "/a", "a/", "a//b", "../a", "a/../b", ".a", "a/1/entry.json", "a\\b", &deep]
+        {
+            assert!(!is_plain(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_what_was_asked_for_is_not_placed() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let it = Folder::new(folder.path());
+        let refused = it.stage("a/1/x", &"0".repeat(64), 0, b"other", true).expect_err("another");
+        assert!(refused.to_string().contains("another digest"), "{refused}");
+        it.stage("../x", "", 0, b"", true).expect_err("outside");
+        assert!(!folder.path().join("a").exists());
+    }
+}
