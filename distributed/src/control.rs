@@ -28,6 +28,7 @@ pub(crate) mod log;
 #[cfg(any(test, feature = "planted"))]
 pub(crate) mod memory;
 mod migrate;
+pub(crate) mod moving;
 #[cfg(feature = "scale")]
 mod pair;
 pub(crate) mod persisted;
@@ -45,4 +46,5 @@ mod tables;
 mod tests;
 mod trouble;
 mod upkeep;
+pub(crate) mod view;
 mod writer;

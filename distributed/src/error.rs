@@ -150,6 +150,36 @@ pub enum Error {
         /// What is wrong, and what to do.
         reason: String,
     },
+    /// What is here is a copy of a cluster's log and authority that is not complete.
+    #[error(
+        "{} says that this is an incomplete copy of {from}: end the migration first, by starting it \
+         again, or begin elsewhere",
+        path.display()
+    )]
+    Incomplete {
+        /// The document that says so.
+        path: PathBuf,
+        /// What it is to be a copy of.
+        from: String,
+    },
+    /// The cluster is kept elsewhere now.
+    #[error(
+        "{} says that the cluster was moved to {to}: start with that. To go on here instead, which \
+         loses what was done there since, undo the migration",
+        path.display()
+    )]
+    Moved {
+        /// The document that says so.
+        path: PathBuf,
+        /// Where it is.
+        to: String,
+    },
+    /// A cluster was not moved.
+    #[error("the cluster was not moved: {reason}")]
+    Migration {
+        /// What is wrong, and what to do.
+        reason: String,
+    },
     /// The coordinator finishes its work and accepts no more.
     #[error("the coordinator is draining and accepts no new tasks")]
     Draining,

@@ -1,7 +1,8 @@
 //! The only asynchronous code of the crate: QUIC connections around the pure core.
 //!
 //! `identity` says who is who, `transport` how bytes travel, `coordinator` and `worker` are the two
-//! ends, `transfer` moves what is too long for a frame, `call` is what clients ask, `ring` collectives.
+//! ends, `transfer` moves what is too long for a frame, `call` is what clients ask, `ring` collectives,
+//! `moving` takes a cluster elsewhere.
 
 pub(crate) mod call;
 pub(crate) mod coordinator;
@@ -10,6 +11,7 @@ mod durable_tests;
 pub(crate) mod identity;
 #[cfg(test)]
 mod join_tests;
+pub(crate) mod moving;
 #[cfg(test)]
 mod outputs_tests;
 pub(crate) mod outside;

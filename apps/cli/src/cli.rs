@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Token(commands::token::Args),
     /// Let programs use the cluster: make, list and revoke API keys
     Keys(commands::keys::Args),
+    /// Show where a cluster's state is kept, and take it elsewhere
+    Control(commands::control::Args),
     /// Make this machine a worker of a cluster elsewhere
     Join(commands::join::Args),
     /// Stop a coordinator and its workers

@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod cancel;
+pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod coordinator;
 pub(crate) mod demo;
@@ -49,6 +50,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Start(args) => start::run(args, out),
         Command::Token(args) => token::run(args, out),
         Command::Keys(args) => keys::run(args, out),
+        Command::Control(args) => control::run(args, out),
         Command::Join(args) => join::run(args, out),
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),

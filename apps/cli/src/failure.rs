@@ -225,6 +225,19 @@ impl From<ClusterError> for Failure {
             ClusterError::UnknownHost { .. } => "host_unknown",
             ClusterError::Led { .. } => "already_running",
             ClusterError::Control { .. } => "control_unusable",
+            ClusterError::Migration { .. } => "migration_refused",
+            ClusterError::Incomplete { .. } => {
+                return Self::from_error("migration_incomplete", &error).hint(
+                    "run radeon-cluster control migrate again, with the same --to, which goes on with \
+                     it; or choose another --data folder or --control-name",
+                );
+            }
+            ClusterError::Moved { .. } => {
+                return Self::from_error("moved", &error).hint(
+                    "start where it is now; or go back to what was here, without what was done since: \
+                     radeon-cluster control migrate --undo, with the same --data and --control",
+                );
+            }
             ClusterError::NoLeader { .. } | ClusterError::HandedOver => "no_leader",
             ClusterError::WrongCluster { .. } => {
                 return Self::from_error("wrong_cluster", &error).hint(

@@ -7,9 +7,10 @@ pub(crate) mod conformance;
 mod folder;
 mod memory;
 
-pub(crate) use folder::{Folder, LEAD_FILE};
+pub(crate) use folder::Folder;
 pub(crate) use memory::InMemory;
 
+use super::moving::marker;
 use crate::config::unix_ms;
 use crate::error::Result;
 use std::fmt;
@@ -51,6 +52,12 @@ pub(crate) trait Authority: fmt::Debug + Send + Sync {
     /// [`Error::Deposed`](crate::Error::Deposed) unless `epoch` is that of the lead which this holds;
     /// [`Error::File`](crate::Error::File).
     fn write(&self, epoch: u64, document: &str, bytes: &[u8]) -> Result<()>;
+
+    /// The names of all documents, in order, but for what it keeps there of its own.
+    ///
+    /// # Errors
+    /// [`Error::File`](crate::Error::File).
+    fn documents(&self) -> Result<Vec<String>>;
 
     /// Where a document is, for people.
     fn locate(&self, document: &str) -> PathBuf;
@@ -147,10 +154,26 @@ impl Lead {
         upgraded.map(|document| document.reread(self)).fold(Ok(()), |all, one| all.and(one))
     }
 
+    /// Leads, unless the cluster is not whole here, or kept elsewhere by now.
+    fn begin(&self, now_ms: u64) -> Result<u64> {
+        let taken = self.authority.lead(now_ms)?;
+        match marker::refuse(&*self.authority) {
+            Ok(()) => Ok(taken),
+            Err(error) => {
+                self.authority.resign(taken);
+                Err(error)
+            }
+        }
+    }
+
     /// Takes the lead, see [`Authority::lead`], and the documents as who led before left them.
+    ///
+    /// # Errors
+    /// Those of [`Authority::lead`]; [`Error::Incomplete`](crate::Error::Incomplete),
+    /// [`Error::Moved`](crate::Error::Moved).
     pub(crate) fn take(self: &Arc<Self>, now_ms: u64) -> Result<Leading> {
         let mut epoch = self.lock();
-        let taken = self.authority.lead(now_ms)?;
+        let taken = self.begin(now_ms)?;
         *epoch = Some(taken);
         drop(epoch);
         let leading = Leading { lead: Arc::clone(self), epoch: taken };
@@ -161,13 +184,13 @@ impl Lead {
     /// Replaces a document; where this process does not lead, it does for as long as that takes.
     ///
     /// # Errors
-    /// Those of [`Authority::write`] and [`Authority::lead`].
+    /// Those of [`Authority::write`] and [`Lead::take`].
     pub(crate) fn write(&self, document: &str, bytes: &[u8]) -> Result<()> {
         let epoch = self.lock();
         if let Some(epoch) = *epoch {
             return self.authority.write(epoch, document, bytes);
         }
-        let taken = self.authority.lead(unix_ms())?;
+        let taken = self.begin(unix_ms())?;
         let written = self.authority.write(taken, document, bytes);
         self.authority.resign(taken);
         written

@@ -8,12 +8,14 @@
 mod authority;
 mod client;
 mod heart;
+mod look;
 mod members;
 mod proto;
 #[cfg(test)]
 pub(super) mod tests;
 
 pub(crate) use authority::EtcdAuthority;
+pub(crate) use look::look;
 
 use std::path::PathBuf;
 use std::time::Duration;

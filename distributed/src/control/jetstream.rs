@@ -19,6 +19,7 @@ mod sweep;
 mod tests;
 
 pub(crate) use log::JetStreamLog;
+pub(crate) use opening::look;
 
 use crate::error::JournalError;
 use std::path::PathBuf;

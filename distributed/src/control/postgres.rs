@@ -6,17 +6,21 @@
 //! writes nothing more, however late its writes come. By its digest a commit whose answer was lost is
 //! found again.
 
+mod address;
 mod authority;
 mod heart;
 mod log;
+mod look;
 mod members;
 mod opening;
 mod session;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub(crate) use authority::PostgresAuthority;
 pub(crate) use log::PostgresLog;
+pub(crate) use look::look;
 
 use crate::error::JournalError;
 use postgres::error::SqlState;
@@ -68,38 +72,32 @@ const TABLES: &str = "
 #[derive(Debug, Clone)]
 pub(crate) struct Database {
     config: postgres::Config,
+    /// Where the connection is encrypted.
+    tls: Option<tls::Tls>,
     schema: String,
     /// How long a lease lasts that is not renewed.
     lease: Duration,
 }
 
 impl Database {
-    /// The database at `postgres://USER@HOST/NAME`, and the schema of this name.
+    /// The database at `postgres://USER@HOST/NAME`, and the schema of this name. Files that the address
+    /// names are read now.
     ///
     /// # Errors
     /// What is wrong with the address or the name.
     pub(crate) fn new(address: &str, schema: &str, lease: Duration) -> Result<Self, String> {
-        let mut config: postgres::Config =
-            address.parse().map_err(|error| format!("it is no address of a database: {error}"))?;
         let is_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
         if schema.is_empty() || schema.len() > 40 || !schema.chars().all(is_name) {
             return Err(format!(
                 "{schema:?} is no name of a schema: 1 to 40 of a to z, 0 to 9 and '_'"
             ));
         }
-        let addresses = config.get_hostaddrs().iter().filter(|addr| !addr.is_loopback());
-        let hosts = config.get_hosts().iter().filter_map(remote);
-        if let Some(host) = hosts.chain(addresses.map(ToString::to_string)).next() {
-            return Err(format!(
-                "{host} is reached over the network, where whoever is on it reads along: use a socket \
-                 or an address of this machine, such as the end of a tunnel"
-            ));
-        }
+        let (mut config, tls) = address::parse(address)?;
         let patience = Duration::from_secs(3);
         config.connect_timeout(patience).tcp_user_timeout(patience);
         config.target_session_attrs(postgres::config::TargetSessionAttrs::ReadWrite);
         config.application_name("radeon-cluster");
-        Ok(Self { config, schema: schema.to_owned(), lease })
+        Ok(Self { config, tls, schema: schema.to_owned(), lease })
     }
 
     /// Connects, and makes the tables if there are none. Nothing is written where the server is too old,
@@ -172,17 +170,6 @@ fn look_at(client: &mut postgres::Client) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// The name of a host that is not this machine.
-fn remote(host: &postgres::config::Host) -> Option<String> {
-    match host {
-        postgres::config::Host::Tcp(name) => {
-            let is_own = name.parse().is_ok_and(|addr: std::net::IpAddr| addr.is_loopback());
-            (!is_own && name != "localhost").then(|| name.clone())
-        }
-        postgres::config::Host::Unix(_) => None,
-    }
-}
-
 /// What goes wrong with a database.
 #[derive(Debug, Clone)]
 enum Trouble {
@@ -203,7 +190,14 @@ enum Trouble {
 impl From<postgres::Error> for Trouble {
     fn from(error: postgres::Error) -> Self {
         let text = || match error.as_db_error() {
-            Some(refusal) => format!("{} ({})", refusal.message(), refusal.code().code()),
+            Some(refusal) => {
+                let message = refusal.message();
+                let hint = match message.contains("client certificate") {
+                    true => ": name one with sslcert and sslkey",
+                    false => "",
+                };
+                format!("{message} ({}){hint}", refusal.code().code())
+            }
             None => source_of(&error),
         };
         match error.code() {
@@ -230,7 +224,11 @@ fn is_passing(code: &str) -> bool {
 /// What an error that is not the database's own comes from.
 fn source_of(error: &postgres::Error) -> String {
     let source = std::error::Error::source(error);
-    source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
+    let text = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
+    match tls::remedy(error) {
+        Some(remedy) => format!("{text}: {remedy}"),
+        None => text,
+    }
 }
 
 impl Trouble {

@@ -11,9 +11,10 @@ use super::log::Place;
 use super::pair::Pair;
 #[cfg(feature = "scale")]
 use super::postgres::{Database, LEASE, PostgresAuthority, PostgresLog};
+use super::view::ControlView;
 use crate::error::{Error, Result};
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Where log and authority of a cluster are kept, if not in files of one machine: a PostgreSQL
 /// database, or etcd and NATS JetStream together, and a name for what is the cluster's own there. One
@@ -51,6 +52,23 @@ impl Control {
         })
     }
 
+    /// What is kept there of a cluster, without taking part: nothing is written.
+    ///
+    /// # Errors
+    /// [`Error::File`] where it cannot be read, [`Error::Control`] where there is no cluster of this name.
+    pub fn look(&self) -> Result<ControlView> {
+        #[cfg(feature = "scale")]
+        return match self.engine()? {
+            Engine::Database(database) => super::postgres::look(&database, &self.name),
+            Engine::Pair(pair) => {
+                let view = super::etcd::look(&Keys::new(&pair.etcd, &pair.name))?;
+                super::jetstream::look(&Stream::new(&pair.nats, &pair.name), view)
+            }
+        };
+        #[cfg(not(feature = "scale"))]
+        self.check().map(|()| ControlView::default())
+    }
+
     #[cfg(feature = "scale")]
     fn engine(&self) -> Result<Engine> {
         let (address, name) = (&self.address, &self.name);
@@ -76,14 +94,19 @@ impl fmt::Debug for Control {
     }
 }
 
+/// What a machine knows of a log elsewhere, beside a journal's path.
+pub(crate) fn remembered(journal: &Path) -> PathBuf {
+    let mut name = journal.as_os_str().to_owned();
+    name.push(".last");
+    name.into()
+}
+
 /// The log of a cluster: in a file, or where its control plane is.
 pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Place>> {
     match control {
         #[cfg(feature = "scale")]
         Some(control) => {
-            let mut remembered = path.as_os_str().to_owned();
-            remembered.push(".last");
-            let remembered = remembered.into();
+            let remembered = remembered(path);
             Ok(match control.engine()? {
                 Engine::Database(database) => Box::new(PostgresLog::new(*database, remembered)),
                 Engine::Pair(pair) => {

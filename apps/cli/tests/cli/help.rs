@@ -2,10 +2,10 @@
 
 use crate::harness::World;
 
-const COMMANDS: [&str; 24] = [
+const COMMANDS: [&str; 25] = [
     "demo", "devices", "doctor", "run", "bench", "tune", "profile", "inspect", "plan", "convert",
-    "start", "token", "join", "stop", "status", "stats", "scale", "restart", "workers", "submit",
-    "result", "tasks", "cancel", "models",
+    "start", "token", "control", "join", "stop", "status", "stats", "scale", "restart", "workers",
+    "submit", "result", "tasks", "cancel", "models",
 ];
 
 #[test]

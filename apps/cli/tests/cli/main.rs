@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod cluster;
+mod control;
 mod convert;
 mod demo;
 mod device;

@@ -9,6 +9,7 @@ pub(crate) type Views<'a> = &'a dyn Fn() -> Box<dyn Authority>;
 
 pub(crate) fn check(views: Views<'_>) {
     documents_are_read_as_they_were_written(views);
+    documents_are_listed(views);
     epochs_rise_whatever_the_clock_does(views);
     one_leads_at_a_time(views);
     who_does_not_lead_any_more_writes_nothing(views);
@@ -94,6 +95,21 @@ fn documents_are_read_as_they_were_written(views: Views<'_>) {
     assert_eq!(other.read("a").expect("readable").as_deref(), Some(&b"two"[..]));
 }
 
+fn documents_are_listed(views: Views<'_>) {
+    let (first, other) = (views(), views());
+    let listed = || {
+        let mut names = other.documents().expect("readable");
+        names.retain(|name| name.ends_with(".json"));
+        names
+    };
+    assert!(listed().is_empty());
+    let epoch = first.lead(5).expect("free");
+    for name in ["two.json", "one.json", "two.json"] {
+        first.write(epoch, name, b"{}").expect("it leads");
+    }
+    assert_eq!(listed(), ["one.json", "two.json"]);
+}
+
 fn epochs_rise_whatever_the_clock_does(views: Views<'_>) {
     let view = views();
     let first = view.lead(1_000).expect("free");
@@ -172,6 +188,8 @@ enum Fault {
     Cling,
     /// The last byte of a document is lost.
     Cut,
+    /// One document is not among those that there are.
+    Omit,
 }
 
 impl Authority for Careless {
@@ -206,6 +224,14 @@ impl Authority for Careless {
         if self.1 == Fault::Unfenced { Ok(()) } else { written }
     }
 
+    fn documents(&self) -> Result<Vec<String>> {
+        let mut names = self.0.documents()?;
+        if self.1 == Fault::Omit {
+            names.pop();
+        }
+        Ok(names)
+    }
+
     fn locate(&self, document: &str) -> PathBuf {
         self.0.locate(document)
     }
@@ -219,7 +245,9 @@ fn the_laws_notice_what_breaks_them() {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(checked)).is_ok()
     };
     assert!(obeys(Fault::Nothing));
-    for fault in [Fault::Clock, Fault::Depose, Fault::Unfenced, Fault::Cling, Fault::Cut] {
+    let faults =
+        [Fault::Clock, Fault::Depose, Fault::Unfenced, Fault::Cling, Fault::Cut, Fault::Omit];
+    for fault in faults {
         assert!(!obeys(fault), "{fault:?}");
     }
 }

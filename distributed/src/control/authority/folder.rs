@@ -13,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Locked by the one who leads.
 const LOCK_FILE: &str = "lead.lock";
 /// The epoch of the latest lead.
-pub(crate) const LEAD_FILE: &str = "lead.json";
+const LEAD_FILE: &str = "lead.json";
 const LEAD_REMEDY: &str = "delete it while no coordinator runs: epochs then go on from the clock";
 /// No document is longer.
 const BYTES_MAX: u64 = 4 << 20;
@@ -124,6 +124,18 @@ impl Authority for Folder {
             return Err(Error::Deposed { path: self.locate(document), epoch });
         }
         self.replace(document, bytes)
+    }
+
+    fn documents(&self) -> Result<Vec<String>> {
+        let failed = |error| Error::file("read", &self.path, error);
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.path).map_err(failed)? {
+            names.extend(entry.map_err(failed)?.file_name().into_string());
+        }
+        // What a crash left of one that was not complete begins with a dot.
+        names.retain(|name| name.ends_with(".json") && !name.starts_with('.') && name != LEAD_FILE);
+        names.sort();
+        Ok(names)
     }
 
     fn locate(&self, document: &str) -> PathBuf {

@@ -109,6 +109,12 @@ impl Authority for InMemory {
         Ok(())
     }
 
+    fn documents(&self) -> Result<Vec<String>> {
+        let mut names: Vec<String> = self.state().documents.keys().cloned().collect();
+        names.sort();
+        Ok(names)
+    }
+
     fn locate(&self, document: &str) -> PathBuf {
         Path::new("memory").join(document)
     }

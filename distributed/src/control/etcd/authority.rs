@@ -1,6 +1,6 @@
 //! Who leads, and documents, in etcd.
 
-use super::client::{Client, REQUEST_BYTES, delete, has, put, range, too_large, unchanged};
+use super::client::{Client, REQUEST_BYTES, below, delete, has, put, range, too_large, unchanged};
 use super::heart::{Heart, lead_of};
 use super::proto::KeyValue;
 use super::{FORMAT, Keys, LEASE, Trouble};
@@ -174,7 +174,17 @@ impl EtcdAuthority {
     }
 }
 
-fn failed(what: &'static str, keys: &Keys, trouble: Trouble) -> Error {
+/// The names of documents, in order.
+pub(super) fn names(keys: &Keys, found: &[KeyValue]) -> Vec<String> {
+    let prefix = keys.document("");
+    let names = found.iter().filter_map(|kv| kv.key.strip_prefix(prefix.as_slice()));
+    let mut names: Vec<String> =
+        names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    names.sort();
+    names
+}
+
+pub(super) fn failed(what: &'static str, keys: &Keys, trouble: Trouble) -> Error {
     Error::file(what, keys.label(), std::io::Error::other(trouble.text()))
 }
 
@@ -266,6 +276,12 @@ impl Authority for EtcdAuthority {
         let written = self.make(epoch, revision, document, bytes)?;
         self.versions().insert(document.to_owned(), written);
         Ok(())
+    }
+
+    fn documents(&self) -> Result<Vec<String>> {
+        let [found] =
+            self.client.look([below(self.keys.document(""))]).map_err(self.failed("read"))?;
+        Ok(names(&self.keys, &found))
     }
 
     fn locate(&self, document: &str) -> PathBuf {

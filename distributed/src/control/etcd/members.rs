@@ -2,9 +2,34 @@
 
 use super::EtcdAuthority;
 use super::client::{below, put, range, unchanged};
+use super::proto::KeyValue;
 use super::{Trouble, authority::Counted};
 use crate::control::authority::{Members, Present};
 use crate::error::Result;
+
+/// Those whose keys, below a prefix, were found, the one that leads first.
+pub(super) fn parsed(
+    prefix: &[u8],
+    lead: Option<&KeyValue>,
+    found: &[KeyValue],
+) -> Result<Vec<Present>, Trouble> {
+    let lead = lead.map_or(&[][..], |kv| &kv.value);
+    let odd = || Trouble::Refused("a member has no number".to_owned());
+    let mut present = Vec::with_capacity(found.len());
+    for kv in found {
+        let at = kv.value.iter().position(|byte| *byte == b'\n').ok_or_else(odd)?;
+        let (number, about) = kv.value.split_at(at);
+        let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
+        let holder = kv.key.strip_prefix(prefix).unwrap_or_default();
+        present.push(Present {
+            number: number.ok_or_else(odd)?,
+            leads: !holder.is_empty() && lead.ends_with(holder),
+            about: about.get(1..).unwrap_or_default().to_vec(),
+        });
+    }
+    present.sort_by_key(|one| (!one.leads, one.number));
+    Ok(present)
+}
 
 impl Members for EtcdAuthority {
     fn enter(&self, now_ms: u64, about: &[u8]) -> Result<u64> {
@@ -30,22 +55,7 @@ impl Members for EtcdAuthority {
         let prefix = self.keys.key("member/");
         let ranges = [range(self.keys.key("lead")), below(prefix.clone())];
         let [lead, found] = self.client.look(ranges).map_err(&failed)?;
-        let lead = lead.into_iter().next().map(|kv| kv.value).unwrap_or_default();
-        let odd = || failed(Trouble::Refused("a member has no number".to_owned()));
-        let mut present = Vec::with_capacity(found.len());
-        for kv in found {
-            let at = kv.value.iter().position(|byte| *byte == b'\n').ok_or_else(odd)?;
-            let (number, about) = kv.value.split_at(at);
-            let number = std::str::from_utf8(number).ok().and_then(|text| text.parse().ok());
-            let holder = kv.key.strip_prefix(prefix.as_slice()).unwrap_or_default();
-            present.push(Present {
-                number: number.ok_or_else(odd)?,
-                leads: !holder.is_empty() && lead.ends_with(holder),
-                about: about.get(1..).unwrap_or_default().to_vec(),
-            });
-        }
-        present.sort_by_key(|one| (!one.leads, one.number));
-        Ok(present)
+        parsed(&prefix, lead.first(), &found).map_err(&failed)
     }
 
     fn engine(&self) -> String {

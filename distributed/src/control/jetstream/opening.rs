@@ -10,7 +10,8 @@ use crate::control::chain::Link;
 use crate::control::log::{Each, Opener};
 use crate::control::record::Key;
 use crate::control::remembered::{self, Remembered};
-use crate::error::JournalError;
+use crate::control::view::ControlView;
+use crate::error::{JournalError, Result};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::thread;
@@ -65,6 +66,27 @@ pub(super) fn open(
     state.carried.epochs.extend([opener.lead, opener.epoch]);
     let bytes = client.info().map_err(on_log)?.state.bytes;
     Ok(Found { state, pen, first, bytes })
+}
+
+/// Adds to a view what the stream holds; nothing is written. All of it is read.
+pub(crate) fn look(stream: &Stream, view: ControlView) -> Result<ControlView> {
+    let on_log = |trouble: Trouble| trouble.on_log(stream);
+    let client = Client::connect(stream).map_err(on_log)?;
+    let info = match client.info() {
+        Err(Trouble::Absent) => return Ok(view),
+        info => info.map_err(on_log)?,
+    };
+    let mut state = State::new(None, 0);
+    let mut tail = info.state.first_seq.max(1) - 1;
+    read_on(&client, &mut state, &mut tail, info.state.last_seq).map_err(on_log)?;
+    let number = state.last.number.unsigned_abs();
+    Ok(ControlView {
+        place: format!("{}, {}", view.place, stream.label().display()),
+        engine: format!("{}; {}", view.engine, client.engine(&info.config)),
+        records: u64::try_from(state.index.keys().count()).unwrap_or(u64::MAX),
+        last_commit: (number > 0).then(|| (number, hex::encode(&state.last.digest))),
+        ..view
+    })
 }
 
 /// Waits for the servers, and makes the stream if there is none.

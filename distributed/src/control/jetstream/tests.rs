@@ -1,6 +1,7 @@
 //! The laws of a log on NATS servers of Debian, and what only such an engine can do.
 
 mod machines;
+mod moving;
 mod server;
 mod short;
 

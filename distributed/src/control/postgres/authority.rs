@@ -154,12 +154,11 @@ impl PostgresAuthority {
     }
 }
 
-fn failed(what: &'static str, database: &Database, trouble: Trouble) -> Error {
+pub(super) fn failed(what: &'static str, database: &Database, trouble: Trouble) -> Error {
     Error::file(what, database.label(), std::io::Error::other(trouble.text()))
 }
 
-/// Notes whose tables these are, or refuses those of another cluster; answers the server's name and
-/// version, and what it does not promise.
+/// Notes whose tables these are, or refuses those of another cluster; answers what keeps them.
 fn introduce(client: &mut postgres::Client, own: &str) -> Result<String, Trouble> {
     let insert = "INSERT INTO cluster (fingerprint) VALUES ($1) ON CONFLICT DO NOTHING";
     client.execute(insert, &[&own])?;
@@ -170,6 +169,11 @@ fn introduce(client: &mut postgres::Client, own: &str) -> Result<String, Trouble
              give this machine that cluster's file pki/authority.pem"
         )));
     }
+    Ok(engine(client)?)
+}
+
+/// The server's name and version, and what it does not promise.
+pub(super) fn engine(client: &mut impl postgres::GenericClient) -> Result<String, postgres::Error> {
     let row = client.query_one(
         "SELECT current_setting('server_version'), current_setting('fsync') = 'on'",
         &[],
@@ -236,6 +240,13 @@ impl Authority for PostgresAuthority {
         self.make(epoch, version, document, bytes)?;
         self.versions().insert(document.to_owned(), version + 1);
         Ok(())
+    }
+
+    fn documents(&self) -> Result<Vec<String>> {
+        let sql = "SELECT name FROM document ORDER BY name COLLATE \"C\"";
+        let found = self.session.call(move |client| client.query(sql, &[]));
+        let found = found.map_err(self.failed("read"))?;
+        Ok(found.iter().map(|row| row.get(0)).collect())
     }
 
     fn locate(&self, document: &str) -> PathBuf {

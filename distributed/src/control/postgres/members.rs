@@ -14,10 +14,14 @@ const ENTER: &str = "
     ON CONFLICT (holder) DO UPDATE
         SET number = excluded.number, about = excluded.about, until = excluded.until
     RETURNING number";
-const PRESENT: &str = "
+pub(super) const PRESENT: &str = "
     SELECT number, lease.holder IS NOT NULL AND lease.until > clock_timestamp(), about
     FROM member LEFT JOIN lease ON lease.holder = member.holder
     WHERE member.until > clock_timestamp() ORDER BY 2 DESC, 1";
+
+pub(super) fn one(row: postgres::Row) -> Present {
+    Present { number: row.get::<_, i64>(0).unsigned_abs(), leads: row.get(1), about: row.get(2) }
+}
 
 impl Members for PostgresAuthority {
     fn enter(&self, now_ms: u64, about: &[u8]) -> Result<u64> {
@@ -34,11 +38,6 @@ impl Members for PostgresAuthority {
 
     fn present(&self) -> Result<Vec<Present>> {
         let found = self.session.call(|client| client.query(PRESENT, &[]));
-        let one = |row: postgres::Row| Present {
-            number: row.get::<_, i64>(0).unsigned_abs(),
-            leads: row.get(1),
-            about: row.get(2),
-        };
         Ok(found.map_err(self.failed("read"))?.into_iter().map(one).collect())
     }
 

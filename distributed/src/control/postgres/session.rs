@@ -106,7 +106,10 @@ fn serve(database: &Database, calls: mpsc::Receiver<Call>) {
 }
 
 fn connect(database: &Database) -> Result<Client, Trouble> {
-    let mut client = database.config.connect(NoTls)?;
+    let mut client = match &database.tls {
+        Some(tls) => database.config.connect(tls.clone())?,
+        None => database.config.connect(NoTls)?,
+    };
     // An answer that was given must not be of a server that forgets, and a statement that waited for a
     // lock must see what was written meanwhile.
     client.batch_execute(&format!(

@@ -1,7 +1,9 @@
 //! The laws of log and authority on a PostgreSQL server of Debian, and what only such an engine can do.
 
 mod machines;
+mod moving;
 mod server;
+mod tls;
 
 use super::{Database, PostgresAuthority, PostgresLog};
 use crate::control::authority::Authority;

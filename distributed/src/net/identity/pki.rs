@@ -8,6 +8,7 @@ mod store;
 pub use identity::Identity;
 pub use revoked::Revocation;
 pub use server::ServerIdentity;
+pub(crate) use store::{make_with, read_authority};
 
 #[cfg(test)]
 use crate::control::authority::Authority;

@@ -46,7 +46,7 @@ impl Machine {
     }
 }
 
-fn task(key: &str) -> TaskSpec {
+pub(super) fn task(key: &str) -> TaskSpec {
     let model = ModelRef { name: "echo".into(), version: 1, sha256: "00".repeat(32) };
     let x = Tensor::from_slice([3_000], &[1_u8; 3_000]).expect("small");
     let mut spec = TaskSpec::new(model, vec![NamedTensor::new("x", x)]);
@@ -55,12 +55,12 @@ fn task(key: &str) -> TaskSpec {
     spec
 }
 
-async fn known(coordinator: &Coordinator) -> Vec<(TaskId, TaskState)> {
+pub(super) async fn known(coordinator: &Coordinator) -> Vec<(TaskId, TaskState)> {
     let listed = coordinator.tasks(&TaskFilter::default()).await.expect("readable").tasks;
     listed.into_iter().rev().map(|task| (task.task_id, task.state)).collect()
 }
 
-async fn until(what: &str, limit: Duration, is: impl AsyncFn() -> bool) {
+pub(super) async fn until(what: &str, limit: Duration, is: impl AsyncFn() -> bool) {
     let end = Instant::now() + limit;
     while !is().await {
         assert!(Instant::now() < end, "{what}: not within {limit:?}");
@@ -69,7 +69,7 @@ async fn until(what: &str, limit: Duration, is: impl AsyncFn() -> bool) {
 }
 
 /// Longer than a lease, a look, and the opening of a small log.
-const SOON: Duration = Duration::from_secs(10);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_machine_goes_on_with_the_tasks() {

@@ -7,6 +7,9 @@ use std::time::{Duration, Instant};
 pub(super) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
+    /// What it is told besides, and the port in the name of its socket.
+    settings: Vec<String>,
+    port: u16,
     child: Option<Child>,
 }
 
@@ -18,7 +21,8 @@ impl Server {
     pub(super) fn start() -> Result<Self, String> {
         let programs = programs().ok_or("no initdb in the path or below /usr/lib/postgresql")?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
-        let server = Self { folder, programs, child: None };
+        let settings = vec!["listen_addresses=".to_owned()];
+        let server = Self { folder, programs, settings, port: 5432, child: None };
         if is_root() {
             // The server refuses to run as root.
             let owned = Command::new("chown").arg("postgres").arg(server.folder.path()).status();
@@ -39,7 +43,24 @@ impl Server {
     /// Where clients find it: a socket in its folder.
     pub(super) fn address(&self) -> String {
         let folder = self.folder.path().display().to_string().replace('/', "%2F");
-        format!("postgres://postgres@{folder}/postgres")
+        format!("postgres://postgres@{folder}:{}/postgres", self.port)
+    }
+
+    /// From its next start on, what it is told, and the port that this names.
+    pub(super) fn configure(&mut self, port: u16, settings: impl Into<Vec<String>>) {
+        (self.settings, self.port) = (settings.into(), port);
+    }
+
+    /// Writes a file that it and nobody else may read.
+    pub(super) fn put(&self, name: &str, text: &str) {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.beside(name);
+        std::fs::write(&path, text).expect("ours");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
+        if is_root() {
+            let owned = Command::new("chown").arg("postgres").arg(&path).status();
+            owned.expect("it is there");
+        }
     }
 
     /// A file in its folder.
@@ -51,7 +72,8 @@ impl Server {
     pub(super) fn run(&mut self) {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
-        command.args(["-c", "listen_addresses="]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(self.settings.iter().flat_map(|setting| ["-c", setting]));
+        command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().expect("it starts");
         let end = Instant::now() + Duration::from_secs(60);
         while postgres::Client::connect(&self.address(), postgres::NoTls).is_err() {

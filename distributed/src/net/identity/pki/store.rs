@@ -4,8 +4,9 @@
 //! nothing is made anew: workers that joined would no longer recognise their cluster.
 
 use super::{CaHash, LIFE_MAX, Pki, Revoked, pki_error};
-use crate::control::authority::{Authority, Folder, LEAD_FILE, Lead};
+use crate::control::authority::{Authority, Folder, Lead};
 use crate::control::files;
+use crate::control::moving::marker;
 use crate::control::persisted::Persisted;
 use crate::control::shared::{self, Control};
 use crate::error::{Error, Result};
@@ -42,7 +43,8 @@ impl Pki {
     /// led and will lead again opens it anew.
     ///
     /// # Errors
-    /// As [`Pki::open`], and [`Error::File`] where the control plane cannot be used.
+    /// As [`Pki::open`], and [`Error::File`] where the control plane cannot be used;
+    /// [`Error::Incomplete`], [`Error::Moved`].
     pub fn open_on(folder: &Path, control: Option<&Control>) -> Result<Self> {
         let is_new = match std::fs::symlink_metadata(folder) {
             Ok(_) => false,
@@ -65,34 +67,37 @@ fn make(folder: &Path) -> Result<()> {
     let pki = Pki::generate()?;
     let text = format!("{}{}", pki.ca_pem(), pki.authority.issuer.key().serialize_pem());
     let revoked = serde_json::to_vec_pretty(&Revoked::default()).map_err(pki_error)?;
-    let staging = files::staging_beside(folder);
-    let made = files::make_private_folder(&staging)
-        .and_then(|()| files::create_private(&staging.join(AUTHORITY_FILE), text.as_bytes()))
-        .and_then(|()| files::create_private(&staging.join(REVOKED), &revoked))
-        .and_then(|()| files::sync_folder(&staging))
-        .and_then(|()| std::fs::rename(&staging, folder))
-        .and_then(|()| folder.parent().map_or(Ok(()), files::sync_folder));
-    let Err(error) = made else { return Ok(()) };
-    // It may not even have been made.
-    let _ = std::fs::remove_dir_all(&staging);
-    match error.kind() {
+    match make_with(folder, &text, (REVOKED, &revoked)) {
         // Somebody else was faster; theirs is as good.
-        ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty => Ok(()),
-        _ => Err(Error::file("make", folder, error)),
+        Err(Error::File { source, .. })
+            if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty) =>
+        {
+            Ok(())
+        }
+        made => made,
     }
 }
 
-fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
-    let path = folder.join(AUTHORITY_FILE);
-    let damaged = |reason: String| Error::Damaged {
-        path: path.clone(),
+fn damaged(folder: &Path, reason: String) -> Error {
+    Error::Damaged {
+        path: folder.join(AUTHORITY_FILE),
         reason,
         remedy: format!(
             "restore it from a backup; or, to begin a new cluster that every machine joins anew, \
              delete the folder {}",
             folder.display()
         ),
-    };
+    }
+}
+
+/// The authority's certificate and key in a folder, as text, and the fingerprint that its members know it
+/// by.
+///
+/// # Errors
+/// As [`Pki::open`].
+pub(crate) fn read_authority(folder: &Path) -> Result<(String, String)> {
+    let path = folder.join(AUTHORITY_FILE);
+    let damaged = |reason: String| damaged(folder, reason);
     for private in [folder, &path] {
         files::keep_private(private).map_err(|error| match error.kind() {
             ErrorKind::NotFound => damaged("it is missing".to_owned()),
@@ -104,6 +109,32 @@ fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
         _ => Error::file("read", &path, error),
     })?;
     let text = String::from_utf8(bytes).map_err(|_| damaged("it is not text".to_owned()))?;
+    let ca = CertificateDer::from_pem_slice(text.as_bytes()).map_err(pki_error);
+    let ca = ca.map_err(|error| damaged(error.to_string()))?;
+    Ok((text, CaHash::of(&ca).to_string()))
+}
+
+/// A folder with an authority's certificate and key that appears whole, with one document.
+///
+/// # Errors
+/// [`Error::File`].
+pub(crate) fn make_with(folder: &Path, authority: &str, document: (&str, &[u8])) -> Result<()> {
+    let staging = files::staging_beside(folder);
+    let made = files::make_private_folder(&staging)
+        .and_then(|()| files::create_private(&staging.join(AUTHORITY_FILE), authority.as_bytes()))
+        .and_then(|()| files::create_private(&staging.join(document.0), document.1))
+        .and_then(|()| files::sync_folder(&staging))
+        .and_then(|()| std::fs::rename(&staging, folder))
+        .and_then(|()| folder.parent().map_or(Ok(()), files::sync_folder));
+    made.map_err(|error| {
+        // It may not even have been made.
+        let _ = std::fs::remove_dir_all(&staging);
+        Error::file("make", folder, error)
+    })
+}
+
+fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
+    let (text, fingerprint) = read_authority(folder)?;
     // Without the file nobody knows how long the certificates live that are out there: a revocation
     // is then kept as long as any could.
     let absent = Revoked {
@@ -112,11 +143,11 @@ fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
         // Nor whose: what has expired is not renewed.
         forgotten_s: now_s(),
     };
-    let pem = || CertificateDer::from_pem_slice(text.as_bytes()).map_err(pki_error);
-    let ca = pem().map_err(|error| damaged(error.to_string()))?;
-    let fingerprint = CaHash::of(&ca).to_string();
     let lead = Arc::new(Lead::new(shared::authority(control, folder, &fingerprint)?));
+    marker::refuse(lead.authority())?;
     if control.is_some() && lead.authority().read(REVOKED)?.is_none() {
+        // What was moved elsewhere is not taken here.
+        marker::refuse(&Folder::new(folder))?;
         take_along(&lead, folder)?;
     }
     let is_absent = lead.authority().read(REVOKED)?.is_none();
@@ -125,20 +156,16 @@ fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
         // As of now, and not of the next start.
         revoked.change(|_| Ok::<_, Error>(()))??;
     }
-    parse(&text, (lead, revoked)).map_err(|error| damaged(error.to_string()))
+    parse(&text, (lead, revoked)).map_err(|error| damaged(folder, error.to_string()))
 }
 
 /// Copies the documents of a folder to an authority that has none.
 fn take_along(lead: &Lead, folder: &Path) -> Result<()> {
-    let failed = |error| Error::file("read", folder, error);
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        names.extend(entry.map_err(failed)?.file_name().into_string());
-    }
-    names.retain(|name| name.ends_with(".json") && name != LEAD_FILE && name != REVOKED);
+    let from = Folder::new(folder);
+    let mut names = from.documents()?;
+    names.retain(|name| name != REVOKED && name != marker::MARKER);
     // Last the one that says that all are there.
     names.push(REVOKED.to_owned());
-    let from = Folder::new(folder);
     for name in names {
         if let Some(bytes) = from.read(&name)? {
             lead.write(&name, &bytes)?;

@@ -1,0 +1,166 @@
+//! Clusters that are taken from a data folder to a database and back.
+
+use crate::harness::{World, start};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A PostgreSQL server in a folder of its own.
+struct Database {
+    folder: tempfile::TempDir,
+    child: Child,
+}
+
+impl Database {
+    /// # Errors
+    /// Why there can be none.
+    fn start() -> Result<Self, String> {
+        let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+        let mut programs = versions.map(|version| version.path().join("bin"));
+        let programs = programs.find(|it| it.join("initdb").exists()).ok_or("no initdb")?;
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let own = |program: &str| {
+            let mut command = Command::new(programs.join(program));
+            if rustix::process::geteuid().is_root() {
+                // The server refuses to run as root.
+                command = Command::new("setpriv");
+                command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]);
+                command.arg(programs.join(program));
+            }
+            command.current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::null());
+            command
+        };
+        if rustix::process::geteuid().is_root() {
+            let owned = Command::new("chown").arg("postgres").arg(folder.path()).status();
+            owned.map_err(|error| error.to_string())?;
+        }
+        let data = folder.path().join("data");
+        let mut initdb = own("initdb");
+        initdb.args(["--username=postgres", "--auth=trust", "--no-sync", "-D"]).arg(&data);
+        let made = initdb.status().map_err(|error| error.to_string())?;
+        if !made.success() {
+            return Err("initdb failed".to_owned());
+        }
+        let mut server = own("postgres");
+        server.arg("-D").arg(&data).arg("-k").arg(folder.path());
+        let child = server.args(["-c", "listen_addresses="]).spawn();
+        let database = Self { child: child.map_err(|error| error.to_string())?, folder };
+        let end = Instant::now() + Duration::from_secs(60);
+        let socket = database.folder.path().join(".s.PGSQL.5432");
+        let is_ready = || {
+            let ready = Command::new(programs.join("pg_isready")).arg("-q").arg("-h");
+            let mut ready = { ready }.arg(database.folder.path()).spawn().expect("there");
+            socket.exists() && ready.wait().expect("it ends").success()
+        };
+        while !is_ready() {
+            assert!(Instant::now() < end, "it does not answer");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Ok(database)
+    }
+
+    fn url(&self) -> String {
+        let folder = self.folder.path().display().to_string().replace('/', "%2F");
+        format!("postgres://postgres@{folder}/postgres")
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn text(path: PathBuf) -> String {
+    path.display().to_string()
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let world = World::new();
+    let (data, other) = (text(world.path("data")), text(world.path("other")));
+    let far = "postgres://u:s3cret@10.0.0.5/x";
+    let migrate = ["control", "migrate", "--json", "--data", &data];
+    let with = |tail: &[&str]| world.run(&[&migrate[..], tail].concat());
+    let (code, message) = with(&["--to", &other]).error(1);
+    assert_eq!(code, "no_cluster", "{message}");
+    assert_eq!(with(&[]).error(2).0, "usage");
+    assert_eq!(with(&["--to", &other, "--undo"]).error(2).0, "usage");
+    assert_eq!(world.run(&["control", "show", "--json"]).error(2).0, "usage");
+    std::fs::create_dir_all(world.path("data/pki")).expect("ours");
+    assert_eq!(with(&["--to", &other]).error(2).0, "usage", "from a folder to a folder");
+    assert_eq!(with(&["--to", "-"]).error(2).0, "usage", "the variable is not set");
+    for (tail, part) in [
+        ("", "10.0.0.5 is reached over the network"),
+        ("?sslmode=require", "sslmode=require encrypts, but"),
+        ("?sslmode=verify-full&sslrootcert=/none.pem", "sslrootcert names /none.pem"),
+    ] {
+        let url = format!("{far}{tail}");
+        for outcome in
+            [with(&["--to", &url]), world.run(&["control", "show", "--json", "--control", &url])]
+        {
+            let (code, message) = outcome.error(1);
+            assert!(code == "control_unusable" || code == "settings_invalid", "{code}");
+            assert!(message.contains(part) && !outcome.stderr.contains("s3cret"), "{message}");
+        }
+    }
+}
+
+#[test]
+fn a_cluster_goes_to_a_database_and_back() {
+    let database = match Database::start() {
+        Ok(database) => database,
+        Err(reason) => return println!("skipped: postgresql: {reason}"),
+    };
+    let world = World::new();
+    let (data, back) = (text(world.path("data")), text(world.path("back")));
+    let url = database.url();
+    let control = |args: &[&str]| {
+        let own = ["--json", "--data", &data];
+        world.run(&[&["control"], args, &own[..]].concat())
+    };
+    let stop = |data: &str| drop(world.run(&["stop", "--json", "--data", data]).json());
+    start(&world, &["--workers", "0"]).json();
+    let made = world.run(&["token", "create", "--json", "--data", &data]).json();
+    let (code, message) = control(&["migrate", "--to", &url]).error(1);
+    assert_eq!(code, "already_running", "{message}");
+    stop(&data);
+
+    let migrated = control(&["migrate", "--to", &url]).json();
+    assert_eq!((&migrated["records"], &migrated["documents"]), (&0.into(), &2.into()));
+    let digest = migrated["digest"].as_str().expect("text").to_owned();
+    assert_eq!(digest.len(), 64);
+    let refused = start(&world, &["--workers", "0"]);
+    let (code, message) = refused.error(1);
+    assert!(code == "moved" && message.contains("schema radeon_cluster"), "{message}");
+    assert!(refused.stderr.contains("control migrate --undo"), "{refused:?}");
+    // Where it is to be may have been said already; and all of it is done.
+    let again = control(&["migrate", "--to", &url, "--control", &url]).json();
+    assert_eq!(again["digest"], digest.as_str());
+    start(&world, &["--workers", "0", "--control", &url]).json();
+    let tokens = world.run(&["token", "ls", "--json", "--data", &data]).json();
+    assert_eq!(tokens[0]["id"], made["id"]);
+    let shown = control(&["show", "--control", &url]).json();
+    assert_eq!((&shown["coordinators"][0]["leads"], &shown["closed"]), (&true.into(), &().into()));
+    assert_eq!(shown["cluster"].as_str().expect("text").len(), 64);
+    let people = world.run(&["control", "show", "--control", &url]);
+    assert!(people.stdout.contains("\nleads    "), "{people:?}");
+    stop(&data);
+
+    let there = control(&["migrate", "--to", &back, "--control", &url]).json();
+    assert_eq!((&there["documents"], there["digest"] == digest.as_str()), (&2.into(), true));
+    let shown = control(&["show", "--control", &url]).json();
+    assert!(shown["closed"].as_str().expect("text").contains("was moved to"), "{shown}");
+    let (code, _) = start(&world, &["--workers", "0", "--control", &url]).error(1);
+    assert_eq!(code, "moved");
+    let any = "127.0.0.1:0";
+    let own = ["start", "--json", "--data", &back, "--workers", "0", "--http", any];
+    world.run(&[&own[..], &["--grpc", any, "--quic", any]].concat()).json();
+    let tokens = world.run(&["token", "ls", "--json", "--data", &back]).json();
+    assert_eq!(tokens[0]["id"], made["id"]);
+    stop(&back);
+    let undone = control(&["migrate", "--undo", "--control", &url]).json();
+    assert!(undone["moved_to"].as_str().expect("text").contains("back"), "{undone}");
+    world.expect_no_processes();
+}
