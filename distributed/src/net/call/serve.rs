@@ -176,7 +176,9 @@ impl Caller {
             PeerCall::SubmitAll(items) => {
                 Told::Ids(self.submit_all(coordinator, items, recv).await?)
             }
-            PeerCall::Keyed(key) => Told::Keyed(coordinator.keyed(&key).await?),
+            PeerCall::Keyed(key) => {
+                self.while_it_leads(Told::Keyed(coordinator.keyed(&key).await?))?
+            }
             PeerCall::State(id) => Told::State(coordinator.state(id)?),
             PeerCall::ModelOf(id) => Told::Model((*coordinator.model_of(id).await?).clone()),
             PeerCall::StoredBytes(id) => Told::Count(coordinator.stored_bytes(id).await?),
@@ -185,10 +187,19 @@ impl Caller {
             PeerCall::Tasks(filter) => {
                 let page = coordinator.tasks(&filter).await?;
                 let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
-                Told::Page(page.tasks.into_iter().map(record).collect(), page.next)
+                let tasks = page.tasks.into_iter().map(record).collect();
+                self.while_it_leads(Told::Page(tasks, page.next))?
             }
         };
         Ok((told, Vec::new()))
+    }
+
+    /// What it has itself, unless it came to follow before it had looked at everything.
+    fn while_it_leads(&self, told: Told) -> Result<Told> {
+        match self.gate.coordinator.leads() {
+            true => Ok(told),
+            false => Err(Error::HandedOver),
+        }
     }
 
     async fn submit_all(
