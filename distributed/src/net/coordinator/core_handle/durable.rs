@@ -189,15 +189,19 @@ impl State {
             }
         }
         // The first that is put after a submission is what its room is for.
-        if let (Change::Put(_), Some(room)) = (&change, self.journal.room.take()) {
-            self.journal.rooms.insert(ticket, room);
-        }
+        let room = match &change {
+            Change::Put(_) => self.journal.room.take(),
+            Change::Remove(_) => None,
+        };
         let Some(log) = &self.journal.log else {
             if self.journal.follows && !self.stopped {
                 self.core.unrecorded(now, ticket, "this coordinator does not lead");
             }
             return;
         };
+        if let Some(room) = room {
+            self.journal.rooms.insert(ticket, room);
+        }
         if let Err(error) = journal::submit(&**log, ticket, change) {
             self.unrecorded(now, &[ticket], &error);
         }
