@@ -1,16 +1,18 @@
 //! Several coordinators of one cluster in one process, which share a lead and a log in memory.
 
-use crate::control::authority::InMemory;
+use crate::control::authority::{Authority, InMemory};
 use crate::control::memory::Memory;
 use crate::net::coordinator::gate::Services;
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::pki::request;
 use crate::net::tests::ANY;
 use crate::{
     Coordinator, CoordinatorConfig, DeviceStatus, Error, ExecError, Executor, ExecutorStatus,
-    ModelRef, Pki, Stop, TaskFilter, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
+    ModelRef, Pki, Role, Stop, TaskFilter, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 
 /// Answers what it is given after as many milliseconds as the first number says.
@@ -199,6 +201,23 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
     first.stop().await;
 }
 
+/// Workers take a refusal for the request's own fault to be for good.
+#[test]
+fn who_follows_refuses_no_certificate_for_good() {
+    let (pki, lead) = (Pki::generate().expect("random numbers"), InMemory::default());
+    let leading = lead.view();
+    leading.lead(1).expect("free");
+    let follower = pki.with_authority(Box::new(lead.view())).expect("its own");
+    let (_, csr) = request().expect("random numbers");
+    let name = "w".parse().expect("a name");
+    let signed = follower.sign(Role::Worker, &name, &csr, SystemTime::now());
+    let error = signed.expect_err("it cannot note how long certificates live");
+    assert_eq!(JoinRefusal::unsigned(&error), JoinRefusal::Unavailable, "{error}");
+    let malformed = pki.sign(Role::Worker, &name, b"?", SystemTime::now());
+    let error = malformed.expect_err("it is no request");
+    assert_eq!(JoinRefusal::unsigned(&error), JoinRefusal::Malformed, "{error}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_one_goes_on_when_the_leader_ends() {
     let rig = Rig::new();
@@ -273,10 +292,12 @@ async fn a_worker_serves_every_coordinator_at_once() {
     let second = rig.start("b").await;
     let (one, two) = (first.coordinator.clone(), second.coordinator.clone());
     // The same one twice, too, and one that is not there.
-    let places = [one.quic_addr(), two.quic_addr(), one.quic_addr(), "127.0.0.1:9".parse().expect("")];
+    let places =
+        [one.quic_addr(), two.quic_addr(), one.quic_addr(), "127.0.0.1:9".parse().expect("")];
     let places = places.map(|place| place.to_string()).join(",");
     let identity = rig.pki.issue_worker("both").expect("random numbers");
-    let config = WorkerConfig::new(places.parse::<crate::Coordinators>().expect("ours"), identity, 2);
+    let config =
+        WorkerConfig::new(places.parse::<crate::Coordinators>().expect("ours"), identity, 2);
     let (leave, left) = tokio::sync::oneshot::channel::<()>();
     let shutdown = async move { drop(left.await) };
     let both = tokio::spawn(run_worker(config, Arc::new(Echo), shutdown));
