@@ -16,6 +16,7 @@ use crate::net::identity::renew;
 use crate::net::identity::role::Role;
 use crate::net::identity::tls::Member;
 use crate::net::identity::token::{JoinToken, TokenInfo};
+use crate::net::outside;
 use crate::net::transport::close::{CANCELLED, Close};
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc;
@@ -67,12 +68,12 @@ pub(crate) async fn serve(gate: Arc<Gate>, connection: Connection, visit: Arc<Co
     let caller = Arc::new(Caller { gate, connection, visit, place });
     while let Ok((send, recv)) = caller.connection.accept_bi().await {
         let caller = Arc::clone(&caller);
-        tokio::spawn(async move {
+        tokio::spawn(outside::here(async move {
             if let Err(error) = caller.answer(send, recv).await {
                 let addr = caller.connection.remote_address();
                 tracing::debug!(%addr, %error, "a call was not answered");
             }
-        });
+        }));
     }
 }
 
