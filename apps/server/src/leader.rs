@@ -1,5 +1,5 @@
-//! What only the coordinator that leads may change, where several take part: models, aliases, keys,
-//! tokens and members are the whole cluster's.
+//! What only the coordinator that leads may change, where several take part: models, keys, tokens and
+//! members are the whole cluster's.
 
 use crate::fault::Fault;
 use crate::state::ServerState;
@@ -9,9 +9,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 /// What begins paths of what the whole cluster has.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 5] = [
     "/api/v1/cluster/models",
-    "/api/v1/cluster/aliases",
     "/api/v1/cluster/keys",
     "/api/v1/cluster/tokens",
     "/api/v1/cluster/members",

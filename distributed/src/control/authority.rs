@@ -12,9 +12,10 @@ pub(crate) use memory::InMemory;
 
 use super::moving::marker;
 use crate::config::unix_ms;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Keeps what the coordinators of a cluster share. Every call waits for the disk, or whatever else
@@ -106,6 +107,8 @@ pub(crate) struct Lead {
     authority: Box<dyn Authority>,
     epoch: Mutex<Option<u64>>,
     documents: Mutex<Vec<Weak<dyn Reread>>>,
+    /// A coordinator of this process takes part: it leads by election alone.
+    takes_part: AtomicBool,
 }
 
 impl fmt::Debug for Lead {
@@ -116,7 +119,7 @@ impl fmt::Debug for Lead {
 
 impl Lead {
     pub(crate) fn new(authority: Box<dyn Authority>) -> Self {
-        Self { authority, epoch: Mutex::new(None), documents: Mutex::default() }
+        Self { authority, epoch: Mutex::new(None), documents: Mutex::default(), takes_part: AtomicBool::default() }
     }
 
     pub(crate) fn authority(&self) -> &dyn Authority {
@@ -185,6 +188,11 @@ impl Lead {
         Ok(leading)
     }
 
+    /// From now on documents are written only while this process leads.
+    pub(crate) fn take_part(&self) {
+        self.takes_part.store(true, Relaxed);
+    }
+
     /// Replaces a document; where this process does not lead, it does for as long as that takes.
     ///
     /// # Errors
@@ -193,6 +201,9 @@ impl Lead {
         let epoch = self.lock();
         if let Some(epoch) = *epoch {
             return self.authority.write(epoch, document, bytes);
+        }
+        if self.takes_part.load(Relaxed) {
+            return Err(Error::Led { path: self.authority.locate(document) });
         }
         let taken = self.begin(unix_ms())?;
         let written = self.authority.write(taken, document, bytes);
@@ -215,7 +226,7 @@ impl Leading {
 
     /// Whether it still holds, as far as is known here.
     pub(crate) fn holds(&self) -> bool {
-        *self.lead.lock() == Some(self.epoch) && self.lead.authority.holds(self.epoch)
+        self.lead.authority.holds(self.epoch)
     }
 
     /// Gives the lead up.

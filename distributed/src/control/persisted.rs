@@ -96,7 +96,8 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> Persisted<T> {
         let changed = change(&mut next)?;
         *self.read() = next.clone();
         let written = self.write(&next);
-        *lacks = written.is_err();
+        // Another that leads does not know of it: what that one writes counts.
+        *lacks = matches!(&written, Err(error) if !is_led_elsewhere(error));
         Ok((changed, written))
     }
 
@@ -107,6 +108,10 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> Persisted<T> {
         })?;
         self.lead.write(document, &text)
     }
+}
+
+fn is_led_elsewhere(error: &Error) -> bool {
+    matches!(error, Error::Led { .. } | Error::Deposed { .. })
 }
 
 impl<T> Kept<T> {

@@ -177,6 +177,7 @@ impl Coordinator {
         let entering = outside::blocking(move || {
             let alone = "what keeps the lead has one coordinator at a time".to_owned();
             let members = lead_too.members().ok_or(Error::Control { reason: alone })?;
+            lead_too.take_part();
             members.enter(outside::unix_ms(), &shown)
         });
         let number = entering.await.map_err(|_| Error::Stopped)??;

@@ -110,6 +110,9 @@ pub async fn run_worker(
     }
 }
 
+/// How soon a coordinator that refuses is tried again, where another may serve.
+const REFUSED: Duration = Duration::from_secs(30);
+
 /// Serves several coordinators at once, until one has it leave, or all refuse it.
 async fn serve_each(
     worker: Worker,
@@ -117,19 +120,27 @@ async fn serve_each(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     let (stop, stopping) = watch::channel(false);
-    let mut links = JoinSet::new();
-    for coordinators in places {
-        let config = WorkerConfig { coordinators, ..worker.config.clone() };
+    let begin = |links: &mut JoinSet<(Coordinators, Result<()>)>, place: Coordinators, wait| {
+        let config = WorkerConfig { coordinators: place.clone(), ..worker.config.clone() };
         // Each has attempts of its own.
         let worker = Worker { config, attempts: Arc::default(), ..worker.clone() };
         let mut stopping = stopping.clone();
-        links.spawn(outside::here(async move {
+        links.spawn(async move {
+            let mut waiting = stopping.clone();
+            let stopped = waiting.wait_for(|stopping| *stopping);
+            if tokio::time::timeout(wait, stopped).await.is_ok() {
+                return (place, Ok(()));
+            }
             let shutdown = async move {
                 // The sender outlives all.
                 let _ = stopping.wait_for(|stopping| *stopping).await;
             };
-            serve_one(worker, shutdown).await
-        }));
+            (place, serve_one(worker, shutdown).await)
+        });
+    };
+    let mut links = JoinSet::new();
+    for place in places {
+        begin(&mut links, place, Duration::ZERO);
     }
     let (mut shutdown, mut leaves, mut refusal) = (pin!(shutdown), false, None);
     loop {
@@ -144,15 +155,19 @@ async fn serve_each(
         match ended {
             None if leaves => return Ok(()),
             None => return refusal.map_or(Ok(()), Err),
-            Some(Ok(Ok(()))) => {
+            Some(Ok((_, Ok(())))) => {
                 leaves = true;
                 stop.send_replace(true);
             }
             // What hangs hangs for all.
-            Some(Ok(Err(Error::MustRestart))) => return Err(Error::MustRestart),
-            Some(Ok(Err(error))) => {
-                tracing::warn!(%error, "one of the coordinators is given up");
+            Some(Ok((_, Err(Error::MustRestart)))) => return Err(Error::MustRestart),
+            Some(Ok((_, Err(error)))) if leaves || worker.served.is_empty() && links.is_empty() => {
                 refusal.get_or_insert(error);
+            }
+            Some(Ok((place, Err(error)))) => {
+                tracing::warn!(%error, wait = ?REFUSED, "a coordinator refuses; trying it again later");
+                refusal.get_or_insert(error);
+                begin(&mut links, place, REFUSED);
             }
             Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
         }

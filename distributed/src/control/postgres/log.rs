@@ -168,11 +168,15 @@ impl PostgresKeeper {
 
     /// Whether a commit that is not the next one was made before; why it cannot be, if not.
     fn was_made(&self, next: &Link) -> Result<Result<(), String>, Trouble> {
-        let (last, lead) = self.session.call(move |client| {
-            let row = client.query_one("SELECT number, digest, lead FROM head", &[])?;
-            Ok((Link { number: row.get(0), digest: row.get(1) }, row.get::<_, i64>(2)))
+        let number = next.number;
+        let (found, lead) = self.session.call(move |client| {
+            let row = client.query_one("SELECT lead FROM head", &[])?;
+            // Others may have been made after it.
+            let find = "SELECT digest FROM commit WHERE number = $1";
+            let found = client.query_opt(find, &[&number])?;
+            Ok((found.map(|row| row.get::<_, Vec<u8>>(0)), row.get::<_, i64>(0)))
         })?;
-        if last == *next {
+        if found.as_ref() == Some(&next.digest) {
             return Ok(Ok(()));
         }
         let what = match lead > self.lead {

@@ -147,6 +147,10 @@ impl Caller {
                 Told::Done
             }
             Call::Scale(workers) => Told::Count(self.scale(workers)?),
+            Call::CreateToken { .. } | Call::Revoke { .. } if !coordinator.leads() => {
+                let reason = "this coordinator follows: ask the one that leads".to_owned();
+                return Err(Error::NoLeader { reason });
+            }
             Call::CreateToken { role, uses, ttl } => {
                 let (info, token) = self.create_token(role, uses, ttl).await?;
                 Told::Token(info, token.to_string())
@@ -214,9 +218,15 @@ impl Caller {
         items: Vec<Item>,
         recv: &mut RecvStream,
     ) -> Result<Vec<TaskId>> {
-        let mut tasks = Vec::with_capacity(items.len());
+        let mut tasks = Vec::new();
+        let mut bytes = 0;
         for Item { spec, request_digest, within } in items {
             let spec = TaskSpec { request_digest, ..self.task(spec, recv).await? };
+            bytes += spec.inputs.iter().map(|input| input.tensor.packed_len()).sum::<usize>();
+            if bytes > BODY_BYTES_MAX {
+                let (what, limit) = ("submission", BODY_BYTES_MAX);
+                return Err(Error::TooLarge { what, given: bytes, limit });
+            }
             let within = within.into_iter().map(|at| usize::try_from(at).unwrap_or(usize::MAX));
             tasks.push((spec, within.collect()));
         }

@@ -7,7 +7,7 @@ use crate::control::authority::Leading;
 use crate::control::log::{Opener, Place};
 use crate::error::{Error, Result};
 use crate::net::outside;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -15,13 +15,15 @@ use tokio::time::Instant;
 const LOOK: Duration = Duration::from_millis(200);
 /// How often it takes documents as the one that leads wrote them.
 const REREAD: Duration = Duration::from_secs(1);
+/// How long what is being written may take when another leads.
+const CLOSE: Duration = Duration::from_secs(10);
 /// How long one that could not open the log, or leads no more, leaves the lead to others.
 const ABSTAIN: Duration = Duration::from_secs(2);
 
 /// Runs until the coordinator stops.
 pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, place: Arc<dyn Place>) {
     let mut stopping = peers.stopping.subscribe();
-    let mut turn = Turn { reread_at: Instant::now(), abstains_until: None };
+    let mut turn = Turn { reread_at: Instant::now(), abstains: None };
     loop {
         turn.take(&coordinator, &peers, &place).await;
         let stopped = stopping.wait_for(|stopping| *stopping);
@@ -34,7 +36,8 @@ pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, place: Arc<
 /// What a coordinator knows from one look to the next.
 struct Turn {
     reread_at: Instant,
-    abstains_until: Option<Instant>,
+    /// Until when it leaves the lead to others, and why, if something is wrong.
+    abstains: Option<(Instant, Option<String>)>,
 }
 
 impl Turn {
@@ -48,7 +51,7 @@ impl Turn {
         if coordinator.leading().is_some() && !is_to_lead {
             hand_over(coordinator).await;
             // Whatever kept it from leading may not keep others.
-            self.abstains_until = Some(Instant::now() + ABSTAIN);
+            self.abstains = Some((Instant::now() + ABSTAIN, None));
         }
         let leads = coordinator.leading().is_some();
         let rereads = !leads && self.reread_at <= Instant::now();
@@ -58,9 +61,13 @@ impl Turn {
         match look(peers, rereads).await {
             Ok(present) => {
                 let is_led = present.iter().any(|peer| peer.leads);
-                say(peers, Standing { leads, present, trouble: None });
-                let abstains = self.abstains_until.is_some_and(|until| until > Instant::now());
-                if !leads && !is_led && !abstains && !peers.is_retired() {
+                self.abstains.take_if(|(until, _)| *until <= Instant::now());
+                let trouble = self.abstains.as_ref().and_then(|(_, why)| why.clone());
+                say(peers, Standing { leads, present, trouble: trouble.filter(|_| !is_led) });
+                if rereads {
+                    coordinator.present.send_revoked_away(|member| coordinator.pki.is_revoked(member));
+                }
+                if !leads && !is_led && self.abstains.is_none() && !peers.is_retired() {
                     self.try_to_lead(coordinator, peers, place).await;
                 }
             }
@@ -89,8 +96,8 @@ impl Turn {
             Err(error) => error,
         };
         tracing::error!(%error, "this coordinator cannot lead");
-        self.abstains_until = Some(Instant::now() + ABSTAIN);
         let trouble = Some(error.to_string());
+        self.abstains = Some((Instant::now() + ABSTAIN, trouble.clone()));
         peers.standing.send_modify(|standing| standing.trouble = trouble);
     }
 }
@@ -101,8 +108,9 @@ async fn look(peers: &Arc<Peers>, rereads: bool) -> Result<Vec<Peer>> {
     let looking = outside::blocking(move || {
         let members = peers.lead.members().ok_or(Error::Stopped)?;
         let present = members.present()?.iter().filter_map(Peer::of).collect();
-        if rereads {
-            peers.lead.reread()?;
+        if rereads && let Err(error) = peers.lead.reread() {
+            // The others are as they should be.
+            tracing::warn!(%error, "a document is as it was before");
         }
         Ok(present)
     });
@@ -139,8 +147,14 @@ async fn lead(coordinator: &Coordinator, peers: &Arc<Peers>, place: &Arc<dyn Pla
     let (leading, prepared) = taking.await.map_err(|_| Error::Stopped)??;
     let epoch = leading.epoch();
     let shared = Arc::clone(&coordinator.shared);
-    shared.take_over(prepared, epoch)?;
-    *coordinator.leading() = Some(leading);
+    let slot = Arc::clone(&coordinator.leading);
+    let taking = outside::blocking(move || {
+        // Where that fails, the lead is given up here.
+        shared.take_over(prepared, epoch)?;
+        *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(leading);
+        Ok::<_, Error>(())
+    });
+    taking.await.map_err(|_| Error::Stopped)??;
     tracing::info!(epoch, "this coordinator leads");
     let present = look(peers, false).await.unwrap_or_default();
     say(peers, Standing { leads: true, present, trouble: None });
@@ -156,7 +170,14 @@ async fn hand_over(coordinator: &Coordinator) {
     }
     let shared = Arc::clone(&coordinator.shared);
     if let Some(blob_store) = shared.blob_store() {
-        blob_store.close().await;
+        // What hangs there is bounded, and nobody else waits for it.
+        let closing = async {
+            blob_store.close().await;
+            shared.outputs_stored().await;
+        };
+        if tokio::time::timeout(CLOSE, closing).await.is_err() {
+            tracing::warn!("tensors are still being written, of which nobody will know");
+        }
     }
     if outside::blocking(move || shared.hand_over()).await.is_err() {
         tracing::error!("the journal's thread did not end well");

@@ -75,9 +75,14 @@ pub(crate) fn open(
 
 /// Starts the thread that writes; what becomes of each change is told to `shared`.
 pub(crate) fn start(prepared: Prepared, shared: Weak<CoreHandle>) -> Result<Arc<dyn Log>> {
+    let term = shared.upgrade().map(|shared| shared.term());
     let told = Box::new(move |outcome| {
         // Nobody is left to tell once the coordinator is gone.
         let Some(shared) = shared.upgrade() else { return };
+        if term != Some(shared.term()) {
+            // It is about tasks that were handed over.
+            return;
+        }
         match outcome {
             Outcome::Durable(ticket) => shared.recorded(ticket),
             Outcome::Failed { tickets, error } => shared.unrecorded(&tickets, &error),

@@ -21,7 +21,8 @@ use std::time::Duration;
 
 /// The document.
 const DOCUMENT: &str = "models.json";
-const REMEDY: &str = "delete it: the coordinator that leads writes it anew from its own folder";
+const REMEDY: &str = "delete it: the coordinator that leads writes it anew from its own folder, as soon as \
+     a file there changes";
 /// How often folder and document are compared.
 const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of a file that one answer has.
@@ -39,7 +40,7 @@ struct Manifest {
 pub(crate) struct Mirror {
     document: Persisted<Manifest>,
     folder: Mutex<Folder>,
-    /// What folder and document had in common last.
+    /// What folder and document had in common last, which a file in the folder has, too.
     common: Mutex<Listing>,
 }
 
@@ -47,8 +48,9 @@ impl Mirror {
     pub(crate) fn open(coordinator: &Coordinator, folder: &Path) -> Result<Arc<Self>> {
         let document =
             Persisted::open(coordinator.pki.lead(), DOCUMENT, REMEDY, Manifest::default())?;
-        let folder = Mutex::new(Folder::new(folder));
-        Ok(Arc::new(Self { document, folder, common: Mutex::default() }))
+        let folder = Folder::new(folder);
+        let common = Mutex::new(folder.remembered()?);
+        Ok(Arc::new(Self { document, folder: Mutex::new(folder), common }))
     }
 
     fn folder(&self) -> MutexGuard<'_, Folder> {
@@ -71,51 +73,62 @@ impl Mirror {
 
     /// Compares once: the one that leads writes down what has changed, others do the same.
     async fn look(self: &Arc<Self>, coordinator: &Coordinator, peers: &Peers) -> Result<()> {
-        let mirror = Arc::clone(self);
+        let (mirror, leads) = (Arc::clone(self), peers.leads());
         let looking = outside::blocking(move || mirror.folder().look());
         let (own, settled) = looking.await.map_err(|_| Error::Stopped)??;
-        let wanted = self.document.read().files.clone();
-        if peers.leads() && settled {
-            self.publish(&own, &wanted).await?;
-        }
-        let wanted = self.document.read().files.clone();
-        let lacking: Vec<(String, String)> = wanted
-            .iter()
-            .filter(|(path, sha256)| own.get(*path) != Some(sha256))
-            .map(|(path, sha256)| (path.clone(), sha256.clone()))
-            .collect();
-        let mut got = Listing::new();
-        for (path, sha256) in lacking {
-            if self.fetch(coordinator, peers, &path, &sha256).await? {
-                got.insert(path, sha256);
-            }
-        }
-        let had = self.common().clone();
-        let gone: Vec<String> =
-            had.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
-        let now = wanted.into_iter().filter(|(path, sha256)| {
-            own.get(path) == Some(sha256) || got.get(path) == Some(sha256)
-        });
-        *self.common() = now.collect();
-        if got.is_empty() && gone.is_empty() {
+        if leads && !settled {
+            // What is being written is whole a moment later.
             return Ok(());
         }
+        let known = self.common().clone();
+        if own.is_empty() && !known.is_empty() {
+            let reason = "it is empty, and had models: is its disk mounted?";
+            return Err(self.folder().refused(reason));
+        }
+        if leads {
+            self.publish(&own, &known).await?;
+        }
+        let wanted = self.document.read().files.clone();
+        let lacking = wanted.iter().filter(|(path, sha256)| own.get(*path) != Some(sha256));
+        let mut got = Listing::new();
+        for (path, sha256) in lacking {
+            if self.fetch(coordinator, peers, path, sha256).await? {
+                got.insert(path.clone(), sha256.clone());
+            }
+        }
+        let gone: Vec<String> =
+            known.keys().filter(|path| !wanted.contains_key(*path)).cloned().collect();
         let mirror = Arc::clone(self);
-        let placing = outside::blocking(move || mirror.folder().place(&got, &gone));
+        let placing = outside::blocking(move || {
+            let folder = mirror.folder();
+            let placed = folder.place(&got, &gone, &wanted)?;
+            let alike = |path: &String, sha256: &String| {
+                own.get(path) == Some(sha256) || placed.contains(path)
+            };
+            let common: Listing =
+                wanted.into_iter().filter(|(path, sha256)| alike(path, sha256)).collect();
+            if common != known {
+                folder.remember(&common)?;
+                *mirror.common() = common;
+            }
+            Ok(())
+        });
         placing.await.map_err(|_| Error::Stopped)?
     }
 
-    /// Writes down what has come, changed or gone here since folder and document were compared.
-    async fn publish(self: &Arc<Self>, own: &Listing, wanted: &Listing) -> Result<()> {
-        let common = self.common().clone();
-        let mut next = wanted.clone();
+    /// Writes down what has come, changed or gone here since folder and document were alike. Where they
+    /// were not, the document counts: others may have changed it since.
+    async fn publish(self: &Arc<Self>, own: &Listing, known: &Listing) -> Result<()> {
+        let before = self.document.read().files.clone();
+        let mut next = before.clone();
+        let was_alike = |path: &str| known.get(path) == before.get(path);
         for (path, sha256) in own {
-            if common.get(path) != Some(sha256) {
+            if was_alike(path) {
                 next.insert(path.clone(), sha256.clone());
             }
         }
-        next.retain(|path, _| own.contains_key(path) || !common.contains_key(path));
-        if next == *wanted {
+        next.retain(|path, _| own.contains_key(path) || !was_alike(path));
+        if next == before {
             return Ok(());
         }
         let mirror = Arc::clone(self);

@@ -11,7 +11,7 @@ use crate::net::outside::{self, planted_here};
 use crate::net::transport::coordinators::Coordinators;
 use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec};
 use serde::{Deserialize, Serialize};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -40,7 +40,17 @@ impl About {
     /// [`Error::Control`] for an address that means nothing elsewhere.
     pub(crate) fn new(config: &CoordinatorConfig, addr: SocketAddr) -> Result<Self> {
         let quic = match &config.reached_at {
-            Some(place) => place.parse::<Coordinators>()?.to_string(),
+            Some(place) => {
+                // Without a port it is reached at the one that it listens on.
+                let has_port = place.parse::<SocketAddr>().is_ok()
+                    || place.parse::<IpAddr>().is_err() && place.contains(':');
+                let whole = match (has_port, place.parse::<IpAddr>()) {
+                    (true, _) => place.clone(),
+                    (false, Ok(ip)) => SocketAddr::new(ip, addr.port()).to_string(),
+                    (false, Err(_)) => format!("{place}:{}", addr.port()),
+                };
+                whole.parse::<Coordinators>()?.to_string()
+            }
             None if addr.ip().is_unspecified() => {
                 let reason = format!(
                     "it listens on {addr}, which tells other coordinators nothing: say where they \
@@ -102,6 +112,8 @@ pub(crate) struct Peers {
     election: Mutex<Option<JoinHandle<()>>>,
     /// The folder that is kept alike, if there is one.
     mirror: OnceLock<Arc<Mirror>>,
+    /// Held while one is made.
+    connecting: tokio::sync::Mutex<()>,
     /// The connections to others, by their numbers.
     clients: Mutex<Vec<(u64, Client)>>,
 }
@@ -116,6 +128,7 @@ impl Peers {
             retired: AtomicBool::new(false),
             election: Mutex::default(),
             mirror: OnceLock::new(),
+            connecting: tokio::sync::Mutex::default(),
             clients: Mutex::default(),
         })
     }
@@ -161,6 +174,11 @@ impl Peers {
             let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
             clients.iter().find(|(number, _)| *number == peer.number).map(|(_, it)| it.clone())
         };
+        if let Some(client) = known().filter(Client::is_open) {
+            return Ok(client);
+        }
+        // One connection for all that wait for it.
+        let _turn = self.connecting.lock().await;
         if let Some(client) = known().filter(Client::is_open) {
             return Ok(client);
         }
@@ -226,7 +244,12 @@ fn knows_nothing(error: &Error) -> bool {
 fn is_lost(error: &Error) -> bool {
     matches!(
         error,
-        Error::Connection(_) | Error::Unreachable { .. } | Error::Stopped | Error::HandedOver
+        Error::Connection(_)
+            | Error::Unreachable { .. }
+            | Error::Stopped
+            | Error::Draining
+            | Error::NotSaved { .. }
+            | Error::HandedOver
     )
 }
 
@@ -246,7 +269,7 @@ impl Coordinator {
         let Some(peers) = &self.peers else { return Ok(None) };
         let end = Instant::now() + PATIENCE;
         loop {
-            if self.shared.read(|core, _| core.knows(id)) {
+            if self.shared.read(|core, _| core.knows_all(id, peers.leads())) {
                 return Ok(None);
             }
             let leader = peers.leader(self).await?;

@@ -16,6 +16,10 @@ use crate::task::{ModelRef, TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, 
 use std::sync::Arc;
 use std::time::Duration;
 
+fn is_keyed(spec: &TaskSpec) -> bool {
+    spec.durable && spec.idempotency_key.is_some()
+}
+
 impl Coordinator {
     /// Accepts a task that lives in memory.
     ///
@@ -53,6 +57,13 @@ impl Coordinator {
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
         match self.leader_for(tasks.iter().map(|(spec, _)| spec)).await? {
             Some(_) => self.pass_on(tasks).await,
+            None if self.peers.is_some() && tasks.iter().all(|(spec, _)| is_keyed(spec)) => {
+                match self.submit_here(tasks.clone()).await {
+                    // Another leads now, and takes none twice.
+                    Err(Error::NotSaved { .. }) if !self.leads() => self.pass_on(tasks).await,
+                    taken => taken,
+                }
+            }
             None => self.submit_here(tasks).await,
         }
     }
@@ -151,6 +162,11 @@ impl Coordinator {
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
         if self.leader_for(std::iter::once(&spec)).await?.is_some() {
             let ids = self.pass_on(vec![(spec, Vec::new())]).await?;
+            return self.wait(ids.first().copied().ok_or(Error::Stopped)?).await;
+        }
+        if self.peers.is_some() && spec.durable {
+            // Its end may be another coordinator's to tell.
+            let ids = self.submit_all(vec![(spec, Vec::new())]).await?;
             return self.wait(ids.first().copied().ok_or(Error::Stopped)?).await;
         }
         let mut room = self.room_for(std::iter::once(&spec)).await?;

@@ -113,6 +113,13 @@ impl ConnectedMembers {
         self.lock().iter().filter(|(_, visit)| gone(visit)).count()
     }
 
+    /// Closes every connection whose member was revoked, by another coordinator.
+    pub(crate) fn send_revoked_away(&self, is_revoked: impl Fn(&Member) -> bool) {
+        for visit in self.lock().iter().map(|(_, visit)| visit).filter(|it| is_revoked(&it.member)) {
+            visit.close(Close::Revoked);
+        }
+    }
+
     /// Closes each connection once its certificate in force has expired. Never ends.
     pub(crate) async fn send_expired_away(&self) {
         loop {

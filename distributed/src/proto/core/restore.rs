@@ -109,7 +109,9 @@ impl Core {
         for (seq, dependency) in failed {
             self.fail_dependant(now, seq, dependency);
         }
-        self.statistics.forget_times();
+        if self.config.first_seq.is_none() {
+            self.statistics.forget_times();
+        }
         // Nobody waits for what was done before.
         self.actions.forget_ends();
         self.schedule(now);

@@ -88,6 +88,11 @@ impl Core {
         self.standing(id).is_some()
     }
 
+    /// Whether this coordinator has all of a task: durable ones are the leader's.
+    pub(crate) fn knows_all(&self, id: TaskId, leads: bool) -> bool {
+        self.standing(id).is_some_and(|standing| leads || !standing.durable)
+    }
+
     pub(super) fn standing(&self, id: TaskId) -> Option<Standing> {
         let here = self.tasks.of(id).map(|task| {
             let (state, durable) = (task.state(), task.request().is_durable());

@@ -3,7 +3,7 @@
 use super::Client;
 use crate::error::{Error, Result};
 use crate::net::call::{
-    ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, Call, Item, PeerCall, Spec, Told, room,
+    ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Item, PeerCall, Spec, Told, room,
 };
 use crate::net::coordinator::peers::Answered;
 use crate::net::identity::enrol::JoinRefusal;
@@ -134,10 +134,14 @@ impl Client {
         inputs: &[NamedTensor],
         room: Option<SemaphorePermit<'_>>,
     ) -> Result<(Told, RecvStream)> {
+        let bytes_max = match call {
+            Call::Peer(_) => ADMIN_CALL_BYTES_MAX,
+            _ => CALL_BYTES_MAX,
+        };
         let exchange = async {
             let (mut send, mut recv) = self.connection.open_bi().await.map_err(wire::lost)?;
             let written = async {
-                rpc::write_within(&mut send, &call, ADMIN_CALL_BYTES_MAX).await?;
+                rpc::write_within(&mut send, &call, bytes_max).await?;
                 wire::write_tensors(&mut send, inputs).await?;
                 send.finish().map_err(wire::lost)
             };

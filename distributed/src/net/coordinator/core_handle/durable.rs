@@ -30,6 +30,8 @@ pub(super) struct Journal {
     broken: Option<JournalError>,
     /// There is one only while this coordinator leads.
     follows: bool,
+    /// How often it was handed over.
+    term: u64,
 }
 
 impl Journal {
@@ -113,6 +115,11 @@ impl CoreHandle {
         self.lock().journal.follows = true;
     }
 
+    /// How often the journal was handed over.
+    pub(crate) fn term(&self) -> u64 {
+        self.lock().journal.term
+    }
+
     /// This coordinator came to lead: the journal's tasks are its own now, besides those that it has.
     ///
     /// # Errors
@@ -123,6 +130,8 @@ impl CoreHandle {
         let log = journal::start(prepared, Arc::downgrade(self))?;
         let mut state = self.lock();
         (state.journal.log, state.journal.broken) = (Some(log), None);
+        // As the one that led before has left it.
+        state.core.remember_hangs(self.hangs.read().clone());
         state.core.restore(self.now(), left, lead);
         self.carry_out(&mut state);
         Ok(())
@@ -136,6 +145,7 @@ impl CoreHandle {
         let mut state = self.lock();
         (state.journal.broken, state.journal.blob_store) = (None, None);
         state.journal.rooms.clear();
+        state.journal.term += 1;
         let now = self.now();
         #[cfg(feature = "planted")]
         if planted_here!(KeepRunning) {

@@ -1,6 +1,7 @@
 //! The files of a folder that is kept alike: looked at, read, and put in place.
 
 use super::Listing;
+use crate::control::files;
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,8 +12,13 @@ use std::time::{Duration, SystemTime};
 
 /// Files that one machine makes for itself: what it has found out about others.
 const OWN: &str = "entry.json";
-/// Where files lie until they are whole. Names of models begin with no dot.
-const STAGING: &str = ".mirror";
+/// Where files lie until they are whole, and then until they are put in place. Names of models begin
+/// with no dot.
+const PARTS: &str = ".mirror/parts";
+const WHOLE: &str = ".mirror/whole";
+/// What folder and document had in common last.
+const COMMON: &str = ".mirrored.json";
+const COMMON_BYTES_MAX: u64 = 16 << 20;
 /// `NAME/VERSION/…`, with folders of weights.
 const DEPTH_MAX: usize = 8;
 const FILES_MAX: usize = 10_000;
@@ -55,9 +61,35 @@ impl Folder {
         Self { root: root.to_owned(), known: BTreeMap::new() }
     }
 
+    /// Why nothing is done with it.
+    pub(super) fn refused(&self, reason: &str) -> Error {
+        failed("mirror", &self.root)(io::Error::other(reason.to_owned()))
+    }
+
+    /// What was in common when it was looked at last.
+    pub(super) fn remembered(&self) -> Result<Listing> {
+        let at = self.root.join(COMMON);
+        let bytes = match files::read_bounded(&at, COMMON_BYTES_MAX) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Listing::new()),
+            Err(error) => return Err(failed("read", &at)(error)),
+        };
+        // Without it the document counts.
+        Ok(serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    pub(super) fn remember(&self, common: &Listing) -> Result<()> {
+        let at = self.root.join(COMMON);
+        let bytes = serde_json::to_vec(common).map_err(|error| failed("write", &at)(error.into()))?;
+        files::write_private(&at, &bytes).map_err(failed("write", &at))
+    }
+
     /// The digest of each file, and whether none was written to a moment ago.
     pub(super) fn look(&mut self) -> Result<(Listing, bool)> {
         let mut paths = Vec::new();
+        if !self.root.is_dir() {
+            return Err(self.refused("it is not there: is its disk mounted?"));
+        }
         walk(&self.root, "", &mut paths)?;
         let mut known = BTreeMap::new();
         let mut settled = true;
@@ -70,7 +102,8 @@ impl Folder {
             };
             let (bytes, modified) = (about.len(), about.modified().ok());
             let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
-            settled &= age.is_some_and(|age| age >= SETTLES);
+            // One that is of tomorrow was written by another clock.
+            settled &= age.is_none_or(|age| age >= SETTLES);
             let same = |it: &Known| it.bytes == bytes && it.modified == modified;
             let sha256 = match self.known.remove(&path).filter(same) {
                 Some(it) => it.sha256,
@@ -103,8 +136,8 @@ impl Folder {
         }
     }
 
-    fn staged(&self, path: &str) -> PathBuf {
-        self.root.join(STAGING).join(path)
+    fn whole(&self, path: &str) -> PathBuf {
+        self.root.join(WHOLE).join(path)
     }
 
     /// Writes a part of a file that is to be placed; the last one is checked with all before it.
@@ -116,11 +149,11 @@ impl Folder {
         part: &[u8],
         is_last: bool,
     ) -> Result<()> {
-        if !is_plain(path) {
-            let reason = format!("{path:?} is no path in it");
-            return Err(failed("write", &self.root)(io::Error::other(reason)));
+        let is_digest = sha256.len() == 64 && sha256.bytes().all(|c| c.is_ascii_hexdigit());
+        if !is_plain(path) || !is_digest {
+            return Err(self.refused(&format!("{path:?}, {sha256:?} is no file in it")));
         }
-        let at = self.staged(path);
+        let at = self.root.join(PARTS).join(sha256);
         let write = || {
             if let Some(folder) = at.parent() {
                 fs::create_dir_all(folder)?;
@@ -134,14 +167,20 @@ impl Folder {
         write().map_err(failed("write", &at))?;
         if is_last && hash(&at)? != sha256 {
             let reason = "what came has another digest: it was changed meanwhile";
+            let _ = fs::remove_file(&at);
             return Err(failed("fetch", &at)(io::Error::other(reason)));
         }
-        Ok(())
+        if is_last { rename(&at, &self.whole(path)) } else { Ok(()) }
     }
 
-    /// Puts staged files in their places, and takes others away. A folder of a version that is new comes
-    /// with all of its files.
-    pub(super) fn place(&self, got: &Listing, gone: &[String]) -> Result<()> {
+    /// Puts files that came in their places, and takes others away; answers which were placed. A version
+    /// that is new comes with all of its files, or later.
+    pub(super) fn place(
+        &self,
+        got: &Listing,
+        gone: &[String],
+        wanted: &Listing,
+    ) -> Result<BTreeSet<String>> {
         for path in gone.iter().filter(|path| is_plain(path)) {
             self.remove(path)?;
         }
@@ -153,32 +192,22 @@ impl Folder {
         let versions: BTreeSet<String> = got.keys().filter_map(|path| version(path)).collect();
         let is_new = |version: &&String| !self.root.join(version).exists();
         let (new, _): (BTreeSet<&String>, BTreeSet<&String>) = versions.iter().partition(is_new);
-        for whole in &new {
-            self.rename(whole)?;
+        let mut placed = BTreeSet::new();
+        for whole in new.iter().filter(|whole| {
+            let of_it = |path: &&String| version(path).as_ref() == Some(**whole);
+            wanted.keys().filter(of_it).all(|path| got.contains_key(path))
+        }) {
+            rename(&self.whole(whole), &self.root.join(whole))?;
+            let of_it = |path: &&String| version(path).as_ref() == Some(*whole);
+            placed.extend(got.keys().filter(of_it).cloned());
         }
         for path in got.keys() {
             if version(path).is_none_or(|version| !new.contains(&version)) {
-                self.rename(path)?;
+                rename(&self.whole(path), &self.root.join(path))?;
+                placed.insert(path.clone());
             }
         }
-        // Folders that are left there are empty.
-        match fs::remove_dir_all(self.root.join(STAGING)) {
-            Err(error) if error.kind() != ErrorKind::NotFound => {
-                Err(failed("remove", &self.root.join(STAGING))(error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn rename(&self, path: &str) -> Result<()> {
-        let (from, to) = (self.staged(path), self.root.join(path));
-        let place = || {
-            if let Some(folder) = to.parent() {
-                fs::create_dir_all(folder)?;
-            }
-            fs::rename(&from, &to)
-        };
-        place().map_err(failed("write", &to))
+        Ok(placed)
     }
 
     /// Takes a file away, and the folders that are empty then.
@@ -206,6 +235,16 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+fn rename(from: &Path, to: &Path) -> Result<()> {
+    let place = || {
+        if let Some(folder) = to.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::rename(from, to)
+    };
+    place().map_err(failed("write", to))
 }
 
 fn walk(root: &Path, below: &str, paths: &mut Vec<String>) -> Result<()> {
@@ -274,7 +313,29 @@ mod tests {
         let it = Folder::new(folder.path());
         let refused = it.stage("a/1/x", &"0".repeat(64), 0, b"other", true).expect_err("another");
         assert!(refused.to_string().contains("another digest"), "{refused}");
-        it.stage("../x", "", 0, b"", true).expect_err("outside");
+        it.stage("../x", &"0".repeat(64), 0, b"", true).expect_err("outside");
+        it.stage("x", "../../x", 0, b"", true).expect_err("no digest");
         assert!(!folder.path().join("a").exists());
+    }
+
+    #[test]
+    fn a_version_comes_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let it = Folder::new(folder.path());
+        let sha256 = |bytes: &[u8]| hex::encode(Sha256::digest(bytes));
+        let file = |path: &str, bytes: &[u8]| (path.to_owned(), sha256(bytes));
+        let wanted: Listing = [file("a/1/x", b"x"), file("a/1/w/y", b"y"), file("b", b"b")].into();
+        it.stage("a/1/x", &sha256(b"x"), 0, b"x", true).expect("whole");
+        it.stage("b", &sha256(b"b"), 0, b"b", true).expect("whole");
+        let some: Listing = [file("a/1/x", b"x"), file("b", b"b")].into();
+        let placed = it.place(&some, &[], &wanted).expect("ours");
+        assert_eq!(placed, ["b".to_owned()].into());
+        assert!(!folder.path().join("a").exists() && folder.path().join("b").exists());
+        it.stage("a/1/w/y", &sha256(b"y"), 0, b"y", true).expect("whole");
+        let all: Listing = [file("a/1/x", b"x"), file("a/1/w/y", b"y")].into();
+        assert_eq!(it.place(&all, &[], &wanted).expect("ours").len(), 2);
+        assert!(folder.path().join("a/1/w/y").exists() && folder.path().join("a/1/x").exists());
+        it.remember(&wanted).expect("ours");
+        assert_eq!(it.remembered().expect("ours"), wanted);
     }
 }
