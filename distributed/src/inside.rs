@@ -1,17 +1,23 @@
 //! What the simulation's crate reaches of the insides: only builds with that crate have this.
 
+use crate::control::authority::Authority;
 use crate::control::log::Place;
 use crate::control::record::Key;
 use crate::net::coordinator::gate::Services;
+use crate::proto::image::Image;
 use crate::{
     CaHash, Coordinator, CoordinatorConfig, Identity, JoinToken, Pki, Priority, Result, Role,
-    TaskId, WorkerId,
+    TaskId, TaskState, WorkerId,
 };
 use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use crate::net::coordinator::core_handle::CoreHandle;
 pub use crate::proto::planted::Planted;
+
+pub mod authority {
+    pub use crate::control::authority::{Authority, Members, Present};
+}
 
 pub mod balance {
     pub use crate::proto::balance::by_name;
@@ -40,10 +46,19 @@ pub mod journal {
 }
 
 pub mod log {
+    use crate::JournalError;
     pub use crate::control::log::{
         Change, Complete, Draft, Each, Log, Opened, Opener, Outcome, Place, Told,
     };
     pub use crate::control::memory::Memory;
+
+    /// The changes of a draft, written down.
+    ///
+    /// # Errors
+    /// What has no form in a log.
+    pub fn changes(draft: Draft) -> Result<Vec<Change>, JournalError> {
+        (draft.write)()
+    }
 }
 
 pub mod membership {
@@ -58,7 +73,7 @@ pub mod message {
 }
 
 pub mod outside {
-    pub use crate::net::outside::{Bound, GlueFault, Scene, set_scene};
+    pub use crate::net::outside::{Bound, GlueFault, MACHINE, Scene, on, set_scene};
 }
 
 pub mod queue {
@@ -95,6 +110,26 @@ pub async fn start_on(
     services: Services,
 ) -> Result<Coordinator> {
     Coordinator::start_on(place, config, pki, services).await
+}
+
+/// Starts a coordinator as one of several, whose lead is with `authority` and whose log in `place`.
+///
+/// # Errors
+/// As [`Coordinator::start`].
+pub async fn start_among(
+    place: Arc<dyn Place>,
+    config: CoordinatorConfig,
+    pki: &Pki,
+    authority: Box<dyn Authority>,
+) -> Result<Coordinator> {
+    let pki = pki.with_authority(authority)?;
+    Coordinator::start_among(place, config, &pki, Services::default()).await
+}
+
+/// How a task ended, as the log has it, if it has ended.
+#[must_use]
+pub fn end_of(image: &Image) -> Option<TaskState> {
+    image.end.as_ref().map(|end| end.state)
 }
 
 /// What the tasks of a coordinator share.

@@ -97,7 +97,7 @@ enum Command {
         #[command(flatten)]
         options: fuzz::Options,
     },
-    /// The cluster's core, or its network code, under simulated time and failures.
+    /// The cluster's core, its network code, or several coordinators, under simulated time and failures.
     Sim {
         /// How many seeds to run.
         #[arg(long, default_value_t = 1000)]
@@ -113,6 +113,10 @@ enum Command {
         /// simulated network and clock. `--mutants` then plants faults there.
         #[arg(long)]
         glue: bool,
+        /// Simulate several coordinators that share a lead and a log, with partitions between all of
+        /// them. `--mutants` then plants faults there.
+        #[arg(long, conflicts_with = "glue")]
+        among: bool,
     },
     /// Journals of durable tasks, damaged in every bit that is read and cut at every length: each
     /// must be refused or read as it was. Takes some minutes. Writes the run to docs/bench-runs.
@@ -188,8 +192,13 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::TrainDigits { write } => digits::train(write),
         Command::Fuzz { target, options } => fuzz::run(target, &options),
-        Command::Sim { seeds, seed, mutants, glue } => {
-            cmd::run(&mut sim(seeds, seed, mutants, glue))
+        Command::Sim { seeds, seed, mutants, glue, among } => {
+            let part = match (glue, among) {
+                (true, _) => Some("glue"),
+                (false, true) => Some("among"),
+                (false, false) => None,
+            };
+            cmd::run(&mut sim(seeds, seed, mutants, part))
         }
         Command::Chaos(options) => chaos::run(&options),
         Command::JournalDamage { out } => damage::run(example("journal").arg("damage"), out),
@@ -203,12 +212,15 @@ fn dispatch(command: Command) -> Result<()> {
     }
 }
 
-/// The command that simulates `seeds` clusters.
-fn sim(seeds: u64, seed: Option<u64>, mutants: Option<u64>, glue: bool) -> std::process::Command {
+/// The command that simulates `seeds` clusters, of a part that has a name or of the core.
+fn sim(
+    seeds: u64,
+    seed: Option<u64>,
+    mutants: Option<u64>,
+    part: Option<&str>,
+) -> std::process::Command {
     let mut command = example("sim");
-    if glue {
-        command.arg("glue");
-    }
+    command.args(part);
     match (mutants, seed) {
         (Some(seeds), _) => command.arg("--mutants").arg(seeds.to_string()),
         (None, Some(seed)) => command.arg("--seed").arg(seed.to_string()),

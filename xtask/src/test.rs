@@ -14,8 +14,10 @@ use std::time::Duration;
 /// twice as long on a machine that others use too.
 const TIME: Time =
     Time { wanted: Duration::from_secs(45 * 60), limit: Duration::from_secs(75 * 60) };
-/// How many seeds of the simulation every run tries; `cargo xtask sim` tries more.
+/// How many seeds of the simulations every run tries, of the core and of several coordinators; `cargo
+/// xtask sim` tries more.
 const SEEDS: u64 = 2000;
+const SEEDS_AMONG: u64 = 300;
 /// One suite: its name and what it does.
 type Suite = (&'static str, fn() -> Result<Outcome>);
 
@@ -198,8 +200,13 @@ fn zoo() -> Result<Vec<String>> {
 }
 
 fn simulation() -> Result<Outcome> {
-    let mut sim = cmd::command(cmd::simulation("sim")?);
-    step(sim.arg("--seeds").arg(SEEDS.to_string()))
+    let mut core = cmd::command(cmd::simulation("sim")?);
+    let of_core = step(core.arg("--seeds").arg(SEEDS.to_string()))?;
+    let mut among = cmd::command(cmd::simulation("sim")?);
+    let mut both = step(among.args(["among", "--seeds"]).arg(SEEDS_AMONG.to_string()))?;
+    both.passed += of_core.passed;
+    both.failed.extend(of_core.failed);
+    Ok(both)
 }
 
 /// Log and authority in a database, by servers of Debian that the tests start.

@@ -10,7 +10,7 @@ use crate::tls::Certificate;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
 use etcetera::BaseStrategy;
-use lgp_sdk::{Control, CoordinatorConfig, WorkerConfig};
+use lgp_sdk::{BlobsAt, Control, CoordinatorConfig, WorkerConfig};
 use lgp_server::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -70,6 +70,9 @@ pub(crate) struct Settings {
     pub(crate) control: String,
     /// The name that this cluster's own has there.
     pub(crate) control_name: String,
+    /// Where what is too large for a record lies, `file:///FOLDER` or `s3://BUCKET/PREFIX`; empty is
+    /// the data folder. AWS's own variables have what S3 needs.
+    pub(crate) blobs: String,
     /// The REST interface.
     pub(crate) http: Http,
     /// The gRPC interface, with the certificate, the keys and the limits of the other.
@@ -310,6 +313,26 @@ impl Settings {
         })
     }
 
+    /// Where what is too large for a record lies, if that is not the data folder.
+    ///
+    /// # Errors
+    /// `settings_invalid` where the place or what it is reached with cannot be one.
+    pub(crate) fn blobs(
+        &self,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<Option<BlobsAt>> {
+        if self.blobs.is_empty() {
+            return Ok(None);
+        }
+        let options = BlobsAt::OPTIONS.iter().filter_map(|&name| Some((name, variable(name)?)));
+        let options: Vec<(&str, String)> = options.collect();
+        let options = options.iter().map(|(name, value)| (*name, value.as_str()));
+        let blobs = BlobsAt::new(&self.blobs, options);
+        blobs
+            .map(Some)
+            .map_err(|error| Failure::new("settings_invalid", format!("settings: blobs: {error}")))
+    }
+
     /// What models may take of each device's memory, if less than all.
     pub(crate) fn model_memory(&self) -> Option<u64> {
         Some(self.model_memory_bytes).filter(|bytes| *bytes > 0)
@@ -356,6 +379,7 @@ impl Settings {
             keys_kept_for_s: Keeping::default().keys_kept_for_s,
             control: String::new(),
             control_name: CONTROL_NAME.to_owned(),
+            blobs: String::new(),
             http: Http {
                 addr: SocketAddr::from((Ipv4Addr::LOCALHOST, 8000)),
                 tls: Certificate::Off,
@@ -396,6 +420,7 @@ pub(crate) struct Flags<'a> {
     pub(crate) quic: Option<SocketAddr>,
     pub(crate) control: Option<&'a str>,
     pub(crate) control_name: Option<&'a str>,
+    pub(crate) blobs: Option<&'a str>,
     pub(crate) reached_at: Option<&'a str>,
     pub(crate) frigate: Option<SocketAddr>,
     pub(crate) log_format: Option<LogFormat>,
@@ -405,7 +430,7 @@ pub(crate) struct Flags<'a> {
 /// The environment variables that are read, and the settings that they stand for.
 ///
 /// Others that start alike belong to graphics drivers, so unknown ones are no error.
-const VARIABLES: [(&str, &str); 38] = [
+const VARIABLES: [(&str, &str); 39] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
     ("RADEON_SIMD", "simd"),
@@ -426,6 +451,7 @@ const VARIABLES: [(&str, &str); 38] = [
     ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
     ("RADEON_CONTROL", "control"),
     ("RADEON_CONTROL_NAME", "control_name"),
+    ("RADEON_BLOBS", "blobs"),
     ("RADEON_HTTP__ADDR", "http.addr"),
     ("RADEON_HTTP__TLS", "http.tls"),
     ("RADEON_HTTP__ORIGINS", ORIGINS),
@@ -501,6 +527,7 @@ pub(crate) fn resolve(
         ("quic.addr", flags.quic.map(|addr| addr.to_string())),
         ("control", flags.control.map(str::to_owned)),
         ("control_name", flags.control_name.map(str::to_owned)),
+        ("blobs", flags.blobs.map(str::to_owned)),
         ("quic.reached_at", flags.reached_at.map(str::to_owned)),
         ("frigate.addr", flags.frigate.map(|addr| addr.to_string())),
         ("log_format", flags.log_format.map(|format| format.to_string())),

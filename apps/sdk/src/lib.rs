@@ -26,16 +26,17 @@ pub use deployment::{
 pub use executor::ModelExecutor;
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
-    Advertisement, AttemptRecord, Backoff, Batching, BlobFile, BlobPart, BlobSource, CaHash,
-    Client, ClusterHome, Control, ControlView, Coordinator, CoordinatorConfig, Coordinators,
-    DeviceInfo as WorkerDevice, DeviceStatus, Discovery, Error as ClusterError, Event, Events,
-    ExecError, ExecErrorKind, Executor, ExecutorStatus, Identity, JoinRefusal, JoinToken,
-    JournalError, Migrated, MigrationStep, ModelCache, ModelNeeds, ModelReadiness, ModelRef,
-    NodeTime, Peer, Percentiles, Persisted, Pki, Priority, Revocation, Role, RunTrace, ScaleConfig,
-    ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats, Stop as TaskStop,
-    Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId, TaskPage, TaskRecord,
-    TaskSpec, TaskState, TokenInfo, Tokens, Transport, WorkerConfig, WorkerCounts, WorkerId,
-    WorkerInfo, WorkerState, ZeroInput, balancing_strategies, enrol, join, renew, run_worker,
+    Advertisement, AttemptRecord, Backoff, Batching, BlobFile, BlobPart, BlobSource, BlobsAt,
+    CaHash, Client, ClusterHome, Control, ControlView, Coordinator, CoordinatorConfig,
+    Coordinators, DeviceInfo as WorkerDevice, DeviceStatus, Discovery, Error as ClusterError,
+    Event, Events, ExecError, ExecErrorKind, Executor, ExecutorStatus, Identity, JoinRefusal,
+    JoinToken, JournalError, Migrated, MigrationStep, ModelCache, ModelNeeds, ModelReadiness,
+    ModelRef, NodeTime, Peer, Percentiles, Persisted, Pki, Priority, Revocation, Role, RunTrace,
+    ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats,
+    Stop as TaskStop, Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId,
+    TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Transport, WorkerConfig,
+    WorkerCounts, WorkerId, WorkerInfo, WorkerState, ZeroInput, balancing_strategies, enrol, join,
+    renew, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

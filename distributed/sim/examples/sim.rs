@@ -1,10 +1,11 @@
-//! Runs the seeded simulation of the cluster's core, or of its network code, and counts the faults it
-//! went through.
+//! Runs the seeded simulation of the cluster's core, of its network code, or of several coordinators,
+//! and counts the faults it went through.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed-sim --example sim -- [--seeds N] [--seed FIRST]
 //! cargo run --release -p lgp-distributed-sim --example sim -- --mutants N
 //! cargo run --release -p lgp-distributed-sim --example sim -- glue [--seeds N | …]
+//! cargo run --release -p lgp-distributed-sim --example sim -- among [--seeds N | …]
 //! ```
 //!
 //! A broken invariant ends the run with the seed that repeats it and what led to it. With
@@ -12,14 +13,23 @@
 //! within so many seeds.
 
 use lgp_distributed_sim::{
-    GlueReport, SimFailure, SimReport, glue_mutants, simulate, simulate_glue, simulate_mutants,
+    AmongReport, GlueReport, SimFailure, SimReport, among_mutants, glue_mutants, simulate,
+    simulate_among, simulate_glue, simulate_mutants,
 };
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+/// What is simulated.
+#[derive(Clone, Copy)]
+enum Part {
+    Core,
+    Glue,
+    Among,
+}
+
 struct Options {
-    glue: bool,
+    part: Part,
     first: u64,
     count: u64,
     mutants: Option<u64>,
@@ -27,9 +37,18 @@ struct Options {
 
 fn main() -> ExitCode {
     let done = parse().and_then(|options| match options {
-        Options { mutants: Some(seeds), glue, .. } => mutants(glue, seeds),
-        Options { glue: true, first, count, .. } => run_glue(first, count),
-        Options { first, count, .. } => {
+        Options { mutants: Some(seeds), part, .. } => mutants(part, seeds),
+        Options { part: Part::Glue, first, count, .. } => {
+            let sum = run(first, count, simulate_glue, GlueReport::add)?;
+            table(&sum.figures(), count);
+            Ok(())
+        }
+        Options { part: Part::Among, first, count, .. } => {
+            let sum = run(first, count, simulate_among, AmongReport::add)?;
+            table(&sum.figures(), count);
+            Ok(())
+        }
+        Options { part: Part::Core, first, count, .. } => {
             let sum = run(first, count, simulate, SimReport::add)?;
             table(&sum.figures(), count);
             let faults = ("faults", sum.faults());
@@ -49,7 +68,12 @@ fn main() -> ExitCode {
 fn parse() -> Result<Options, String> {
     let (mut first, mut count, mut mutants) = (None, None, None);
     let mut arguments = std::env::args().skip(1).peekable();
-    let glue = arguments.next_if(|argument| argument == "glue").is_some();
+    let part = match arguments.peek().map(String::as_str) {
+        Some("glue") => Part::Glue,
+        Some("among") => Part::Among,
+        _ => Part::Core,
+    };
+    let _ = arguments.next_if(|_| !matches!(part, Part::Core));
     while let Some(argument) = arguments.next() {
         let number = arguments.next().and_then(|n| n.parse().ok());
         let number = number.ok_or(format!("{argument} needs a number"))?;
@@ -62,7 +86,7 @@ fn parse() -> Result<Options, String> {
     }
     // A seed alone is a seed to repeat.
     let count = count.unwrap_or(if first.is_some() { 1 } else { 1_000 });
-    Ok(Options { glue, first: first.unwrap_or(0), count, mutants })
+    Ok(Options { part, first: first.unwrap_or(0), count, mutants })
 }
 
 /// Runs the seeds on every core; each thread takes the next one.
@@ -115,17 +139,12 @@ fn table(figures: &[(&str, u64)], count: u64) {
     }
 }
 
-fn run_glue(first: u64, count: u64) -> Result<(), String> {
-    let sum = run(first, count, simulate_glue, GlueReport::add)?;
-    table(&sum.figures(), count);
-    Ok(())
-}
-
-fn mutants(glue: bool, seeds: u64) -> Result<(), String> {
+fn mutants(part: Part, seeds: u64) -> Result<(), String> {
     let mut missed = Vec::new();
-    let caught = match glue {
-        true => glue_mutants(seeds),
-        false => simulate_mutants(seeds),
+    let caught = match part {
+        Part::Core => simulate_mutants(seeds),
+        Part::Glue => glue_mutants(seeds),
+        Part::Among => among_mutants(seeds),
     };
     for (name, caught) in caught {
         match caught {

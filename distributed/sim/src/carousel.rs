@@ -21,6 +21,7 @@ pub struct Carousel {
 pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
     Ok(CoreConfig {
         epoch: 1,
+        first_seq: None,
         balancing: by_name(balancing)?,
         queue_tasks_max: 100,
         queue_bytes_max: 1 << 20,

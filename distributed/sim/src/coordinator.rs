@@ -70,6 +70,7 @@ impl World {
                     self.after(took, Happening::Stored { life, seq, outputs });
                 }
                 Action::Forgotten { seq } => self.disk.release(seq),
+                Action::HandedOver { seq } => return Err(format!("task {seq} is handed over")),
                 Action::Accepted { seq } => self.ledger.acknowledged(seq)?,
                 Action::Rejected { seq, .. } => self.ledger.rejected(seq)?,
                 Action::Finished { seq } => {

@@ -5,6 +5,7 @@
 //! number. Keys, signatures and the order in which maps are gone through are not seeded, so that a run
 //! is repeated closely, and not always exactly.
 
+mod among;
 mod callers;
 mod chaos;
 mod cluster;
@@ -18,8 +19,10 @@ mod threads;
 mod world;
 
 use crate::SimFailure;
+pub use among::{AmongReport, among_mutants, simulate_among};
 use lgp_distributed::inside::outside::GlueFault;
 use scene::Scene;
+use std::sync::Arc;
 
 figures! {
     /// What one run of the network code went through, or several together.
@@ -70,6 +73,15 @@ pub fn glue_mutants(seeds: u64) -> Vec<(String, Option<SimFailure>)> {
 }
 
 fn run(seed: u64, fault: Option<GlueFault>) -> Result<GlueReport, SimFailure> {
+    in_scene(seed, fault, async |scene| world::World::new(scene).run().await)
+}
+
+/// Runs something in simulated time.
+fn in_scene<R>(
+    seed: u64,
+    fault: Option<GlueFault>,
+    run: impl AsyncFnOnce(&Arc<Scene>) -> R,
+) -> Result<R, SimFailure> {
     let failed = |what: String| SimFailure { seed, at: <_>::default(), what, trace: Vec::new() };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build();
@@ -79,7 +91,7 @@ fn run(seed: u64, fault: Option<GlueFault>) -> Result<GlueReport, SimFailure> {
         Scene::new(seed, fault)
     };
     let _entered = scene::enter(&scene);
-    let report = runtime.block_on(world::World::new(&scene).run());
+    let report = runtime.block_on(run(&scene));
     drop(runtime);
     scene.join();
     match scene.failure() {

@@ -58,7 +58,9 @@ pub use carousel::Carousel;
 pub use crowd::Crowd;
 pub use damage::{DamageReport, DamagedImage};
 pub use envelope::Envelope;
-pub use glue::{GlueReport, glue_mutants, simulate_glue};
+pub use glue::{
+    AmongReport, GlueReport, among_mutants, glue_mutants, simulate_among, simulate_glue,
+};
 use lgp_distributed::inside::Planted;
 pub use selection::Selection;
 pub use speed::{JournalSpeed, journal_speed};

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// Keeps what the coordinators of a cluster share. Every call waits for the disk, or whatever else
 /// keeps it.
-pub(crate) trait Authority: fmt::Debug + Send + Sync {
+pub trait Authority: fmt::Debug + Send + Sync {
     /// Takes the lead, or takes it anew: answers an epoch that is greater than any before it, and no
     /// smaller than `now_ms`, the milliseconds since 1970. Whoever wrote in an earlier epoch is refused
     /// from now on. The lead lasts until [`Authority::resign`], or until this is dropped.
@@ -64,7 +64,7 @@ pub(crate) trait Authority: fmt::Debug + Send + Sync {
 }
 
 /// Where several coordinators take part at once: each knows of the others, and which of them leads.
-pub(crate) trait Members: fmt::Debug + Send + Sync {
+pub trait Members: fmt::Debug + Send + Sync {
     /// Takes part until this is dropped, and shows the others `about`. Answers a number that no other
     /// has or had, no smaller than `now_ms`. Whoever takes part already gets a new number.
     ///
@@ -85,11 +85,11 @@ pub(crate) trait Members: fmt::Debug + Send + Sync {
 
 /// A coordinator that takes part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Present {
+pub struct Present {
     /// The number that it got.
-    pub(crate) number: u64,
-    pub(crate) leads: bool,
-    pub(crate) about: Vec<u8>,
+    pub number: u64,
+    pub leads: bool,
+    pub about: Vec<u8>,
 }
 
 /// A document that is kept in memory, too.
@@ -150,8 +150,12 @@ impl Lead {
     pub(crate) fn reread(&self) -> Result<()> {
         let mut documents = self.documents().clone();
         documents.retain(|document| document.strong_count() > 0);
-        let upgraded = documents.iter().filter_map(Weak::upgrade);
-        upgraded.map(|document| document.reread(self)).fold(Ok(()), |all, one| all.and(one))
+        let mut all = Ok(());
+        for document in documents.iter().filter_map(Weak::upgrade) {
+            // One that fails keeps none of the others old.
+            all = all.and(document.reread(self));
+        }
+        all
     }
 
     /// Leads, unless the cluster is not whole here, or kept elsewhere by now.

@@ -247,7 +247,7 @@ impl Coordinator {
         (endpoint, watch, addr): (Endpoint, SocketWatch, SocketAddr),
         (leading, peers): (Option<Leading>, Option<Arc<Peers>>),
     ) -> Self {
-        tokio::spawn(Arc::clone(&shared).run_timer());
+        tokio::spawn(outside::here(Arc::clone(&shared).run_timer()));
         let tokens = services.tokens.clone();
         let lender = Lender::open(config.shared_memory_bytes_max);
         let coordinator = Self {
@@ -266,7 +266,7 @@ impl Coordinator {
         };
         let heartbeat = Timing::default().heartbeat;
         let gate = Gate::new(coordinator.clone(), services, (epoch, heartbeat), lender);
-        tokio::spawn(gate.run(endpoint));
+        tokio::spawn(outside::here(gate.run(endpoint)));
         coordinator
     }
 

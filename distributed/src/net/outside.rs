@@ -4,22 +4,25 @@
 #[cfg(feature = "planted")]
 mod fault;
 #[cfg(feature = "planted")]
+mod machine;
+#[cfg(feature = "planted")]
 mod scene;
 
 use quinn::{AsyncUdpSocket, Runtime, TokioRuntime};
 use rand::SeedableRng;
 use rand::rngs::Xoshiro256PlusPlus;
-#[cfg(feature = "planted")]
-pub(crate) use scene::is_planted;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
+#[cfg(feature = "planted")]
+pub(crate) use {machine::here, scene::is_planted};
 
 #[cfg(feature = "planted")]
 pub use {
     fault::GlueFault,
+    machine::{MACHINE, on},
     scene::{Scene, set_scene},
 };
 
@@ -75,14 +78,20 @@ pub(crate) fn blocking<T: Send + 'static>(
     #[cfg(feature = "planted")]
     if let Some(scene) = scene::current() {
         let late = scene.thread_is_late();
-        return tokio::spawn(async move {
+        return tokio::spawn(here(async move {
             if let Some(late) = late {
                 tokio::time::sleep(late).await;
             }
             work()
-        });
+        }));
     }
     tokio::task::spawn_blocking(work)
+}
+
+/// A task that is to be started, which belongs to whatever starts it.
+#[cfg(not(feature = "planted"))]
+pub(crate) fn here<F>(future: F) -> F {
+    future
 }
 
 /// Starts a thread that runs models.

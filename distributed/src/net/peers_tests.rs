@@ -1,12 +1,14 @@
 //! Several coordinators of one cluster in one process, which share a lead and a log in memory.
 
-use crate::control::authority::InMemory;
+use crate::control::authority::{Authority, InMemory};
 use crate::control::memory::Memory;
 use crate::net::coordinator::gate::Services;
+use crate::net::identity::enrol::JoinRefusal;
+use crate::net::identity::pki::request;
 use crate::net::tests::ANY;
 use crate::{
     Coordinator, CoordinatorConfig, DeviceStatus, Error, ExecError, Executor, ExecutorStatus,
-    ModelRef, Pki, Stop, TaskFilter, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
+    ModelRef, Pki, Role, Stop, TaskFilter, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::{NamedTensor, Tensor};
 use std::path::PathBuf;
@@ -217,6 +219,23 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
     }
     second.stop().await;
     first.stop().await;
+}
+
+/// Workers take a refusal for the request's own fault to be for good.
+#[test]
+fn who_follows_refuses_no_certificate_for_good() {
+    let (pki, lead) = (Pki::generate().expect("random numbers"), InMemory::default());
+    let leading = lead.view();
+    leading.lead(1).expect("free");
+    let follower = pki.with_authority(Box::new(lead.view())).expect("its own");
+    let (_, csr) = request().expect("random numbers");
+    let name = "w".parse().expect("a name");
+    let signed = follower.sign(Role::Worker, &name, &csr, SystemTime::now());
+    let error = signed.expect_err("it cannot note how long certificates live");
+    assert_eq!(JoinRefusal::unsigned(&error), JoinRefusal::Unavailable, "{error}");
+    let malformed = pki.sign(Role::Worker, &name, b"?", SystemTime::now());
+    let error = malformed.expect_err("it is no request");
+    assert_eq!(JoinRefusal::unsigned(&error), JoinRefusal::Malformed, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

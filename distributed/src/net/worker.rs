@@ -123,13 +123,13 @@ async fn serve_each(
         // Each has attempts of its own.
         let worker = Worker { config, attempts: Arc::default(), ..worker.clone() };
         let mut stopping = stopping.clone();
-        links.spawn(async move {
+        links.spawn(outside::here(async move {
             let shutdown = async move {
                 // The sender outlives all.
                 let _ = stopping.wait_for(|stopping| *stopping).await;
             };
             serve_one(worker, shutdown).await
-        });
+        }));
     }
     let (mut shutdown, mut leaves, mut refusal) = (pin!(shutdown), false, None);
     loop {

@@ -72,10 +72,12 @@ pub enum Planted {
     RecallAssumed,
     /// A task that came back unbegun goes to the end of the line.
     RecallLosesPlace,
+    /// Tasks that run stay where they are when another coordinator comes to lead. It takes several.
+    KeepRunning,
 }
 
 impl Planted {
-    /// Every fault that can be planted.
+    /// Every fault that one coordinator can have.
     pub const ALL: [Self; 34] = [
         Self::AcceptStale,
         Self::ForgetLost,

@@ -8,7 +8,7 @@ use crate::cluster::signals::Signals;
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::folder::{Endpoint, Ownership};
-use crate::settings::{Advertise, Settings};
+use crate::settings::{self, Advertise, Settings};
 use lgp_sdk::WorkerState;
 use lgp_sdk::{Advertisement, SessionOptions};
 use lgp_server::ServerConfig;
@@ -64,6 +64,7 @@ pub(crate) fn host(
             data: settings.data.clone(),
             quic: settings.quic.addr,
             control: settings.control()?,
+            blobs: settings.blobs(settings::environment)?,
             reached_at: Some(settings.quic.reached_at.clone()).filter(|at| !at.is_empty()),
             devices,
             model_memory: settings.model_memory(),

@@ -8,9 +8,9 @@ use crate::logging::LogFormat;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
-    Control, Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelConfig, ModelRef,
-    Pki, Repository, RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo, WorkerState,
-    last_loaded,
+    BlobsAt, Control, Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelConfig,
+    ModelRef, Pki, Repository, RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo,
+    WorkerState, last_loaded,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,6 +34,8 @@ pub(crate) struct Plan {
     pub(crate) quic: SocketAddr,
     /// What coordinators share, if that is not the data folder.
     pub(crate) control: Option<Control>,
+    /// Where what is too large for a record lies, if that is not the data folder.
+    pub(crate) blobs: Option<BlobsAt>,
     /// Where other coordinators reach this one, if not there.
     pub(crate) reached_at: Option<String>,
     /// The devices of each local worker.
@@ -103,6 +105,7 @@ impl Cluster {
             quic_addr: plan.quic,
             journal: Some(folder::journal(&plan.data)),
             control: plan.control.clone(),
+            blobs: plan.blobs.clone(),
             reached_at: plan.reached_at.clone(),
             url,
             mirrored: plan.control.as_ref().map(|_| models.clone()),

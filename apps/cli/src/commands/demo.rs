@@ -89,6 +89,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             data: folder.path().to_owned(),
             quic: ANY_PORT,
             control: None,
+            blobs: None,
             reached_at: None,
             devices: vec![device],
             model_memory: None,

@@ -43,14 +43,19 @@ pub(crate) struct Args {
     /// picks a free one [default: 127.0.0.1:8443]
     #[arg(long, value_name = "ADDR")]
     quic: Option<SocketAddr>,
-    /// Where what several coordinators share is kept, as in postgres://USER@localhost/NAME: each that
-    /// names the same takes part, and when the one that leads is gone another goes on. With a password
-    /// rather set RADEON_CONTROL: command lines are seen by others [default: the data folder]
+    /// Where what several coordinators share is kept, postgres://USER@localhost/NAME or
+    /// etcd://HOST:PORT,nats://HOST:PORT: each that names the same takes part, and when the one that
+    /// leads is gone another goes on. With a password rather set RADEON_CONTROL: command lines are
+    /// seen by others [default: the data folder]
     #[arg(long, value_name = "URL")]
     control: Option<String>,
     /// The name that this cluster's own has there [default: radeon_cluster]
     #[arg(long, value_name = "NAME")]
     control_name: Option<String>,
+    /// Where tensors of durable tasks lie that are too large for a record, file:///FOLDER or
+    /// s3://BUCKET/PREFIX, for all coordinators [default: the data folder]
+    #[arg(long, value_name = "URL")]
+    blobs: Option<String>,
     /// Where other coordinators reach this one [default: the address of --quic]
     #[arg(long, value_name = "HOST[:PORT]")]
     reached_at: Option<String>,
@@ -93,6 +98,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         quic: args.quic,
         control: args.control.as_deref(),
         control_name: args.control_name.as_deref(),
+        blobs: args.blobs.as_deref(),
         reached_at: args.reached_at.as_deref(),
         frigate: args.frigate,
         log_format: args.log_format,
@@ -102,6 +108,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     // Before anything starts: a wrong name is found by the process that can show it best.
     device::resolve_each(&settings.device)?;
     settings.control()?;
+    settings.blobs(settings::environment)?;
     if args.foreground {
         crate::logging::init("info", settings.log_format);
         let ready = |endpoint: &Endpoint| out.emit(endpoint, |it| text(it, settings.http.addr));

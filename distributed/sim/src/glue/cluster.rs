@@ -31,7 +31,7 @@ pub(super) const CALLERS_MAX: usize = 3;
 const AWAY: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Time for a worker to end in order.
-const PATIENCE: Duration = Duration::from_secs(4);
+pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
 /// The machine of a worker, and of a caller.
 pub(super) fn worker_node(at: usize) -> Node {
@@ -71,6 +71,14 @@ fn keys() -> Result<&'static Keys, Error> {
 
 pub(super) fn caller_identity(at: usize) -> Result<&'static Identity, Error> {
     keys()?.callers.get(at).ok_or(Error::Stopped)
+}
+
+pub(super) fn pki() -> Result<&'static Pki, Error> {
+    Ok(&keys()?.pki)
+}
+
+pub(super) fn identity_of_worker(at: usize) -> Result<&'static Identity, Error> {
+    keys()?.workers.get(at).ok_or(Error::Stopped)
 }
 
 /// What a cluster consists of.

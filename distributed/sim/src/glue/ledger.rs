@@ -1,6 +1,6 @@
 //! What callers were told, and what may be told after that.
 
-use super::executor::{Behaviour, outputs_of};
+use super::executor::{Behaviour, are_outputs_of};
 use super::scene::Scene;
 use lgp_distributed::{TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState};
 use lgp_memory::NamedTensor;
@@ -109,7 +109,7 @@ impl Ledger {
     pub(super) fn accept(&self, number: usize, id: TaskId, life: u32) {
         self.scene.note(|| format!("task {number} is accepted as {id}"));
         let other = self.with(number, |entry| {
-            let keyed = entry.way.is_durable();
+            let keyed = entry.spec.idempotency_key.is_some();
             let before = entry.accepted.replace((id, life));
             before.filter(|(before, _)| keyed && *before != id)
         });
@@ -158,8 +158,9 @@ impl Entry {
     fn wrong(&self, shown: &Shown) -> Option<String> {
         match (shown.state, &shown.error) {
             (TaskState::Succeeded, _) => {
-                let right = Some(outputs_of(&self.spec.inputs));
-                (shown.outputs != right).then(|| "its outputs are not those of its inputs".into())
+                let outputs = shown.outputs.as_deref().unwrap_or_default();
+                let right = are_outputs_of(outputs, &self.spec.inputs);
+                (!right).then(|| "its outputs are not those of its inputs".into())
             }
             (TaskState::Cancelled, _) if self.cancelled => None,
             (TaskState::Failed, Some(error)) => {

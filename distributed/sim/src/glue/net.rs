@@ -3,6 +3,7 @@
 mod socket;
 
 use lgp_distributed::inside::outside::Bound;
+pub(super) use lgp_distributed::inside::outside::MACHINE as NODE;
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use socket::{SimRuntime, SimSocket};
@@ -17,11 +18,6 @@ use tokio::time::Instant;
 
 /// A machine: the coordinator's, a worker's or a caller's.
 pub(super) type Node = u8;
-
-tokio::task_local! {
-    /// The machine whose sockets are bound.
-    pub(super) static NODE: Node;
-}
 
 /// How bad the links are, in thousandths of the datagrams.
 #[derive(Debug, Clone, Copy, Default)]
@@ -128,7 +124,7 @@ impl Net {
         let inbox = Mutex::default();
         let socket = Arc::new(SimSocket { net: Arc::clone(self), addr, inbox });
         state.sockets.insert(addr, Arc::downgrade(&socket));
-        Ok((socket, Arc::new(SimRuntime)))
+        Ok((socket, Arc::new(SimRuntime { node: node(addr) })))
     }
 
     pub(super) fn set(&self, weather: Weather) {
@@ -143,6 +139,12 @@ impl Net {
     /// Lets what goes to a machine arrive together after a while.
     pub(super) fn hold(&self, to: Node, time: Duration) {
         self.lock().held.insert(to, Instant::now() + time);
+    }
+
+    /// Lets nothing through between two machines for a while, either way.
+    pub(super) fn part(&self, one: Node, other: Node, time: Duration) {
+        self.block(one, other, time);
+        self.block(other, one, time);
     }
 
     /// The sockets of a machine are gone, without a word: whoever holds them hears and says nothing.

@@ -1,11 +1,12 @@
 //! What a simulated run gives to the network code that runs on its threads, and what it takes down.
 
-use super::net::Net;
+use super::net::{Net, Node};
 use super::threads;
 use lgp_distributed::inside::outside::{self, Bound, GlueFault, set_scene};
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -27,7 +28,7 @@ pub(super) struct Scene {
     pub(super) seed: u64,
     pub(super) net: Arc<Net>,
     began: Instant,
-    fault: Option<GlueFault>,
+    pub(super) fault: Option<GlueFault>,
     state: Mutex<State>,
 }
 
@@ -39,6 +40,8 @@ struct State {
     failure: Option<(Duration, String)>,
     trace: Vec<String>,
     threads: Vec<std::thread::JoinHandle<()>>,
+    /// Until when machines stand still.
+    still: BTreeMap<Node, Instant>,
 }
 
 /// Makes the thread one of a run until it is dropped.
@@ -84,8 +87,14 @@ impl Scene {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let net = Net::new(rng.random());
         let late_threads = *[0, 0, 20, 100].get(rng.random_range(0..4_usize)).unwrap_or(&0);
-        let state =
-            State { rng, late_threads, failure: None, trace: Vec::new(), threads: Vec::new() };
+        let state = State {
+            rng,
+            late_threads,
+            failure: None,
+            trace: Vec::new(),
+            threads: Vec::new(),
+            still: <_>::default(),
+        };
         Arc::new(Self { seed, net, began: Instant::now(), fault, state: Mutex::new(state) })
     }
 
@@ -125,9 +134,17 @@ impl Scene {
         trace.into_iter().skip(skipped).collect()
     }
 
+    /// A machine stands still for a while, and goes on as if nothing had been.
+    pub(super) fn stop(&self, node: Node, time: Duration) {
+        self.lock().still.insert(node, Instant::now() + time);
+    }
+
     /// From now on everything goes as it should.
     pub(super) fn heal(&self) {
-        self.lock().late_threads = 0;
+        let mut state = self.lock();
+        state.late_threads = 0;
+        state.still.clear();
+        drop(state);
         self.net.heal();
     }
 
@@ -164,6 +181,16 @@ impl outside::Scene for Scene {
 
     fn rng(&self) -> Xoshiro256PlusPlus {
         Self::rng(self)
+    }
+
+    fn stands_still(&self, machine: u8) -> Option<Instant> {
+        let mut state = self.lock();
+        let until = state.still.get(&machine).copied()?;
+        if until <= Instant::now() {
+            state.still.remove(&machine);
+            return None;
+        }
+        Some(until)
     }
 
     fn is_planted(&self, fault: GlueFault) -> bool {

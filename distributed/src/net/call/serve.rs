@@ -16,6 +16,7 @@ use crate::net::identity::renew;
 use crate::net::identity::role::Role;
 use crate::net::identity::tls::Member;
 use crate::net::identity::token::{JoinToken, TokenInfo};
+use crate::net::outside;
 use crate::net::transport::close::{CANCELLED, Close};
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc;
@@ -67,12 +68,12 @@ pub(crate) async fn serve(gate: Arc<Gate>, connection: Connection, visit: Arc<Co
     let caller = Arc::new(Caller { gate, connection, visit, place });
     while let Ok((send, recv)) = caller.connection.accept_bi().await {
         let caller = Arc::clone(&caller);
-        tokio::spawn(async move {
+        tokio::spawn(outside::here(async move {
             if let Err(error) = caller.answer(send, recv).await {
                 let addr = caller.connection.remote_address();
                 tracing::debug!(%addr, %error, "a call was not answered");
             }
-        });
+        }));
     }
 }
 
@@ -180,7 +181,9 @@ impl Caller {
             PeerCall::SubmitAll(items) => {
                 Told::Ids(self.submit_all(coordinator, items, recv).await?)
             }
-            PeerCall::Keyed(key) => Told::Keyed(coordinator.keyed(&key).await?),
+            PeerCall::Keyed(key) => {
+                self.while_it_leads(Told::Keyed(coordinator.keyed(&key).await?))?
+            }
             PeerCall::State(id) => Told::State(coordinator.state(id)?),
             PeerCall::ModelOf(id) => Told::Model((*coordinator.model_of(id).await?).clone()),
             PeerCall::StoredBytes(id) => Told::Count(coordinator.stored_bytes(id).await?),
@@ -189,11 +192,20 @@ impl Caller {
             PeerCall::Tasks(filter) => {
                 let page = coordinator.tasks(&filter).await?;
                 let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
-                Told::Page(page.tasks.into_iter().map(record).collect(), page.next)
+                let tasks = page.tasks.into_iter().map(record).collect();
+                self.while_it_leads(Told::Page(tasks, page.next))?
             }
             PeerCall::Part { .. } => return Err(failed("a part was asked for twice")),
         };
         Ok((told, Vec::new()))
+    }
+
+    /// What it has itself, unless it came to follow before it had looked at everything.
+    fn while_it_leads(&self, told: Told) -> Result<Told> {
+        match self.gate.coordinator.leads() {
+            true => Ok(told),
+            false => Err(Error::HandedOver),
+        }
     }
 
     async fn submit_all(

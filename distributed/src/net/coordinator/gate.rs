@@ -13,6 +13,7 @@ use crate::net::identity::role::Protocol;
 use crate::net::identity::tls;
 use crate::net::identity::tls::Member;
 use crate::net::identity::token::Tokens;
+use crate::net::outside;
 use crate::net::ring::meet::{self, Meetings};
 use crate::net::transfer::models;
 use crate::net::transport::close::Close;
@@ -126,13 +127,13 @@ impl Gate {
                 continue;
             };
             let gate = Arc::clone(&self);
-            tokio::spawn(async move {
+            tokio::spawn(outside::here(async move {
                 let admitted = gate.admit(incoming).await;
                 drop(place);
                 if let Some(admitted) = admitted {
                     gate.serve(admitted).await;
                 }
-            });
+            }));
         }
     }
 
@@ -184,7 +185,7 @@ impl Gate {
             (Protocol::Work, Some(visit)) => {
                 endpoint::trust(&connection);
                 // Ends with the connection.
-                tokio::spawn(requests::serve(Arc::clone(&self), visit));
+                tokio::spawn(outside::here(requests::serve(Arc::clone(&self), visit)));
                 let shared = Arc::clone(&self.shared);
                 let lender = self.lender.clone();
                 session::serve(shared, connection, self.epoch, self.heartbeat, lender).await;

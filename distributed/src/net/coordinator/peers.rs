@@ -7,7 +7,7 @@ use crate::net::call::{Client, Parcel, PeerCall, Told};
 use crate::net::coordinator::Coordinator;
 use crate::net::coordinator::mirror::Mirror;
 use crate::net::identity::role::Role;
-use crate::net::outside;
+use crate::net::outside::{self, planted_here};
 use crate::net::transport::coordinators::Coordinators;
 use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec};
 use serde::{Deserialize, Serialize};
@@ -128,7 +128,7 @@ impl Peers {
 
     /// Runs the election until [`Peers::stop`].
     pub(crate) fn run(&self, election: impl Future<Output = ()> + Send + 'static) {
-        let running = tokio::spawn(election);
+        let running = tokio::spawn(outside::here(election));
         *self.election.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
     }
 
@@ -314,6 +314,9 @@ impl Coordinator {
         let Some(peers) = &self.peers else { return Ok(None) };
         let is_far = |id: &TaskId| !self.shared.read(|core, _| core.knows(*id));
         let mut specs = specs;
+        if planted_here!(FollowerAccepts) {
+            return Ok(None);
+        }
         let wanted = specs.any(|spec| {
             spec.durable || spec.idempotency_key.is_some() || spec.depends_on.iter().any(is_far)
         });

@@ -6,6 +6,7 @@ use crate::net::coordinator::gate::Gate;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::members::Connected;
 use crate::net::identity::renew;
+use crate::net::outside;
 use crate::net::transfer::models;
 use crate::net::transfer::tensors::{self, Peer};
 use crate::net::transport::rpc::{self, Ask};
@@ -26,12 +27,12 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) async fn serve(gate: Arc<Gate>, visit: Arc<Connected>) {
     while let Ok((send, recv)) = visit.connection().accept_bi().await {
         let (gate, visit) = (Arc::clone(&gate), Arc::clone(&visit));
-        tokio::spawn(async move {
+        tokio::spawn(outside::here(async move {
             if let Err(error) = answer(&gate, &visit, send, recv).await {
                 let addr = visit.connection().remote_address();
                 tracing::warn!(%addr, %error, "a request got no response");
             }
-        });
+        }));
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::{CoreHandle, Session};
 use crate::net::identity::tls;
+use crate::net::outside;
 use crate::net::transport::close::Close;
 use crate::net::transport::shared_memory::{Lender, SharedMemory};
 use crate::net::transport::wire;
@@ -63,7 +64,7 @@ pub(crate) async fn serve(
         return core.leave(number, &connection, Parting::Broken);
     }
     tracing::info!(worker = %name, %addr, "worker joined");
-    let writer = tokio::spawn(write_control(control, frames));
+    let writer = tokio::spawn(outside::here(write_control(control, frames)));
     let error = listen(&core, number, reports, &shared_memory).await;
     writer.abort();
     if matches!(error, Error::Frame(_)) {

@@ -90,11 +90,13 @@ impl Coordinator {
     /// # Errors
     /// [`Error::Stopped`].
     pub async fn keyed(&self, key: &str) -> Result<Option<(TaskId, [u8; 32])>> {
-        if let Some(known) = self.keyed_elsewhere(key).await? {
-            return Ok(known);
-        }
         loop {
+            if let Some(known) = self.keyed_elsewhere(key).await? {
+                return Ok(known);
+            }
             match self.shared.keyed(key) {
+                // Whoever came to lead meanwhile is asked: there is nothing here any more.
+                Submitted::Now(None) if !self.leads() => {}
                 Submitted::Now(known) => return Ok(known),
                 Submitted::After(undecided, ()) => undecided.decided().await?,
             }
@@ -304,10 +306,16 @@ impl Coordinator {
     /// # Errors
     /// [`Error::Journal`] where some cannot be read back, [`Error::Stopped`].
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<TaskPage> {
-        let own = self.tasks_here(filter).await?;
-        match self.tasks_of_leader(filter).await? {
-            Some(of_leader) => Ok(TaskPage::merge(own, of_leader, filter.limit)),
-            None => Ok(own),
+        loop {
+            let of_leader = self.tasks_of_leader(filter).await?;
+            // After that: who comes to lead only then has the other's tasks here.
+            let own = self.tasks_here(filter).await?;
+            match of_leader {
+                Some(of_leader) => return Ok(TaskPage::merge(own, of_leader, filter.limit)),
+                // Whoever came to lead meanwhile is asked: those tasks are there now.
+                None if !self.leads() => {}
+                None => return Ok(own),
+            }
         }
     }
 

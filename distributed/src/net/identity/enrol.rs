@@ -10,7 +10,7 @@ pub(crate) use limits::{JOINING, Limits, RENEWING};
 pub(crate) use request::patiently;
 pub use request::{enrol, join};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::net::coordinator::gate::Gate;
 use crate::net::identity::pki;
 use crate::net::identity::role::Role;
@@ -102,6 +102,17 @@ pub enum JoinRefusal {
     ClocksDiffer,
 }
 
+impl JoinRefusal {
+    /// Why a certificate is not made. What could not be noted for now is no fault of the request: one
+    /// who does not lead notes nothing.
+    pub(crate) fn unsigned(error: &Error) -> Self {
+        match error {
+            Error::File { .. } | Error::Led { .. } | Error::Deposed { .. } => Self::Unavailable,
+            _ => Self::Malformed,
+        }
+    }
+}
+
 /// Serves one joiner.
 pub(crate) async fn serve(gate: Arc<Gate>, connection: Connection) {
     within(&gate.limits, &connection, exchange(&gate, &connection)).await;
@@ -167,7 +178,7 @@ fn decide(gate: &Gate, request: &Enrol) -> Certification {
         return Err(JoinRefusal::Busy);
     }
     // A machine that cannot be certified must not cost a use. This certificate goes nowhere.
-    sign(now).map_err(|_| JoinRefusal::Malformed)?;
+    sign(now).map_err(|error| JoinRefusal::unsigned(&error))?;
     let taken = || JoinRefusal::NameTaken { name: given() };
     let own = gate.services.reserved_prefix.as_deref();
     let is_own = || own.is_some_and(|prefix| name.as_str().starts_with(prefix));
@@ -178,7 +189,7 @@ fn decide(gate: &Gate, request: &Enrol) -> Certification {
         Role::Client | Role::Admin => None,
     };
     tokens.consume(&request.secret, request.role)?;
-    let cert_pem = sign(now).map_err(|_| JoinRefusal::Malformed)?;
+    let cert_pem = sign(now).map_err(|error| JoinRefusal::unsigned(&error))?;
     if let Some(reservation) = reservation {
         reservation.keep();
     }

@@ -10,7 +10,7 @@ pub use revoked::Revocation;
 pub use server::ServerIdentity;
 pub(crate) use store::{make_with, read_authority};
 
-#[cfg(test)]
+#[cfg(any(test, feature = "planted"))]
 use crate::control::authority::Authority;
 use crate::control::authority::{InMemory, Lead};
 use crate::control::persisted::Persisted;
@@ -136,7 +136,7 @@ impl Pki {
     }
 
     /// The same certificate and key, with another view of what is kept beside them.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted"))]
     pub(crate) fn with_authority(&self, authority: Box<dyn Authority>) -> Result<Self> {
         let lead = Arc::new(Lead::new(authority));
         let revoked = Persisted::open(&lead, store::REVOKED, "", Revoked::default())?;

@@ -8,7 +8,7 @@ pub(crate) use identity::{RenewingIdentity, is_final};
 pub use request::renew;
 pub(crate) use request::renewed;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::net::coordinator::gate::Gate;
 use crate::net::identity::enrol::{self, JoinRefusal};
 use crate::net::identity::members::Connected;
@@ -59,12 +59,9 @@ async fn sign(gate: &Gate, visit: &Connected, csr: Vec<u8>) -> Certification {
     let signing =
         tokio::task::spawn_blocking(move || pki.sign(role, &name, &csr, SystemTime::now()));
     let signed = signing.await.map_err(|_| JoinRefusal::Unavailable)?;
-    let cert_pem = signed.map_err(|error| match error {
-        Error::File { .. } => {
-            tracing::error!(%error, "no certificate is renewed");
-            JoinRefusal::Unavailable
-        }
-        _ => JoinRefusal::Malformed,
+    let cert_pem = signed.map_err(|error| {
+        tracing::warn!(%error, "no certificate is renewed");
+        JoinRefusal::unsigned(&error)
     })?;
     let cert = CertificateDer::from_pem_slice(cert_pem.as_bytes()).ok();
     if let Some(Member { until_s, .. }) = cert.as_ref().and_then(Member::of) {

@@ -17,10 +17,20 @@ pub enum GlueFault {
     KeepAttempts,
     /// A certificate that has expired opens nothing, however short a time ago.
     RefuseExpired,
+    /// The log takes what one writes who leads no more.
+    DeposedWrites,
+    /// The authority gives a lead the epoch of an earlier one.
+    EpochAgain,
+    /// Who leads no more answers from what it knew.
+    FollowerRemembers,
+    /// Who does not lead accepts durable tasks itself.
+    FollowerAccepts,
+    /// Who leads no more lets durable tasks run to an end of its own.
+    KeepRunning,
 }
 
 impl GlueFault {
-    /// Every fault that can be planted.
+    /// Every fault that one coordinator can have.
     pub const ALL: [Self; 7] = [
         Self::KeepWaiters,
         Self::AcknowledgeEarly,
@@ -29,5 +39,14 @@ impl GlueFault {
         Self::KeepSessions,
         Self::KeepAttempts,
         Self::RefuseExpired,
+    ];
+
+    /// Those that take several coordinators, in the code, in what keeps the lead, or in the log.
+    pub const AMONG: [Self; 5] = [
+        Self::DeposedWrites,
+        Self::EpochAgain,
+        Self::FollowerRemembers,
+        Self::FollowerAccepts,
+        Self::KeepRunning,
     ];
 }

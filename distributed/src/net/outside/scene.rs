@@ -7,6 +7,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// A simulated run, in place of the system below.
 pub trait Scene: Send + Sync {
@@ -24,6 +25,9 @@ pub trait Scene: Send + Sync {
 
     /// Chance that nobody else draws from.
     fn rng(&self) -> Xoshiro256PlusPlus;
+
+    /// Until when a machine stands still, if it does.
+    fn stands_still(&self, machine: u8) -> Option<Instant>;
 
     /// Whether the network code has the fault.
     fn is_planted(&self, fault: GlueFault) -> bool;

@@ -1,6 +1,7 @@
 //! A socket of the simulated network, and what drives it.
 
-use super::Net;
+use super::{Net, Node};
+use lgp_distributed::inside::outside::on;
 use quinn::udp::{RecvMeta, Transmit};
 use quinn::{AsyncTimer, AsyncUdpSocket, Runtime, UdpPoller};
 use std::collections::VecDeque;
@@ -90,7 +91,10 @@ impl UdpPoller for Writable {
 
 /// Tokio, whose clock is the simulation's.
 #[derive(Debug)]
-pub(super) struct SimRuntime;
+pub(super) struct SimRuntime {
+    /// The machine of what it drives.
+    pub(super) node: Node,
+}
 
 impl Runtime for SimRuntime {
     fn new_timer(&self, at: std::time::Instant) -> Pin<Box<dyn AsyncTimer>> {
@@ -98,7 +102,7 @@ impl Runtime for SimRuntime {
     }
 
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) {
-        tokio::spawn(future);
+        tokio::spawn(on(self.node, future));
     }
 
     fn wrap_udp_socket(&self, _: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {

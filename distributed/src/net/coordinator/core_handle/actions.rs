@@ -2,6 +2,7 @@
 
 use super::{CoreHandle, State};
 use crate::net::coordinator::exchange::Attempt;
+use crate::net::outside;
 use crate::net::transport::close::Close;
 use crate::proto::message::{AttemptId, Kind, Load, Place};
 use crate::proto::state::{Action, SessionId};
@@ -28,7 +29,7 @@ impl CoreHandle {
                     large: state.larges.get(&id.seq).cloned(),
                     shared_memory: Arc::clone(&to.shared_memory),
                 };
-                let task = self.runtime.spawn(async move { attempt.run().await });
+                let task = self.runtime.spawn(outside::here(async move { attempt.run().await }));
                 to.attempts.insert(id, task.abort_handle());
             }
             Action::Cancel { session, id } => state.cancel(session, id),

@@ -7,6 +7,7 @@ use crate::net::coordinator::backlog;
 use crate::net::coordinator::exchange::Room;
 use crate::net::coordinator::journal::{self, Prepared};
 use crate::net::coordinator::outputs::Outputs;
+use crate::net::outside::planted_here;
 use crate::net::transfer::blobs::{BlobStore, Claim};
 use crate::net::transfer::tensors::Large;
 use crate::proto::core::Left;
@@ -136,7 +137,13 @@ impl CoreHandle {
         (state.journal.broken, state.journal.blob_store) = (None, None);
         state.journal.rooms.clear();
         let now = self.now();
-        state.core.hand_over(now);
+        #[cfg(feature = "planted")]
+        if planted_here!(KeepRunning) {
+            state.core.plant(Some(crate::proto::planted::Planted::KeepRunning));
+        }
+        if !planted_here!(FollowerRemembers) {
+            state.core.hand_over(now);
+        }
         self.carry_out(&mut state);
         state.outputs = Outputs::default();
         drop(state);
@@ -189,15 +196,22 @@ impl State {
             }
         }
         // The first that is put after a submission is what its room is for.
-        if let (Change::Put(_), Some(room)) = (&change, self.journal.room.take()) {
-            self.journal.rooms.insert(ticket, room);
-        }
+        let room = match &change {
+            Change::Put(_) => self.journal.room.take(),
+            Change::Remove(_) => None,
+        };
         let Some(log) = &self.journal.log else {
+            if [planted_here!(FollowerAccepts), planted_here!(KeepRunning)].contains(&true) {
+                return self.core.recorded(now, ticket);
+            }
             if self.journal.follows && !self.stopped {
                 self.core.unrecorded(now, ticket, "this coordinator does not lead");
             }
             return;
         };
+        if let Some(room) = room {
+            self.journal.rooms.insert(ticket, room);
+        }
         if let Err(error) = journal::submit(&**log, ticket, change) {
             self.unrecorded(now, &[ticket], &error);
         }

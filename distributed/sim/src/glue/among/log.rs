@@ -1,0 +1,217 @@
+//! A log that coordinators share, in simulated time. A commit names the one before it, as in a
+//! database, so that who was deposed writes nothing more; it waits while the log is away, and is asked
+//! for again where nobody said what became of it.
+
+use super::away::{Away, Fate};
+use super::queue::Queue;
+use crate::glue::net::Node;
+use crate::glue::scene::Scene;
+use lgp_distributed::inside::image::Image;
+use lgp_distributed::inside::log::{Change, Each, Log, Opened, Opener, Place, Told};
+use lgp_distributed::inside::outside::GlueFault;
+use lgp_distributed::inside::record::Key;
+use lgp_distributed::{JournalError, TaskState, inside};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What all coordinators share.
+#[derive(Clone)]
+pub(super) struct SharedLog {
+    pub(super) scene: Arc<Scene>,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    away: Away,
+    records: BTreeMap<Key, Vec<u8>>,
+    epochs: BTreeSet<u64>,
+    /// The latest lead that has opened it.
+    lead: u64,
+    last: Link,
+    full: bool,
+    slow_ms_max: u64,
+    /// The lead of each commit, in their order, and the ends that are recorded: what a judge who knows
+    /// nothing of the rules sees.
+    commits: Vec<u64>,
+    ends: BTreeMap<Key, TaskState>,
+}
+
+/// A commit: its number, and who made it as the how many-th of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Link {
+    pub(super) number: u64,
+    pub(super) by: u64,
+    pub(super) own: u64,
+}
+
+/// What becomes of a commit that was asked for.
+pub(super) enum Asked {
+    Made,
+    Full,
+    /// Nobody knows.
+    Away,
+    /// Another has made one meanwhile.
+    Refused,
+}
+
+pub(super) fn path() -> PathBuf {
+    "simulated".into()
+}
+
+impl SharedLog {
+    pub(super) fn new(scene: &Arc<Scene>) -> Self {
+        let state = State {
+            away: Away::default(),
+            records: BTreeMap::new(),
+            epochs: BTreeSet::new(),
+            lead: 0,
+            last: Link::default(),
+            full: false,
+            slow_ms_max: 5,
+            commits: Vec::new(),
+            ends: BTreeMap::new(),
+        };
+        Self { scene: Arc::clone(scene), state: Arc::new(Mutex::new(state)) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn cut(&self, node: Node, time: Duration, answers_only: bool) {
+        self.lock().away.cut(node, time, answers_only);
+    }
+
+    pub(super) fn full(&self, full: bool) {
+        self.lock().full = full;
+    }
+
+    pub(super) fn slow(&self, ms_max: u64) {
+        self.lock().slow_ms_max = ms_max;
+    }
+
+    pub(super) fn slow_ms_max(&self) -> u64 {
+        self.lock().slow_ms_max
+    }
+
+    pub(super) fn heal(&self) {
+        let mut state = self.lock();
+        state.away.heal();
+        (state.full, state.slow_ms_max) = (false, 5);
+    }
+
+    /// The lead of each commit, in their order.
+    pub(super) fn commits(&self) -> Vec<u64> {
+        self.lock().commits.clone()
+    }
+
+    /// How the tasks ended whose ends are recorded.
+    pub(super) fn ends(&self) -> BTreeMap<Key, TaskState> {
+        self.lock().ends.clone()
+    }
+
+    /// Asks for a commit after `last`.
+    pub(super) fn ask(&self, node: Node, (last, next): (Link, Link), changes: &[Change]) -> Asked {
+        let mut state = self.lock();
+        let fate = state.away.fate(node);
+        if fate == Fate::Lost {
+            return Asked::Away;
+        }
+        let compares = self.scene.fault != Some(GlueFault::DeposedWrites);
+        let asked = if state.last == next {
+            // It was asked for before, and nobody heard that it was made.
+            Asked::Made
+        } else if compares && state.last != last {
+            Asked::Refused
+        } else if state.full && changes.iter().any(|change| matches!(change, Change::Put(_))) {
+            Asked::Full
+        } else {
+            state.last = next;
+            state.commits.push(next.by);
+            changes.iter().for_each(|change| state.apply(change, &self.scene));
+            Asked::Made
+        };
+        if fate == Fate::Unheard { Asked::Away } else { asked }
+    }
+
+    pub(super) fn read(&self, node: Node, key: Key) -> Result<Option<Vec<u8>>, JournalError> {
+        let state = self.lock();
+        match state.away.fate(node) {
+            Fate::Done => Ok(state.records.get(&key).cloned()),
+            Fate::Unheard | Fate::Lost => Err(away()),
+        }
+    }
+}
+
+fn away() -> JournalError {
+    JournalError::Io { path: path(), source: Arc::new(std::io::Error::other("away")) }
+}
+
+impl State {
+    fn apply(&mut self, change: &Change, scene: &Scene) {
+        let record = match change {
+            Change::Remove { epoch, seq } => {
+                self.records.remove(&(*epoch, *seq));
+                return;
+            }
+            Change::Put(record) => record,
+        };
+        let key = (record.epoch, record.seq);
+        self.records.insert(key, record.bytes.clone());
+        let Ok(image) = Image::decode(&record.bytes) else {
+            return scene.fail(format!("the record of {key:?} has no form"));
+        };
+        let (end, before) = (inside::end_of(&image), self.ends.get(&key).copied());
+        if before.is_some() && end != before {
+            scene.fail(format!("the record of {key:?} had {before:?}, and now {end:?}"));
+        }
+        end.and_then(|end| self.ends.insert(key, end));
+    }
+}
+
+/// The log as one coordinator has it.
+pub(super) struct Seat {
+    pub(super) log: SharedLog,
+    pub(super) node: Node,
+    /// Its process has ended.
+    pub(super) dead: Arc<AtomicBool>,
+    /// What the process has open.
+    pub(super) running: Arc<Mutex<Option<Arc<Queue>>>>,
+}
+
+impl Place for Seat {
+    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
+        let mut state = self.log.lock();
+        let fate = state.away.fate(self.node);
+        if fate == Fate::Lost || self.dead.load(Ordering::SeqCst) {
+            return Err(away());
+        }
+        if opener.lead <= state.lead {
+            return Err(JournalError::InUse { path: path() });
+        }
+        for (key, bytes) in &state.records {
+            let damaged = |what| JournalError::Damaged { path: path(), what };
+            each(*key, bytes).map_err(damaged)?;
+        }
+        state.epochs.extend([opener.epoch, opener.lead]);
+        state.lead = opener.lead;
+        state.last = Link { number: state.last.number + 1, by: opener.lead, own: 0 };
+        state.commits.push(opener.lead);
+        if fate == Fate::Unheard {
+            return Err(away());
+        }
+        let (last, epochs) = (state.last, state.epochs.iter().copied().collect());
+        drop(state);
+        self.log.scene.note(|| format!("machine {} opens the log: {opener:?}", self.node));
+        let (log, node, running) = (self.log.clone(), self.node, Arc::clone(&self.running));
+        let start = move |told: Told| -> Result<Arc<dyn Log>, JournalError> {
+            let (queue, handle) = Queue::start(log, node, last, told);
+            *running.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
+            Ok(handle)
+        };
+        Ok(Opened { epoch: opener.epoch, epochs, start: Box::new(start) })
+    }
+}

@@ -1,0 +1,57 @@
+//! A machine from which callers ask.
+
+use super::cluster::Cluster;
+use crate::glue::cluster::caller_identity;
+use lgp_distributed::{Client, Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+/// So long a caller waits for a coordinator before it asks another.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// A caller's machine, with a connection to each coordinator.
+pub(super) struct Machine {
+    pub(super) cluster: Arc<Cluster>,
+    pub(super) at: usize,
+    clients: Vec<Mutex<Option<Client>>>,
+    /// Answers of coordinators that led without a right to, which may be old.
+    pub(super) old: AtomicU64,
+}
+
+impl Machine {
+    pub(super) fn new(cluster: &Arc<Cluster>, at: usize) -> Arc<Self> {
+        let clients = (0..cluster.shape.coordinators).map(|_| Mutex::default()).collect();
+        Arc::new(Self { cluster: Arc::clone(cluster), at, clients, old: AtomicU64::new(0) })
+    }
+
+    async fn client(&self, to: usize) -> Result<Client> {
+        let mut slot = self.clients.get(to).ok_or(Error::Stopped)?.lock().await;
+        if let Some(client) = &*slot {
+            return Ok(client.clone());
+        }
+        let connecting = Client::connect(Cluster::addr(to), caller_identity(self.at)?);
+        let late = |_| Error::Connection("it takes too long".into());
+        let client = timeout(CONNECT_LIMIT, connecting).await.map_err(late)??;
+        *slot = Some(client.clone());
+        Ok(client)
+    }
+
+    /// Calls a coordinator. Where the answer does not come for want of a connection, the next call has
+    /// another one.
+    pub(super) async fn call<R>(
+        &self,
+        to: usize,
+        call: impl AsyncFnOnce(Client) -> Result<R>,
+    ) -> Result<R> {
+        let told = call(self.client(to).await?).await;
+        if matches!(told, Err(Error::Connection(_) | Error::Refused { .. } | Error::Frame(_)))
+            && let Some(slot) = self.clients.get(to)
+        {
+            *slot.lock().await = None;
+        }
+        told
+    }
+}
