@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             let control = home.settings()?.control()?.ok_or_else(|| {
                 Failure::usage("no URL is given").hint("name one: --control postgres://…")
             })?;
-            out.emit(&Shown(&control.look()?).json(), |shown| text(shown))
+            out.emit(&Shown(&control.look()?).json(), text)
         }
     }
 }
