@@ -25,10 +25,11 @@ pub(crate) async fn only(
 ) -> Response {
     let path = request.uri().path();
     let changes = ![Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
-    if changes && SHARED.iter().any(|shared| path.starts_with(shared)) {
-        if let Err(fault) = check(&state) {
-            return fault.for_path(path);
-        }
+    if changes
+        && SHARED.iter().any(|shared| path.starts_with(shared))
+        && let Err(fault) = check(&state)
+    {
+        return fault.for_path(path);
     }
     next.run(request).await
 }

@@ -27,9 +27,10 @@ pub struct Control {
 
 impl Control {
     /// The database at an address such as `postgres://USER:PASSWORD@localhost/NAME`, and the name of a
-    /// schema in it; or the servers at `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, where
-    /// etcd has the authority below `radeon-cluster/NAME/` and JetStream the log in the stream
-    /// `radeon_cluster_NAME`.
+    /// schema in it, for hosts other than this machine with `?sslmode=verify-full`, and where need be
+    /// `sslrootcert`, `sslcert` and `sslkey`, which name PEM files; or the servers at
+    /// `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, where etcd has the authority below
+    /// `radeon-cluster/NAME/` and JetStream the log in the stream `radeon_cluster_NAME`.
     ///
     /// # Errors
     /// [`Error::Control`] for an address or a name that cannot be one, and where this program was built

@@ -5,7 +5,7 @@ use crate::folder::{self, Ownership};
 use crate::output::{self, Output};
 use crate::settings::{self, Flags, Settings};
 use indicatif::ProgressBar;
-use lgp_sdk::{ClusterHome, Control, ControlView, Migrated, MigrationStep};
+use lgp_sdk::{BlobsAt, ClusterHome, Control, ControlView, Migrated, MigrationStep};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             let control = home.settings()?.control()?.ok_or_else(|| {
                 Failure::usage("no URL is given").hint("name one: --control postgres://…")
             })?;
-            out.emit(&Shown(&control.look()?).json(), |shown| text(shown))
+            out.emit(&Shown(&control.look()?).json(), text)
         }
     }
 }
@@ -99,18 +99,16 @@ fn migrate(to: &str, settings: &Settings, out: Output) -> Result<()> {
     };
     // Who has said already where it is to be has it in the data folder so far.
     let control = if to == settings.control { None } else { settings.control()? };
-    let from = home(data, control.clone());
+    let blobs = settings.blobs(settings::environment)?;
+    let from = home(data, control.clone(), blobs.clone());
     let (to, _theirs) = match (to.contains("://"), control) {
         (true, Some(_)) => {
-            return Err(Failure::usage(
-                "the settings say that the cluster is in what coordinators share, and another one \
-                 is named",
-            )
-            .hint("take it to a folder first: radeon-cluster control migrate --to DIR"));
+            return Err(Failure::usage("the settings name another place where it is now")
+                .hint("take it to a folder first: radeon-cluster control migrate --to DIR"));
         }
         (true, None) => {
             let control = Control::new(to, &settings.control_name)?;
-            (home(data, Some(control)), None)
+            (home(data, Some(control), blobs), None)
         }
         (false, None) => {
             return Err(Failure::usage("the cluster is in a data folder now").hint(
@@ -124,7 +122,7 @@ fn migrate(to: &str, settings: &Settings, out: Output) -> Result<()> {
             // The lock of the data folder is held already where it is the same.
             let same = folder.canonicalize().ok() == data.canonicalize().ok();
             let theirs = if same { None } else { Some(Ownership::take(&folder)?) };
-            (home(&folder, None), theirs)
+            (home(&folder, None, blobs), theirs)
         }
     };
     let progress = Progress::new(out);
@@ -138,7 +136,7 @@ const TO: &str = "RADEON_CONTROL_TO";
 
 fn undo(settings: &Settings, out: Output) -> Result<()> {
     let _own = own(&settings.data)?;
-    let left = home(&settings.data, settings.control()?).undo_migration()?;
+    let left = home(&settings.data, settings.control()?, None).undo_migration()?;
     out.emit(&json!({ "undone": true, "moved_to": left }), |_| {
         format!(
             "coordinators may start here again; what was done in {left} since is not here, and no \
@@ -147,8 +145,8 @@ fn undo(settings: &Settings, out: Output) -> Result<()> {
     })
 }
 
-fn home(data: &Path, control: Option<Control>) -> ClusterHome {
-    ClusterHome { pki: folder::pki(data), journal: folder::journal(data), control, blobs: None }
+fn home(data: &Path, control: Option<Control>, blobs: Option<BlobsAt>) -> ClusterHome {
+    ClusterHome { pki: folder::pki(data), journal: folder::journal(data), control, blobs }
 }
 
 /// Takes a data folder that has an authority.

@@ -118,9 +118,9 @@ impl Original {
         })?;
         if apart.0 > 0 && !side.shares_apart {
             return Err(refused(format!(
-                "{} durable tasks have {} bytes of tensors in files beside the journal, which a \
-                 migration does not take along: first have them in a store that coordinators share, or \
-                 wait until these tasks have ended and let go of their results",
+                "{} durable tasks have {} bytes of tensors in files, which a migration does not take \
+                 along: wait until these tasks have ended, and let go of their results. Those in a store \
+                 that both places name stay there",
                 apart.0, apart.1
             )));
         }

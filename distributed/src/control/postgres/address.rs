@@ -210,15 +210,15 @@ mod tests {
             ("?sslfoo=1", "it says sslfoo, which is not known"),
             ("?S3CRET", "it says what comes after its ?, which is not known"),
         ] {
-            let error = parse(&format!("{at}{tail}")).err().expect(tail);
+            let error = parse(&format!("{at}{tail}")).expect_err(tail);
             assert!(error.contains(part) && !error.to_lowercase().contains("s3cret"), "{error}");
         }
         for address in ["user=u password=s3cret host=localhost", "postgres://u:s3@cret@localhost/x"]
         {
-            let error = parse(address).err().expect("refused");
+            let error = parse(address).expect_err("refused");
             assert!(error.contains("expected postgres://") && !error.contains("cret"), "{error}");
         }
-        let socket = parse("postgres://u@%2Ftmp/db?sslmode=verify-full").err().expect("refused");
+        let socket = parse("postgres://u@%2Ftmp/db?sslmode=verify-full").expect_err("refused");
         assert!(socket.contains("leave sslmode out"), "{socket}");
     }
 
