@@ -119,7 +119,12 @@ impl fmt::Debug for Lead {
 
 impl Lead {
     pub(crate) fn new(authority: Box<dyn Authority>) -> Self {
-        Self { authority, epoch: Mutex::new(None), documents: Mutex::default(), takes_part: AtomicBool::default() }
+        Self {
+            authority,
+            epoch: Mutex::new(None),
+            documents: Mutex::default(),
+            takes_part: AtomicBool::default(),
+        }
     }
 
     pub(crate) fn authority(&self) -> &dyn Authority {

@@ -139,6 +139,8 @@ async fn serve_each(
         });
     };
     let mut links = JoinSet::new();
+    // Those that refused it since one served it.
+    let (count, mut refused) = (places.len(), Vec::new());
     for place in places {
         begin(&mut links, place, Duration::ZERO);
     }
@@ -161,10 +163,19 @@ async fn serve_each(
             }
             // What hangs hangs for all.
             Some(Ok((_, Err(Error::MustRestart)))) => return Err(Error::MustRestart),
-            Some(Ok((_, Err(error)))) if leaves || worker.served.is_empty() && links.is_empty() => {
+            Some(Ok((_, Err(error)))) if leaves => {
                 refusal.get_or_insert(error);
             }
             Some(Ok((place, Err(error)))) => {
+                if !worker.served.is_empty() {
+                    refused.clear();
+                }
+                if !refused.contains(&place) {
+                    refused.push(place.clone());
+                }
+                if refused.len() == count {
+                    return Err(error);
+                }
                 tracing::warn!(%error, wait = ?REFUSED, "a coordinator refuses; trying it again later");
                 refusal.get_or_insert(error);
                 begin(&mut links, place, REFUSED);

@@ -65,7 +65,9 @@ impl Turn {
                 let trouble = self.abstains.as_ref().and_then(|(_, why)| why.clone());
                 say(peers, Standing { leads, present, trouble: trouble.filter(|_| !is_led) });
                 if rereads {
-                    coordinator.present.send_revoked_away(|member| coordinator.pki.is_revoked(member));
+                    coordinator
+                        .present
+                        .send_revoked_away(|member| coordinator.pki.is_revoked(member));
                 }
                 if !leads && !is_led && self.abstains.is_none() && !peers.is_retired() {
                     self.try_to_lead(coordinator, peers, place).await;

@@ -115,7 +115,8 @@ impl ConnectedMembers {
 
     /// Closes every connection whose member was revoked, by another coordinator.
     pub(crate) fn send_revoked_away(&self, is_revoked: impl Fn(&Member) -> bool) {
-        for visit in self.lock().iter().map(|(_, visit)| visit).filter(|it| is_revoked(&it.member)) {
+        for visit in self.lock().iter().map(|(_, visit)| visit).filter(|it| is_revoked(&it.member))
+        {
             visit.close(Close::Revoked);
         }
     }

@@ -3,7 +3,8 @@
 use super::Client;
 use crate::error::{Error, Result};
 use crate::net::call::{
-    ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Item, PeerCall, Spec, Told, room,
+    ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Item, PeerCall, Spec,
+    Told, room,
 };
 use crate::net::coordinator::peers::Answered;
 use crate::net::identity::enrol::JoinRefusal;

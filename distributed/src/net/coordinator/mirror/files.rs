@@ -80,7 +80,8 @@ impl Folder {
 
     pub(super) fn remember(&self, common: &Listing) -> Result<()> {
         let at = self.root.join(COMMON);
-        let bytes = serde_json::to_vec(common).map_err(|error| failed("write", &at)(error.into()))?;
+        let bytes =
+            serde_json::to_vec(common).map_err(|error| failed("write", &at)(error.into()))?;
         files::write_private(&at, &bytes).map_err(failed("write", &at))
     }
 
