@@ -1,6 +1,7 @@
-//! What the cluster is tried with: a seeded simulation of its core ([`simulate`]) and of its network
-//! code ([`simulate_glue`]), damaged journals ([`DamagedImage`]), made-up bytes ([`Untrusted`]), and
-//! measurements of parts ([`Carousel`], [`Crowd`], [`Selection`], [`Envelope`], [`journal_speed`]).
+//! What the cluster is tried with: a seeded simulation of its core ([`simulate`]), of its network code
+//! ([`simulate_glue`]) and of several coordinators ([`simulate_among`]), damaged journals
+//! ([`DamagedImage`]), made-up bytes ([`Untrusted`]), and measurements of parts ([`Carousel`],
+//! [`Crowd`], [`Selection`], [`Envelope`], [`journal_speed`]).
 //!
 //! The core runs on a bad network, among workers that crash, stall, leave and come back. The same seed
 //! gives the same run, which has two halves: chaos, in which messages are delayed, lost, repeated and
