@@ -15,6 +15,7 @@ mod digits;
 mod fuzz;
 mod kept;
 mod kernels;
+mod kill;
 mod kubernetes;
 mod mesa;
 mod nehalem;
@@ -128,6 +129,9 @@ enum Command {
     /// A cluster of real processes under load, with processes killed and stopped and its network
     /// cut: what was acknowledged must end once. Writes the run to docs/bench-runs.
     Chaos(chaos::Options),
+    /// Three coordinators that share PostgreSQL, or etcd and NATS: each of them, each server and each
+    /// link is killed, stopped, cut or full in turn. Takes root. Writes the run to docs/bench-runs.
+    Kill(kill::Options),
     /// What every kernel takes from AMD's processors, as clang says, and an estimate of networks on
     /// an RX 580. A kernel that spills, or leaves a processor too few waves, fails.
     Polaris {
@@ -201,6 +205,7 @@ fn dispatch(command: Command) -> Result<()> {
             cmd::run(&mut sim(seeds, seed, mutants, part))
         }
         Command::Chaos(options) => chaos::run(&options),
+        Command::Kill(options) => kill::run(&options),
         Command::JournalDamage { out } => damage::run(example("journal").arg("damage"), out),
         Command::Polaris { json } => polaris::run(json),
         Command::Mesa => mesa::run(),

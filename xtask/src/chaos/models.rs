@@ -16,7 +16,7 @@ const TRIED: u64 = 60_000;
 
 /// Takes `n` and values `x`: their sum goes through `n` iterations of a generator of numbers, and
 /// is added to each of them. One thread does it, one iteration after another.
-pub(super) fn work() -> Vec<u8> {
+pub(crate) fn work() -> Vec<u8> {
     let body = graph(
         &[
             node("Mul", &["seen", "factor"], &["product"], &[]),

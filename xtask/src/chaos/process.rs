@@ -20,13 +20,13 @@ const PORTS: std::ops::Range<u64> = 12_000..30_000;
 const READY: Duration = Duration::from_secs(60);
 
 /// Sends a signal; a process that has ended gets none.
-pub(super) fn signal(pid: u32, signal: Signal) {
+pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let _ = pid.map(|pid| kill_process(pid, signal));
 }
 
 /// A process of ours, killed when dropped.
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     /// Held open: a process must not end because nobody reads.
     stdout: Option<BufReader<ChildStdout>>,
@@ -34,7 +34,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    fn spawn(mut command: Command, log: &Path) -> Result<Self> {
+    pub(crate) fn spawn(mut command: Command, log: &Path) -> Result<Self> {
         let said = File::options().create(true).append(true).open(log)?;
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(said);
         let mut child = command.spawn().with_context(|| cmd::line(&command))?;
@@ -44,7 +44,7 @@ impl Process {
 
     /// The first line that it prints, once it does: it is ready then. One that neither says
     /// anything nor ends is killed.
-    pub(super) fn said(&mut self) -> Result<Value> {
+    pub(crate) fn said(&mut self) -> Result<Value> {
         let mut stdout = self.stdout.take().context("it was listened to before")?;
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
@@ -65,23 +65,23 @@ impl Process {
         })
     }
 
-    pub(super) fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub(super) fn signal(&self, kind: Signal) {
+    pub(crate) fn signal(&self, kind: Signal) {
         signal(self.pid(), kind);
     }
 
     /// SIGKILL; returns once it has ended.
-    pub(super) fn kill(&mut self) -> Result<()> {
+    pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
     /// Whether it has ended, and how.
-    pub(super) fn ended(&mut self) -> Result<Option<ExitStatus>> {
+    pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 

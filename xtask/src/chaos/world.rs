@@ -3,7 +3,7 @@
 //! not to be had.
 
 pub(super) mod clock;
-pub(super) mod disk;
+pub(crate) mod disk;
 pub(super) mod island;
 
 use super::process::Site;

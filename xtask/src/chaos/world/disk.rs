@@ -8,17 +8,17 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A mounted file system, gone when dropped.
-pub(in crate::chaos) struct Disk(PathBuf);
+pub(crate) struct Disk(PathBuf);
 
 impl Disk {
     /// A small one in memory, of a size as `mount` takes it.
-    pub(in crate::chaos) fn in_memory(folder: PathBuf, size: &str) -> Result<Self> {
+    pub(crate) fn in_memory(folder: PathBuf, size: &str) -> Result<Self> {
         Self::mount(folder, &["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"])
     }
 
     /// One in a file, of which only what is written takes room: large ones cost nothing, and are
     /// filled by marking blocks as taken.
-    pub(in crate::chaos) fn of_file(file: &Path, folder: PathBuf, bytes: u64) -> Result<Self> {
+    pub(crate) fn of_file(file: &Path, folder: PathBuf, bytes: u64) -> Result<Self> {
         File::create(file)?.set_len(bytes)?;
         let mut format = cmd::command("mkfs.ext4");
         // Few files, and little that the system would write on its own.
@@ -41,7 +41,7 @@ impl Disk {
     }
 
     /// Takes all the room that is left.
-    pub(in crate::chaos) fn fill(&self) -> Result<()> {
+    pub(crate) fn fill(&self) -> Result<()> {
         let mut filler = File::options().create(true).append(true).open(self.filler())?;
         let mut length = filler.metadata()?.len();
         for bytes in [1 << 32, 1 << 28, 1 << 24, 1 << 20] {
@@ -57,7 +57,7 @@ impl Disk {
     }
 
     /// Gives it back.
-    pub(in crate::chaos) fn free(&self) -> Result<()> {
+    pub(crate) fn free(&self) -> Result<()> {
         std::fs::remove_file(self.filler()).context("the disk was not full")
     }
 }
@@ -70,7 +70,7 @@ impl Drop for Disk {
 
 /// Takes away what a run that was broken off has left. What is still in use where something of ours
 /// did not end goes with that.
-pub(in crate::chaos) fn unmount(folder: &Path) {
+pub(crate) fn unmount(folder: &Path) {
     if folder.exists() {
         let _ = cmd::capture(cmd::command("umount").arg("--lazy").arg(folder));
     }
