@@ -96,6 +96,8 @@ impl Rig {
         let place = Arc::new(self.log.clone());
         let started = Coordinator::start_among(place, config, &pki, Services::default());
         let coordinator = started.await.expect("a free port");
+        let is_led = || coordinator.leads() || coordinator.peers().iter().any(|peer| peer.leads);
+        until("one leads", is_led).await;
         let identity = pki.issue_worker(name).expect("random numbers");
         let config = WorkerConfig::new(coordinator.quic_addr(), identity, 2);
         let worker = tokio::spawn(run_worker(config, Arc::new(Echo), std::future::pending()));

@@ -48,6 +48,8 @@ impl Mirror {
     pub(crate) fn open(coordinator: &Coordinator, folder: &Path) -> Result<Arc<Self>> {
         let document =
             Persisted::open(coordinator.pki.lead(), DOCUMENT, REMEDY, Manifest::default())?;
+        // One that is empty takes nothing away from others: it lacks what it had in common, too.
+        std::fs::create_dir_all(folder).map_err(|error| Error::file("make", folder, error))?;
         let folder = Folder::new(folder);
         let common = Mutex::new(folder.remembered()?);
         Ok(Arc::new(Self { document, folder: Mutex::new(folder), common }))

@@ -274,10 +274,19 @@ impl Pki {
         if life_s <= known {
             return Ok(());
         }
-        revoked.change(|revoked| {
+        let noted = revoked.change(|revoked| {
             revoked.longest_life_s = life_s.max(revoked.longest_life_s);
             Ok(())
-        })?
+        });
+        match noted {
+            Err(Error::Led { .. }) => {
+                // The one that leads notes it as it comes to lead, perhaps a moment ago.
+                self.authority.lead.reread()?;
+                let is_noted = revoked.read().longest_life_s >= life_s;
+                if is_noted { Ok(()) } else { noted? }
+            }
+            noted => noted?,
+        }
     }
 
     /// Revokes the certificates that a member has, and then writes that down: where the second
