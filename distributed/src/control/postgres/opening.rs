@@ -12,8 +12,10 @@ use crate::error::JournalError;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Records that are read at once while it is opened.
-const READ_AT_ONCE: i32 = 8;
+/// Records that are read at once while it is opened: many small ones, or few large ones.
+const READ_AT_ONCE: [i32; 2] = [4, 256];
+/// What of them counts as large, together.
+const LARGE_BYTES: usize = 4 << 20;
 /// How long reading a log may take.
 const READING: Duration = Duration::from_secs(3600);
 
@@ -82,11 +84,17 @@ fn open(
     }
     let portal = txn.bind("SELECT epoch, seq, bytes FROM record ORDER BY epoch, seq", &[])?;
     let refused = || Trouble::Refused("what it holds is refused".to_owned());
+    let [few, many] = READ_AT_ONCE;
+    let mut at_once = few;
     loop {
-        let rows = txn.query_portal(&portal, READ_AT_ONCE)?;
+        let rows = txn.query_portal(&portal, at_once)?;
         if rows.is_empty() {
             break;
         }
+        let bytes: usize = rows.iter().map(|row| row.get::<_, &[u8]>(2).len()).sum();
+        // As many as those that came would be, on average.
+        let is_small = bytes / rows.len() < LARGE_BYTES / 256;
+        at_once = if is_small { many } else { few };
         for row in rows {
             let (epoch, seq): (i64, i64) = (row.get(0), row.get(1));
             let key = (epoch.unsigned_abs(), seq.unsigned_abs());

@@ -227,6 +227,17 @@ impl Peers {
         }
     }
 
+    /// Resolves once another leads than now.
+    async fn another_leads(&self) {
+        let mut standing = self.standing.subscribe();
+        let leader = |standing: &Standing| {
+            standing.present.iter().find(|peer| peer.leads).map(|peer| peer.number)
+        };
+        let before = leader(&standing.borrow());
+        // The sender lives in self.
+        let _ = standing.wait_for(|now| leader(now).is_some_and(|now| Some(now) != before)).await;
+    }
+
     /// The one that took a task, if it is another that takes part.
     async fn taker(&self, coordinator: &Coordinator, id: TaskId) -> Option<Client> {
         let present = self.standing.borrow().present.clone();
@@ -359,7 +370,12 @@ impl Coordinator {
             let Some(client) = peers.leader(self).await? else {
                 return self.submit_here(tasks).await;
             };
-            let passed = client.pass_on(Parcel::of(tasks.clone())?).await;
+            let parcel = Parcel::of(tasks.clone())?;
+            let passed = tokio::select! {
+                passed = client.pass_on(parcel) => passed,
+                // That one is gone, which its connection shows later.
+                () = peers.another_leads(), if may_repeat => continue,
+            };
             match passed {
                 Err(error) if may_repeat && is_lost(&error) && Instant::now() < end => {
                     tokio::time::sleep(AGAIN).await;

@@ -241,6 +241,14 @@ impl Authority for View {
         }
     }
 
+    fn documents(&self) -> Result<Vec<String>> {
+        self.inner.call("list", |state| {
+            let mut names: Vec<String> = state.documents.keys().cloned().collect();
+            names.sort();
+            names
+        })
+    }
+
     fn locate(&self, document: &str) -> PathBuf {
         path().join(document)
     }
