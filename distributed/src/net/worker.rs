@@ -22,6 +22,8 @@ use crate::net::worker::route::{Route, Sockets};
 use crate::net::worker::session::{Ended, serve, status};
 use crate::net::worker::warm_up::WarmUps;
 use crate::proto::backoff::full_jitter;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use quinn::{Connection, ConnectionError, Endpoint};
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -29,7 +31,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// What a worker has over all of its connections to a coordinator.
@@ -120,13 +121,12 @@ async fn serve_each(
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<()> {
     let (stop, stopping) = watch::channel(false);
-    let begin = |links: &mut JoinSet<(Coordinators, Result<()>)>, place: Coordinators, wait| {
+    let begin = |place: Coordinators, wait| {
         let config = WorkerConfig { coordinators: place.clone(), ..worker.config.clone() };
         // Each has attempts of its own.
         let worker = Worker { config, attempts: Arc::default(), ..worker.clone() };
-        let mut stopping = stopping.clone();
-        links.spawn(async move {
-            let mut waiting = stopping.clone();
+        let (mut waiting, mut stopping) = (stopping.clone(), stopping.clone());
+        async move {
             let stopped = waiting.wait_for(|stopping| *stopping);
             if tokio::time::timeout(wait, stopped).await.is_ok() {
                 return (place, Ok(()));
@@ -136,18 +136,17 @@ async fn serve_each(
                 let _ = stopping.wait_for(|stopping| *stopping).await;
             };
             (place, serve_one(worker, shutdown).await)
-        });
+        }
     };
-    let mut links = JoinSet::new();
+    let count = places.len();
+    let mut links: FuturesUnordered<_> =
+        places.into_iter().map(|place| begin(place, Duration::ZERO)).collect();
     // Those that refused it since one served it.
-    let (count, mut refused) = (places.len(), Vec::new());
-    for place in places {
-        begin(&mut links, place, Duration::ZERO);
-    }
+    let mut refused = Vec::new();
     let (mut shutdown, mut leaves, mut refusal) = (pin!(shutdown), false, None);
     loop {
         let ended = tokio::select! {
-            ended = links.join_next() => ended,
+            ended = links.next() => ended,
             () = &mut shutdown, if !leaves => {
                 leaves = true;
                 stop.send_replace(true);
@@ -157,16 +156,16 @@ async fn serve_each(
         match ended {
             None if leaves => return Ok(()),
             None => return refusal.map_or(Ok(()), Err),
-            Some(Ok((_, Ok(())))) => {
+            Some((_, Ok(()))) => {
                 leaves = true;
                 stop.send_replace(true);
             }
             // What hangs hangs for all.
-            Some(Ok((_, Err(Error::MustRestart)))) => return Err(Error::MustRestart),
-            Some(Ok((_, Err(error)))) if leaves => {
+            Some((_, Err(Error::MustRestart))) => return Err(Error::MustRestart),
+            Some((_, Err(error))) if leaves => {
                 refusal.get_or_insert(error);
             }
-            Some(Ok((place, Err(error)))) => {
+            Some((place, Err(error))) => {
                 if !worker.served.is_empty() {
                     refused.clear();
                 }
@@ -178,9 +177,8 @@ async fn serve_each(
                 }
                 tracing::warn!(%error, wait = ?REFUSED, "a coordinator refuses; trying it again later");
                 refusal.get_or_insert(error);
-                begin(&mut links, place, REFUSED);
+                links.push(begin(place, REFUSED));
             }
-            Some(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
         }
     }
 }
