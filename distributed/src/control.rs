@@ -25,6 +25,8 @@ pub(crate) mod journal;
 mod keeper;
 mod live;
 pub(crate) mod log;
+#[cfg(all(test, feature = "scale"))]
+mod machines;
 #[cfg(any(test, feature = "planted"))]
 pub(crate) mod memory;
 mod migrate;

@@ -1,165 +1,41 @@
-//! Coordinators on two machines, which have the cluster's authority each and one database.
+//! The laws of coordinators on two machines, on one database.
 
 use super::{Server, sql};
-use crate::net::coordinator::gate::Services;
-use crate::{
-    Control, Coordinator, CoordinatorConfig, Error, ModelRef, Pki, TaskFilter, TaskId, TaskSpec,
-    TaskState, Tokens,
-};
-use lgp_memory::{NamedTensor, Tensor};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use crate::control::machines::{self, Engine, NAME};
 
-/// What a machine has of its own: a data folder.
-struct Machine {
-    folder: tempfile::TempDir,
-    control: Control,
-}
-
-impl Machine {
-    fn new(server: &Server) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let control = Control::new(server.address(), "machines").expect("a database");
-        Self { folder, control }
+impl Engine for Server {
+    fn address(&self) -> String {
+        Self::address(self)
     }
 
-    fn pki(&self) -> crate::Result<Pki> {
-        Pki::open_on(&self.folder.path().join("pki"), Some(&self.control))
+    fn depose(&self) {
+        let text = format!("UPDATE {NAME}.lease SET until = '-infinity', holder = 'nobody'");
+        sql(self, &text);
     }
 
-    async fn start(&self) -> crate::Result<Coordinator> {
-        let pki = self.pki()?;
-        let journal = Some(self.folder.path().join("journal"));
-        let quic_addr = ([127, 0, 0, 1], 0).into();
-        let control = Some(self.control.clone());
-        let config = CoordinatorConfig { quic_addr, journal, control, ..Default::default() };
-        let tokens = Some(Tokens::open(&pki)?);
-        Coordinator::start_with(config, &pki, Services { tokens, ..Services::default() }).await
+    fn kill(&mut self) {
+        Self::kill(self);
     }
 
-    /// Gives another machine the authority's certificate and key.
-    fn give_authority(&self, other: &Self) {
-        let name = Path::new("pki");
-        let (from, to) = (self.folder.path().join(name), other.folder.path().join(name));
-        crate::control::files::make_private_folder(&to).expect("a new folder");
-        std::fs::copy(from.join("authority.pem"), to.join("authority.pem")).expect("there");
+    fn run(&mut self) {
+        Self::run(self);
     }
 }
 
-pub(super) fn task(key: &str) -> TaskSpec {
-    let model = ModelRef { name: "echo".into(), version: 1, sha256: "00".repeat(32) };
-    let x = Tensor::from_slice([3_000], &[1_u8; 3_000]).expect("small");
-    let mut spec = TaskSpec::new(model, vec![NamedTensor::new("x", x)]);
-    spec.idempotency_key = Some(key.into());
-    spec.durable = true;
-    spec
+/// The server, or why the test is skipped.
+async fn server() -> Option<Server> {
+    let started = tokio::task::spawn_blocking(Server::start).await.expect("no panic");
+    started.inspect_err(|reason| println!("skipped: postgresql: {reason}")).ok()
 }
-
-pub(super) async fn known(coordinator: &Coordinator) -> Vec<(TaskId, TaskState)> {
-    let listed = coordinator.tasks(&TaskFilter::default()).await.expect("readable").tasks;
-    listed.into_iter().rev().map(|task| (task.task_id, task.state)).collect()
-}
-
-pub(super) async fn until(what: &str, limit: Duration, is: impl AsyncFn() -> bool) {
-    let end = Instant::now() + limit;
-    while !is().await {
-        assert!(Instant::now() < end, "{what}: not within {limit:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
-
-/// Longer than a lease, a look, and the opening of a small log.
-pub(super) const SOON: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn another_machine_goes_on_with_the_tasks() {
-    let server = match tokio::task::spawn_blocking(Server::start).await.expect("no panic") {
-        Ok(server) => server,
-        Err(reason) => return println!("skipped: postgresql: {reason}"),
-    };
-    let (one, two) = (Machine::new(&server), Machine::new(&server));
-    let first = one.start().await.expect("free");
-    until("the first leads", SOON, async || first.leads()).await;
-    let ids = first.submit_all((0..20).map(|at| (task(&at.to_string()), vec![])).collect());
-    let ids = ids.await.expect("durable");
-    first.cancel(ids[3]).await.expect("it waits");
-    let token = first.tokens().expect("given").create(1, Duration::from_secs(60)).expect("a token");
-    // An end is shown once it is durable.
-    let cancelled = async || known(&first).await[3].1 == TaskState::Cancelled;
-    until("it is cancelled", SOON, cancelled).await;
-    let before = known(&first).await;
-    assert_eq!(before.len(), 20);
-
-    let control = Some(one.control.clone());
-    let without_folder = CoordinatorConfig { control, ..Default::default() };
-    let pki = one.pki().expect("readable");
-    let refused = Coordinator::start(without_folder, &pki).await.expect_err("no journal's path");
-    assert!(matches!(refused, Error::Control { .. }), "{refused}");
-    let refused = two.pki().expect_err("a certificate of its own");
-    assert!(refused.to_string().contains("the cluster with the fingerprint"), "{refused}");
-
-    assert!(!two.folder.path().join("pki").exists(), "nothing is left in the way of the right one");
-    one.give_authority(&two);
-    let second = two.start().await.expect("as one of two");
-    until("it knows who leads", SOON, async || second.peers().len() == 2).await;
-    assert!(!second.leads());
-    assert_eq!(known(&second).await, before);
-    let again = second.submit_all(vec![(task("7"), vec![])]).await.expect("known by its key");
-    assert_eq!(again, [ids[7]]);
-    assert_eq!(second.tokens().expect("given").list().len(), 1, "{token:?} goes with the cluster");
-    let (engine, trouble) = second.engine().expect("outside");
-    assert!(engine.starts_with("PostgreSQL 1") && trouble.is_none(), "{engine} {trouble:?}");
-
-    // As if the first machine were cut off for longer than its lease.
-    tokio::task::block_in_place(|| {
-        sql(&server, "UPDATE machines.lease SET until = '-infinity', holder = 'nobody'");
-    });
-    until("another leads", SOON, async || second.leads() || first.leads()).await;
-    until("one of them leads", SOON, async || second.leads() != first.leads()).await;
-    for coordinator in [&first, &second] {
-        until("as before", SOON, async || known(coordinator).await == before).await;
-    }
-    // Whoever leads now ends; the other one goes on.
-    let (leader, other) = if first.leads() { (&first, &second) } else { (&second, &first) };
-    let began = Instant::now();
-    leader.stop().await;
-    let late = other.submit_all(vec![(task("late"), vec![])]).await.expect("after a pause");
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    assert_eq!(known(other).await.len(), 21);
-    other.cancel(late[0]).await.expect("it waits");
-    other.stop().await;
-    let third = one.start().await.expect("free");
-    until("it leads", SOON, async || third.leads()).await;
-    assert_eq!(known(&third).await.len(), 21);
-    third.stop().await;
+    let Some(server) = server().await else { return };
+    machines::another_machine_goes_on_with_the_tasks(&server, "PostgreSQL 1").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_runs_goes_on_while_the_database_is_away() {
-    let mut server = match tokio::task::spawn_blocking(Server::start).await.expect("no panic") {
-        Ok(server) => server,
-        Err(reason) => return println!("skipped: postgresql: {reason}"),
-    };
-    let one = Machine::new(&server);
-    let coordinator = one.start().await.expect("free");
-    until("it leads", SOON, async || coordinator.leads()).await;
-    let before = coordinator.submit_all(vec![(task("a"), vec![])]).await.expect("durable");
-    tokio::task::block_in_place(|| server.kill());
-    until("it is said", SOON, async || coordinator.engine().expect("outside").1.is_some()).await;
-    // A task that lives in memory is taken; a durable one waits.
-    let fleeting = TaskSpec { durable: false, idempotency_key: None, ..task("") };
-    coordinator.submit(fleeting).expect("no database is asked");
-    let waiting = tokio::spawn({
-        let coordinator = coordinator.clone();
-        async move { coordinator.submit_all(vec![(task("b"), vec![])]).await }
-    });
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!waiting.is_finished() && coordinator.leads());
-    assert_eq!(coordinator.task(before[0]).await.expect("known").state, TaskState::Queued);
-    tokio::task::block_in_place(|| server.run());
-    waiting.await.expect("no panic").expect("durable now");
-    until("all is well", SOON, async || coordinator.engine().expect("outside").1.is_none()).await;
-    assert!(coordinator.leads());
-    assert_eq!(known(&coordinator).await.len(), 3);
-    coordinator.stop().await;
+    let Some(mut server) = server().await else { return };
+    machines::what_runs_goes_on_while_it_is_away(&mut server).await;
 }

@@ -1,7 +1,7 @@
 //! Clusters that move to a database and back.
 
-use super::machines::{SOON, known, task, until};
 use super::{Server, authority, log, sql};
+use crate::control::machines::{SOON, known, task, until};
 use crate::control::moving::tests::{check, folder, side};
 use crate::net::coordinator::gate::Services;
 use crate::{ClusterHome, Control, Coordinator, CoordinatorConfig, Error, Pki, Tokens};
