@@ -226,8 +226,9 @@ pub enum Error {
         /// Where the cluster's authority is kept.
         path: PathBuf,
     },
-    /// The task is another coordinator's now, which leads the cluster.
-    #[error("another coordinator has come to lead, and goes on with the task: ask again")]
+    /// Another coordinator has come to lead, or is about to, and has the task if it was accepted: a
+    /// submission without a key may have been.
+    #[error("another coordinator has come to lead, and has the task if it was accepted: ask again")]
     HandedOver,
     /// No coordinator of the cluster leads, or it cannot be reached.
     #[error("no coordinator that leads can be reached, and only that one takes this: {reason}")]

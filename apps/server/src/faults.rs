@@ -71,7 +71,9 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             Fault::unavailable("not_leading", message)
                 .hint("radeon-cluster status says which one leads: ask that one")
         }
-        ClusterError::NoLeader { .. } | ClusterError::HandedOver => {
+        ClusterError::HandedOver => Fault::unavailable("handed_over", message)
+            .hint("submit it again with its idempotency key; without one look for it in the list of tasks first"),
+        ClusterError::NoLeader { .. } => {
             tracing::error!(cause = %message, "no coordinator leads");
             let message = "no coordinator of the cluster leads at present, or it is not reached";
             Fault::unavailable("no_leader", message)

@@ -259,7 +259,6 @@ fn is_lost(error: &Error) -> bool {
             | Error::Unreachable { .. }
             | Error::Stopped
             | Error::Draining
-            | Error::NotSaved { .. }
             | Error::HandedOver
     )
 }

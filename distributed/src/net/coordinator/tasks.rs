@@ -53,14 +53,15 @@ impl Coordinator {
     /// As [`Coordinator::submit`]; [`Error::InvalidTask`] for tasks that depend on one another in
     /// a circle; [`Error::NoJournal`]; [`Error::NotSaved`] when the journal could not take the
     /// durable ones: then nothing of them is left, and none has run; [`Error::Backlog`] when it did
-    /// not have room for them in time.
+    /// not have room for them in time. Where there are several coordinators, [`Error::NoLeader`], and
+    /// [`Error::HandedOver`] for tasks without keys, which the next one that leads may have.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
         match self.leader_for(tasks.iter().map(|(spec, _)| spec)).await? {
             Some(_) => self.pass_on(tasks).await,
             None if self.peers.is_some() && tasks.iter().all(|(spec, _)| is_keyed(spec)) => {
                 match self.submit_here(tasks.clone()).await {
                     // Another leads now, and takes none twice.
-                    Err(Error::NotSaved { .. }) if !self.leads() => self.pass_on(tasks).await,
+                    Err(Error::HandedOver) => self.pass_on(tasks).await,
                     taken => taken,
                 }
             }
@@ -99,7 +100,7 @@ impl Coordinator {
     /// digest of its request: [`TaskSpec::request_digest`], or one of all of the task.
     ///
     /// # Errors
-    /// [`Error::Stopped`].
+    /// [`Error::Stopped`], [`Error::NoLeader`].
     pub async fn keyed(&self, key: &str) -> Result<Option<(TaskId, [u8; 32])>> {
         loop {
             if let Some(known) = self.keyed_elsewhere(key).await? {

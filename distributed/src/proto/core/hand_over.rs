@@ -15,7 +15,7 @@ impl Core {
         self.ledger.hand_over();
         let unsaved = |task: &&Task| !task.is_saved() && !task.is_terminal();
         let unsaved: Vec<u64> = self.tasks.iter().filter(unsaved).map(|t| t.id().seq).collect();
-        self.reject(now, &unsaved, "another coordinator has come to lead; try again there");
+        self.reject(now, &unsaved, "another coordinator has come to lead");
         let keeps = |task: &Task| planted!(self, KeepRunning) && !task.runs().is_empty();
         let durable = |task: &&Task| task.request().is_durable() && !keeps(task);
         let durable: Vec<u64> = self.tasks.iter().filter(durable).map(|t| t.id().seq).collect();

@@ -50,11 +50,9 @@ impl CoreHandle {
                 state.outputs.release(seq, state.journal.blob_store());
                 state.callers.remove(seq);
             }
-            Action::HandedOver { seq } => {
-                // What lies apart is the other coordinator's.
-                state.larges.remove(&seq);
-                state.callers.hand_over(seq);
-            }
+            Action::HandedOver { seq } => state.hand_over(seq),
+            // It may have reached the log all the same, which the next leader reads.
+            Action::Rejected { seq, .. } if state.journal.is_away() => state.hand_over(seq),
             Action::Rejected { seq, reason } => {
                 state.drop_inputs(seq);
                 state.callers.reject(seq, &reason);
@@ -93,6 +91,12 @@ impl State {
             // Its stream went with an earlier connection.
             None => session.tell(Kind::Stop, &id),
         }
+    }
+
+    /// A task is another coordinator's, and what lies apart of it.
+    fn hand_over(&mut self, seq: u64) {
+        self.larges.remove(&seq);
+        self.callers.hand_over(seq);
     }
 
     /// A task needs its inputs no more.

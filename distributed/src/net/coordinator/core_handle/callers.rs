@@ -74,7 +74,9 @@ impl Callers {
         for waiter in self.ends.remove(&seq).unwrap_or_default() {
             let _ = waiter.send(Err(Error::HandedOver));
         }
-        self.acceptances.remove(&seq);
+        for acceptor in self.acceptances.remove(&seq).unwrap_or_default() {
+            let _ = acceptor.send(Err(Error::HandedOver));
+        }
         self.removals.remove(&seq);
     }
 

@@ -39,6 +39,11 @@ impl Journal {
         self.blob_store.as_ref()
     }
 
+    /// Whether there are several coordinators, of which another leads or is about to.
+    pub(super) fn is_away(&self) -> bool {
+        self.follows && (self.log.is_none() || self.broken.is_some())
+    }
+
     /// Submissions whose change is under way.
     #[cfg(feature = "planted")]
     pub(super) fn under_way(&self) -> usize {
