@@ -68,6 +68,13 @@ pub(crate) fn journal(data: &Path) -> PathBuf {
     data.join("tasks.journal")
 }
 
+/// Whether the data folder has durable tasks of its own that were not taken elsewhere.
+pub(crate) fn has_own_tasks(data: &Path) -> bool {
+    let marker = std::fs::read(pki(data).join("migration.json")).unwrap_or_default();
+    let marker: serde_json::Value = serde_json::from_slice(&marker).unwrap_or_default();
+    journal(data).exists() && marker["state"] != "moved"
+}
+
 /// The model repository in the data folder.
 pub(crate) fn models(data: &Path) -> PathBuf {
     data.join("models")
@@ -273,6 +280,21 @@ fn read(data: &Path) -> Result<Option<Endpoint>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_that_were_not_taken_along_are_seen() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path();
+        assert!(!has_own_tasks(data));
+        std::fs::write(journal(data), "tasks").expect("ours");
+        assert!(has_own_tasks(data));
+        std::fs::create_dir(pki(data)).expect("ours");
+        for (state, expected) in [("moved", false), ("undone", true), ("whole", true)] {
+            let marker = format!("{{\"state\": \"{state}\"}}");
+            std::fs::write(pki(data).join("migration.json"), marker).expect("ours");
+            assert_eq!(has_own_tasks(data), expected, "{state}");
+        }
+    }
 
     fn endpoint(data: &Path) -> Endpoint {
         Endpoint {

@@ -64,8 +64,18 @@ impl Plan {
     /// The cluster's authority, made where there is none yet.
     ///
     /// # Errors
-    /// Where the one in the data folder is damaged.
+    /// Where the one in the data folder is damaged; `not_migrated`.
     pub(crate) fn authority(&self) -> Result<Pki> {
+        if self.control.is_some() && folder::has_own_tasks(&self.data) {
+            let journal = folder::journal(&self.data);
+            let message = format!(
+                "durable tasks lie in {}, and would be left behind where coordinators share others",
+                journal.display()
+            );
+            return Err(Failure::new("not_migrated", message).hint(
+                "take them along: radeon-cluster control migrate --to URL; or move that file away",
+            ));
+        }
         Ok(Pki::open_on(&folder::pki(&self.data), self.control.as_ref())?
             .with_certificate_life(self.certificate_life)
             .with_absence_max(self.absence_max))
