@@ -36,9 +36,6 @@ const SUITES: &[Suite] = &[
     ("ONNX conformance", conformance::onnx_suite),
     ("cluster simulation", simulation),
     ("a cluster that is killed", chaos::suite),
-    ("control plane on PostgreSQL", control_plane),
-    ("control plane on etcd and NATS", control_plane_of_two),
-    ("blobs on S3", blobs),
     ("agreement with ONNX Runtime", agreement),
     ("networks on OpenCL", || networks("opencl:0")),
     ("networks on CUDA", || networks("cuda:0")),
@@ -90,12 +87,18 @@ fn deny() -> Result<Outcome> {
 }
 
 fn workspace() -> Result<Outcome> {
-    // Without it the tests of devices report that they were skipped.
-    if let Err(error) = apt::opencl() {
-        eprintln!("without OpenCL: {error:#}");
-    }
-    if let Err(error) = apt::promtool() {
-        eprintln!("without promtool: {error:#}");
+    // Tests report that they were skipped where what they need is not there.
+    let needed: [(&str, fn() -> Result<()>); 5] = [
+        ("OpenCL", apt::opencl),
+        ("promtool", apt::promtool),
+        ("PostgreSQL", apt::postgresql),
+        ("etcd and NATS", apt::etcd_and_nats),
+        ("a server of S3", || python::s3().map(drop)),
+    ];
+    for (name, install) in needed {
+        if let Err(error) = install() {
+            eprintln!("without {name}: {error:#}");
+        }
     }
     // The simulation's crate turns `lgp-distributed/planted` on, and programs are built without it:
     // both forms of the core are tried.
@@ -207,36 +210,6 @@ fn simulation() -> Result<Outcome> {
     both.passed += of_core.passed;
     both.failed.extend(of_core.failed);
     Ok(both)
-}
-
-/// Log and authority in a database, by servers of Debian that the tests start.
-fn control_plane() -> Result<Outcome> {
-    if let Err(error) = apt::postgresql() {
-        return Ok(Outcome::skip(Skip::new("postgresql", format!("{error:#}"))));
-    }
-    tests(&["-p", "lgp-distributed", "--features", "scale", "--lib", "control::postgres"])
-}
-
-/// The authority in etcd and the log in NATS JetStream, by servers of Debian that the tests start.
-fn control_plane_of_two() -> Result<Outcome> {
-    if let Err(error) = apt::etcd_and_nats() {
-        return Ok(Outcome::skip(Skip::new("etcd", format!("{error:#}"))));
-    }
-    let mut outcome = Outcome::default();
-    for part in ["control::aside", "control::etcd", "control::jetstream", "control::pair"] {
-        let selection = ["-p", "lgp-distributed", "--features", "scale", "--lib", part];
-        outcome.and(tests(&selection)?);
-    }
-    Ok(outcome)
-}
-
-/// Large tensors in shared stores, S3 among them, by a server of Python's that the tests start.
-fn blobs() -> Result<Outcome> {
-    // Without it the tests that need one report that they were skipped.
-    if let Err(error) = python::s3() {
-        eprintln!("without moto: {error:#}");
-    }
-    tests(&["-p", "lgp-distributed", "--features", "scale", "--lib", "blobs"])
 }
 
 /// Counts what cargo's test programs report. A test that prints `skipped: …` did not pass.
