@@ -20,6 +20,8 @@ const SEEDS: u64 = 2000;
 const SEEDS_AMONG: u64 = 300;
 /// One suite: its name and what it does.
 type Suite = (&'static str, fn() -> Result<Outcome>);
+/// Brings what tests need.
+type Install = fn() -> Result<()>;
 
 const SUITES: &[Suite] = &[
     ("format", || step(cmd::cargo().args(["fmt", "--all", "--check"]))),
@@ -88,7 +90,7 @@ fn deny() -> Result<Outcome> {
 
 fn workspace() -> Result<Outcome> {
     // Tests report that they were skipped where what they need is not there.
-    let needed: [(&str, fn() -> Result<()>); 5] = [
+    let needed: [(&str, Install); 5] = [
         ("OpenCL", apt::opencl),
         ("promtool", apt::promtool),
         ("PostgreSQL", apt::postgresql),
