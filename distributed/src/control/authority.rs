@@ -17,6 +17,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use tokio::sync::watch;
 
 /// Keeps what the coordinators of a cluster share. Every call waits for the disk, or whatever else
 /// keeps it.
@@ -79,6 +80,12 @@ pub trait Members: fmt::Debug + Send + Sync {
     /// # Errors
     /// [`Error::File`](crate::Error::File).
     fn present(&self) -> Result<Vec<Present>>;
+
+    /// Wakes when who leads, or a document, may have changed, where that is told: sooner than by looking,
+    /// which finds what was missed.
+    fn changes(&self) -> Option<watch::Receiver<()>> {
+        None
+    }
 
     /// What keeps all this: a name and a version, for people. Known once it was reached.
     fn engine(&self) -> String;

@@ -8,6 +8,7 @@
 
 mod address;
 mod authority;
+mod ear;
 mod heart;
 mod log;
 mod look;
@@ -95,6 +96,8 @@ impl Database {
         let (mut config, tls) = address::parse(address)?;
         let patience = Duration::from_secs(3);
         config.connect_timeout(patience).tcp_user_timeout(patience);
+        // Whoever only listens hears of a server that is gone.
+        config.keepalives_idle(Duration::from_secs(10));
         config.target_session_attrs(postgres::config::TargetSessionAttrs::ReadWrite);
         config.application_name("radeon-cluster");
         Ok(Self { config, tls, schema: schema.to_owned(), lease })

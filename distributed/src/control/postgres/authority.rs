@@ -1,5 +1,6 @@
 //! Who leads, and documents, in the database.
 
+use super::ear::Ear;
 use super::heart::{Heart, ms, stored};
 use super::session::{ANSWER, Session};
 use super::{Database, Trouble};
@@ -12,17 +13,22 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Takes the lead if it is free, its time over, or one's own; $1 is the least epoch, $3 how long it
-/// lasts.
+/// lasts. As the next two, it tells those that listen.
 const TAKE: &str = "
-    WITH next AS (UPDATE counter SET number = GREATEST(number + 1, $1) RETURNING number)
-    UPDATE lease SET epoch = next.number, holder = $2,
-        until = clock_timestamp() + $3 * interval '1 millisecond'
-    FROM next
-    WHERE name = 'lead' AND (holder IS NULL OR holder = $2 OR until < clock_timestamp())
-    RETURNING epoch";
+    WITH next AS (UPDATE counter SET number = GREATEST(number + 1, $1) RETURNING number),
+    taken AS (
+        UPDATE lease SET epoch = next.number, holder = $2,
+            until = clock_timestamp() + $3 * interval '1 millisecond'
+        FROM next
+        WHERE name = 'lead' AND (holder IS NULL OR holder = $2 OR until < clock_timestamp())
+        RETURNING epoch)
+    SELECT epoch, pg_notify(current_schema(), '') FROM taken";
 const RESIGN: &str = "
-    UPDATE lease SET holder = NULL, until = '-infinity'
-    WHERE name = 'lead' AND epoch = $1 AND holder = $2";
+    WITH freed AS (
+        UPDATE lease SET holder = NULL, until = '-infinity'
+        WHERE name = 'lead' AND epoch = $1 AND holder = $2
+        RETURNING name)
+    SELECT pg_notify(current_schema(), '') FROM freed";
 const IS_FREE: &str = "
     SELECT holder IS NULL OR holder = $1 OR until < clock_timestamp()
     FROM lease WHERE name = 'lead'";
@@ -32,11 +38,14 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// lost, finds another.
 const WRITE: &str = "
     WITH fence AS (
-        SELECT FROM lease WHERE name = 'lead' AND epoch = $1 AND holder = $2 FOR KEY SHARE)
-    INSERT INTO document (name, version, bytes)
-    SELECT $3::text, $4::bigint + 1, $5::bytea FROM fence
-    ON CONFLICT (name) DO UPDATE SET version = excluded.version, bytes = excluded.bytes
-    WHERE document.version = $4::bigint";
+        SELECT FROM lease WHERE name = 'lead' AND epoch = $1 AND holder = $2 FOR KEY SHARE),
+    written AS (
+        INSERT INTO document (name, version, bytes)
+        SELECT $3::text, $4::bigint + 1, $5::bytea FROM fence
+        ON CONFLICT (name) DO UPDATE SET version = excluded.version, bytes = excluded.bytes
+        WHERE document.version = $4::bigint
+        RETURNING name)
+    SELECT pg_notify(current_schema(), '') FROM written";
 /// Whether the lead is held, and a document.
 const STANDING: &str = "
     SELECT EXISTS (SELECT FROM lease WHERE name = 'lead' AND epoch = $1 AND holder = $2)";
@@ -52,6 +61,7 @@ pub(crate) struct PostgresAuthority {
     /// A name that no other has.
     pub(super) holder: String,
     pub(super) engine: String,
+    pub(super) ear: Ear,
     heart: Heart,
     /// The version of each document that was read or written here last.
     versions: Mutex<HashMap<String, i64>>,
@@ -73,8 +83,9 @@ impl PostgresAuthority {
             .map_err(failed)?;
         let holder = hex::encode(rand::random::<[u8; 16]>());
         let heart = Heart::start(&database, &holder).map_err(failed)?;
+        let ear = Ear::start(&database).map_err(failed)?;
         let versions = Mutex::default();
-        Ok(Self { database, session, holder, engine, heart, versions })
+        Ok(Self { database, session, holder, engine, ear, heart, versions })
     }
 
     pub(super) fn failed(&self, what: &'static str) -> impl Fn(Trouble) -> Error {

@@ -18,10 +18,12 @@ const RENEW: &str = "
         WHERE name = 'lead' AND epoch = $2 AND holder = $1
         RETURNING epoch)
     SELECT EXISTS (SELECT FROM lead)";
-/// Gives both up.
+/// Gives both up, and tells the others.
 const FREE: &str = "
-    WITH gone AS (DELETE FROM member WHERE holder = $1)
-    UPDATE lease SET holder = NULL, until = '-infinity' WHERE name = 'lead' AND holder = $1";
+    WITH gone AS (DELETE FROM member WHERE holder = $1),
+    freed AS (
+        UPDATE lease SET holder = NULL, until = '-infinity' WHERE name = 'lead' AND holder = $1)
+    SELECT pg_notify(current_schema(), '')";
 
 /// What a coordinator holds.
 #[derive(Debug, Default)]

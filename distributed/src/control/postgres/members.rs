@@ -4,6 +4,7 @@ use super::PostgresAuthority;
 use super::heart::{ms, stored};
 use crate::control::authority::{Members, Present};
 use crate::error::Result;
+use tokio::sync::watch;
 
 /// Those that ended without a word are forgotten by the next that comes.
 const ENTER: &str = "
@@ -39,6 +40,10 @@ impl Members for PostgresAuthority {
     fn present(&self) -> Result<Vec<Present>> {
         let found = self.session.call(|client| client.query(PRESENT, &[]));
         Ok(found.map_err(self.failed("read"))?.into_iter().map(one).collect())
+    }
+
+    fn changes(&self) -> Option<watch::Receiver<()>> {
+        Some(self.ear.heard.clone())
     }
 
     fn engine(&self) -> String {

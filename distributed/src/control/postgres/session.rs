@@ -105,7 +105,7 @@ fn serve(database: &Database, calls: mpsc::Receiver<Call>) {
     }
 }
 
-fn connect(database: &Database) -> Result<Client, Trouble> {
+pub(super) fn connect(database: &Database) -> Result<Client, Trouble> {
     let mut client = match &database.tls {
         Some(tls) => database.config.connect(tls.clone())?,
         None => database.config.connect(NoTls)?,

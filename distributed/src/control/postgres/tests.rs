@@ -6,8 +6,8 @@ mod server;
 mod tls;
 
 use super::{Database, PostgresAuthority, PostgresLog};
-use crate::control::authority::Authority;
 use crate::control::authority::conformance as laws;
+use crate::control::authority::{Authority, Members};
 use crate::control::conformance::{self, Bounded, open, put};
 use crate::control::log::{Change, Each, Opened, Opener, Place};
 use crate::error::{Error, JournalError};
@@ -117,6 +117,37 @@ fn who_was_deposed_hears_of_it_and_changes_no_document() {
     assert!(refused.to_string().contains("another has changed it"), "{refused}");
     assert_eq!(first.read("a").expect("readable").as_deref(), Some(&b"second"[..]));
     first.write(again, "a", b"third").expect("it knows what it replaces");
+}
+
+#[test]
+fn a_change_is_told_to_those_that_listen() {
+    let server = server!();
+    let (first, second) = (authority(&server, "a"), authority(&server, "a"));
+    let mut told = second.members().and_then(Members::changes).expect("PostgreSQL tells");
+    // That it listens is the first change.
+    let mut next = || {
+        let end = Instant::now() + Duration::from_secs(10);
+        while !told.has_changed().expect("it listens") {
+            assert!(Instant::now() < end, "nothing was told");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        told.mark_unchanged();
+    };
+    next();
+    let epoch = first.lead(1).expect("free");
+    next();
+    first.write(epoch, "tokens", b"new").expect("it leads");
+    next();
+    first.resign(epoch);
+    next();
+    // It listens again where its connection was lost.
+    sql(
+        &server,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'",
+    );
+    next();
+    drop(first);
+    next();
 }
 
 #[test]

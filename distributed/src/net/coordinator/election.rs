@@ -3,12 +3,13 @@
 use super::Coordinator;
 use super::journal::{self, Prepared};
 use super::peers::{Peer, Peers, Standing};
-use crate::control::authority::Leading;
+use crate::control::authority::{Leading, Members};
 use crate::control::log::{Opener, Place};
 use crate::error::{Error, Result};
 use crate::net::outside;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// How often a coordinator looks who leads.
@@ -23,14 +24,26 @@ const ABSTAIN: Duration = Duration::from_secs(2);
 /// Runs until the coordinator stops.
 pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, place: Arc<dyn Place>) {
     let mut stopping = peers.stopping.subscribe();
+    let mut changes = peers.lead.members().and_then(Members::changes);
     let mut turn = Turn { reread_at: Instant::now(), abstains: None };
     loop {
         turn.take(&coordinator, &peers, &place).await;
-        let stopped = stopping.wait_for(|stopping| *stopping);
-        if tokio::time::timeout(LOOK, stopped).await.is_ok() {
-            return;
+        tokio::select! {
+            _ = stopping.wait_for(|stopping| *stopping) => return,
+            () = change(&mut changes) => turn.reread_at = Instant::now(),
+            () = tokio::time::sleep(LOOK) => {}
         }
     }
+}
+
+/// Waits until something may have changed, if that is told.
+async fn change(changes: &mut Option<watch::Receiver<()>>) {
+    if let Some(told) = changes
+        && told.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await
 }
 
 /// What a coordinator knows from one look to the next.
