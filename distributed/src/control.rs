@@ -6,6 +6,8 @@
 //! `jetstream` in two engines, and a thread commits what many callers submit in few transactions.
 
 #[cfg(feature = "scale")]
+mod address;
+#[cfg(feature = "scale")]
 mod aside;
 pub(crate) mod authority;
 #[cfg(feature = "scale")]
@@ -15,10 +17,14 @@ mod conformance;
 mod create;
 pub(crate) mod embedded;
 #[cfg(feature = "scale")]
+mod endpoints;
+#[cfg(feature = "scale")]
 mod etcd;
 mod file;
 pub(crate) mod files;
 mod guard;
+#[cfg(all(test, feature = "scale"))]
+mod issuer;
 #[cfg(feature = "scale")]
 mod jetstream;
 pub(crate) mod journal;
@@ -46,6 +52,8 @@ mod store;
 mod tables;
 #[cfg(test)]
 mod tests;
+#[cfg(feature = "scale")]
+mod tls;
 mod trouble;
 mod upkeep;
 pub(crate) mod view;

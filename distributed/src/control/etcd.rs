@@ -6,10 +6,12 @@
 //! time, so a clock that is wrong is not noticed: leases go by etcd's own.
 
 mod authority;
+mod channels;
 mod client;
 mod heart;
 mod look;
 mod members;
+mod pass;
 mod proto;
 #[cfg(test)]
 pub(super) mod tests;
@@ -17,6 +19,7 @@ pub(super) mod tests;
 pub(crate) use authority::EtcdAuthority;
 pub(crate) use look::look;
 
+use super::endpoints::Endpoints;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,14 +32,14 @@ const FORMAT: &str = "1";
 /// Where a cluster's keys are.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
-    endpoints: Vec<String>,
+    endpoints: Endpoints,
     prefix: String,
 }
 
 impl Keys {
-    /// Those of the cluster of this name, in the etcd that answers at these `HOST:PORT`s.
-    pub(crate) fn new(endpoints: &[String], name: &str) -> Self {
-        Self { endpoints: endpoints.to_vec(), prefix: format!("radeon-cluster/{name}/") }
+    /// Those of the cluster of this name, in the etcd that answers at these endpoints.
+    pub(super) fn new(endpoints: Endpoints, name: &str) -> Self {
+        Self { endpoints, prefix: format!("radeon-cluster/{name}/") }
     }
 
     fn key(&self, name: &str) -> Vec<u8> {
@@ -51,9 +54,10 @@ impl Keys {
         self.key(&format!("member/{holder}"))
     }
 
-    /// What errors call them.
+    /// What errors call them: no user, no password.
     fn label(&self) -> PathBuf {
-        format!("etcd://{}/{}", self.endpoints.join(","), self.prefix.trim_end_matches('/')).into()
+        let hosts = self.endpoints.hosts.join(",");
+        format!("etcd://{hosts}/{}", self.prefix.trim_end_matches('/')).into()
     }
 }
 

@@ -7,6 +7,7 @@
 //! there are never many more than what they leave. Each commit has a digest over it and all before it.
 
 mod client;
+mod connecting;
 mod frame;
 mod index;
 mod log;
@@ -19,8 +20,9 @@ mod sweep;
 mod tests;
 
 pub(crate) use log::JetStreamLog;
-pub(crate) use opening::look;
+pub(crate) use opening::{check, look};
 
+use super::endpoints::Endpoints;
 use crate::error::JournalError;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +30,7 @@ use std::sync::Arc;
 /// Where a cluster's stream is.
 #[derive(Debug, Clone)]
 pub(crate) struct Stream {
-    servers: Vec<String>,
+    servers: Endpoints,
     name: String,
     /// Bytes that there may be beyond twice what counts.
     slack: u64,
@@ -37,15 +39,15 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    /// That of the cluster of this name, with the servers that answer at these `HOST:PORT`s.
-    pub(crate) fn new(servers: &[String], name: &str) -> Self {
+    /// That of the cluster of this name, with the servers that answer at these endpoints.
+    pub(super) fn new(servers: Endpoints, name: &str) -> Self {
         let name = format!("radeon_cluster_{name}");
-        Self { servers: servers.to_vec(), name, slack: 16 << 20, kept_bytes: 64 << 20 }
+        Self { servers, name, slack: 16 << 20, kept_bytes: 64 << 20 }
     }
 
-    /// What errors call it.
+    /// What errors call it: no user, no password.
     fn label(&self) -> PathBuf {
-        format!("nats://{}/{}", self.servers.join(","), self.name).into()
+        format!("nats://{}/{}", self.servers.hosts.join(","), self.name).into()
     }
 }
 

@@ -15,14 +15,15 @@ mod look;
 mod members;
 mod opening;
 mod session;
+mod stream;
 #[cfg(test)]
 mod tests;
-mod tls;
 
 pub(crate) use authority::PostgresAuthority;
 pub(crate) use log::PostgresLog;
 pub(crate) use look::look;
 
+use super::tls::{Tls, remedy};
 use crate::error::JournalError;
 use postgres::error::SqlState;
 use postgres::types::WrongType;
@@ -74,7 +75,7 @@ const TABLES: &str = "
 pub(crate) struct Database {
     config: postgres::Config,
     /// Where the connection is encrypted.
-    tls: Option<tls::Tls>,
+    tls: Option<Tls>,
     schema: String,
     /// How long a lease lasts that is not renewed.
     lease: Duration,
@@ -228,10 +229,12 @@ fn is_passing(code: &str) -> bool {
 fn source_of(error: &postgres::Error) -> String {
     let source = std::error::Error::source(error);
     let text = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
-    match tls::remedy(error) {
-        Some(remedy) => format!("{text}: {remedy}"),
-        None => text,
-    }
+    let is_plain = source.is_some_and(|it| it.to_string() == "server does not support TLS");
+    let remedy = match is_plain {
+        true => Some("have it encrypt (ssl = on, with a certificate), or use a socket"),
+        false => remedy(error),
+    };
+    remedy.map_or(text.clone(), |remedy| format!("{text}: {remedy}"))
 }
 
 impl Trouble {

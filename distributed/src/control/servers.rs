@@ -40,6 +40,11 @@ impl Server {
         self.folder.path().join(name)
     }
 
+    /// Writes a file that is its own.
+    pub(super) fn put(&self, name: &str, text: &str) {
+        std::fs::write(self.beside(name), text).expect("ours");
+    }
+
     pub(super) fn data(&self) -> String {
         self.beside("data").display().to_string()
     }

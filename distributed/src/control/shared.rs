@@ -27,10 +27,11 @@ pub struct Control {
 
 impl Control {
     /// The database at an address such as `postgres://USER:PASSWORD@localhost/NAME`, and the name of a
-    /// schema in it, for hosts other than this machine with `?sslmode=verify-full`, and where need be
-    /// `sslrootcert`, `sslcert` and `sslkey`, which name PEM files; or the servers at
-    /// `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, where etcd has the authority below
-    /// `radeon-cluster/NAME/` and JetStream the log in the stream `radeon_cluster_NAME`.
+    /// schema in it; or the servers at `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, where etcd
+    /// has the authority below `radeon-cluster/NAME/` and JetStream the log in the stream
+    /// `radeon_cluster_NAME`, each with `USER:PASSWORD@` before its first host if it asks for that. For
+    /// hosts other than this machine `?sslmode=verify-full` follows, and where need be `sslrootcert`,
+    /// `sslcert` and `sslkey`, which name PEM files.
     ///
     /// # Errors
     /// [`Error::Control`] for an address or a name that cannot be one, and where this program was built
@@ -62,8 +63,8 @@ impl Control {
         return match self.engine()? {
             Engine::Database(database) => super::postgres::look(&database, &self.name),
             Engine::Pair(pair) => {
-                let view = super::etcd::look(&Keys::new(&pair.etcd, &pair.name))?;
-                super::jetstream::look(&Stream::new(&pair.nats, &pair.name), view)
+                let view = super::etcd::look(&Keys::new(pair.etcd, &pair.name))?;
+                super::jetstream::look(&Stream::new(pair.nats, &pair.name), view)
             }
         };
         #[cfg(not(feature = "scale"))]
@@ -111,7 +112,7 @@ pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Plac
             Ok(match control.engine()? {
                 Engine::Database(database) => Box::new(PostgresLog::new(*database, remembered)),
                 Engine::Pair(pair) => {
-                    Box::new(JetStreamLog::new(Stream::new(&pair.nats, &pair.name), remembered))
+                    Box::new(JetStreamLog::new(Stream::new(pair.nats, &pair.name), remembered))
                 }
             })
         }
@@ -134,7 +135,9 @@ pub(crate) fn authority(
                 Box::new(PostgresAuthority::open(*database, fingerprint)?)
             }
             Engine::Pair(pair) => {
-                Box::new(EtcdAuthority::open(Keys::new(&pair.etcd, &pair.name), fingerprint)?)
+                // What NATS refuses is told before anything is written to etcd.
+                super::jetstream::check(&Stream::new(pair.nats, &pair.name))?;
+                Box::new(EtcdAuthority::open(Keys::new(pair.etcd, &pair.name), fingerprint)?)
             }
         }),
         _ => Ok(Box::new(Folder::new(folder))),

@@ -1,5 +1,7 @@
 //! Calls of etcd: each has a deadline, and goes to one endpoint after the other until one answers.
 
+use super::channels;
+use super::pass::{Line, Pass, unsigned};
 use super::proto::cluster_client::ClusterClient;
 use super::proto::compare::{CompareResult, CompareTarget, TargetUnion};
 use super::proto::kv_client::KvClient;
@@ -10,12 +12,13 @@ use super::proto::response_op::Response as Done;
 use super::proto::*;
 use super::{Keys, Trouble};
 use crate::control::aside::Aside;
+use crate::control::tls::{ENCRYPTED, remedy, suspected};
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tonic::codegen::tokio_stream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 /// How long an endpoint may take to answer.
@@ -31,42 +34,45 @@ pub(super) const REQUEST_BYTES: usize = (3 << 19) - 4096;
 pub(super) struct Client {
     aside: Aside,
     channels: Vec<Channel>,
-    /// The one that answered last.
+    pass: Pass,
+    /// The one that answered last; as many as there are where none has.
     first: AtomicUsize,
+    is_plain: bool,
 }
 
 impl Client {
     pub(super) fn new(keys: &Keys) -> Result<Self, Trouble> {
         let aside = Aside::start("etcd").map_err(Trouble::Refused)?;
-        let endpoints = keys.endpoints.iter().map(|host| {
-            // Certificates would be taken here.
-            let endpoint = Endpoint::from_shared(format!("http://{host}"));
-            let endpoint = endpoint.map_err(|error| Trouble::Refused(error.to_string()))?;
-            // What hangs is noticed; members refuse to be asked much more often.
-            let endpoint = endpoint.http2_keep_alive_interval(Duration::from_secs(10));
-            Ok(endpoint.keep_alive_timeout(ANSWER).connect_timeout(ANSWER))
-        });
-        let endpoints: Vec<Endpoint> = endpoints.collect::<Result<_, _>>()?;
+        let endpoints = channels::endpoints(&keys.endpoints).map_err(Trouble::Refused)?;
+        let tls = keys.endpoints.tls.clone();
         // They belong to the runtime that makes them.
-        let connect = async move { endpoints.iter().map(Endpoint::connect_lazy).collect() };
+        let connect = async move { channels::connect(&endpoints, tls.as_ref()) };
         let channels = aside.ask(ANSWER, connect);
         let channels = channels.ok_or_else(|| Trouble::Away("no connection".to_owned()))?;
-        Ok(Self { aside, channels, first: AtomicUsize::new(0) })
+        let pass = Pass::new(keys.endpoints.account.clone());
+        let (first, is_plain) = (AtomicUsize::new(channels.len()), keys.endpoints.tls.is_none());
+        Ok(Self { aside, channels, pass, first, is_plain })
+    }
+
+    /// The token that it asks with.
+    #[cfg(test)]
+    pub(super) fn token(&self) -> Option<Vec<u8>> {
+        self.pass.token()
     }
 
     /// Asks one endpoint after the other until one answers.
     fn call<T, F>(
         &self,
         limit: Duration,
-        ask: impl Fn(Channel) -> F + Send + 'static,
+        ask: impl Fn(Line) -> F + Send + Sync + 'static,
     ) -> Result<T, Trouble>
     where
         T: Send + 'static,
         F: Future<Output = Result<Response<T>, Status>> + Send + 'static,
     {
-        let channels = self.channels.clone();
+        let (channels, pass) = (self.channels.clone(), self.pass.clone());
         let (count, first) = (channels.len(), self.first.load(Ordering::Relaxed));
-        let tries = count * ROUNDS;
+        let (tries, is_plain, has_answered) = (count * ROUNDS, self.is_plain, first < count);
         let all = async move {
             let mut why = "it does not answer".to_owned();
             for at in 0..tries {
@@ -74,19 +80,27 @@ impl Client {
                     tokio::time::sleep(BETWEEN_ROUNDS).await;
                 }
                 let chosen = (first + at) % count;
-                match tokio::time::timeout(limit, ask(channels[chosen].clone())).await {
-                    Ok(Ok(answer)) => return Ok((chosen, answer.into_inner())),
-                    Ok(Err(status)) => match trouble(&status) {
+                match pass.ask(&channels[chosen], limit, &ask).await {
+                    Ok(answer) => return Ok((chosen, answer.into_inner())),
+                    Err(status) => match trouble(&status) {
                         Trouble::Away(text) => why = text,
                         trouble => return Err(trouble),
                     },
-                    Err(_) => why = format!("no answer within {} ms", limit.as_millis()),
                 }
             }
-            Err(Trouble::Away(why))
+            let hint = match is_plain {
+                _ if has_answered => None,
+                // One that encrypts ends the connection without a word.
+                true => {
+                    (!why.contains("refused") && !why.contains("no answer")).then_some(ENCRYPTED)
+                }
+                false => suspected(&why),
+            };
+            Err(Trouble::Away(hint.map_or(why.clone(), |hint| format!("{why}: {hint}"))))
         };
         let tries = u32::try_from(tries).unwrap_or(u32::MAX);
-        let asked = self.aside.ask(limit * tries + BETWEEN_ROUNDS * 2, all);
+        let longest = self.pass.longest(limit) * tries + BETWEEN_ROUNDS * 2;
+        let asked = self.aside.ask(longest, all);
         let (chosen, answer) =
             asked.unwrap_or_else(|| Err(Trouble::Away("it does not answer".to_owned())))?;
         self.first.store(chosen, Ordering::Relaxed);
@@ -101,9 +115,9 @@ impl Client {
         failure: Vec<RequestOp>,
     ) -> Result<(bool, Vec<Vec<KeyValue>>), Trouble> {
         let request = TxnRequest { compare, success, failure };
-        let ask = move |channel| {
+        let ask = move |line| {
             let request = request.clone();
-            async move { KvClient::new(channel).txn(request).await }
+            async move { KvClient::new(line).txn(request).await }
         };
         let answer: TxnResponse = self.call(ANSWER, ask)?;
         let found = answer.responses.into_iter().map(|response| match response.response {
@@ -126,8 +140,7 @@ impl Client {
     pub(super) fn grant(&self, time: Duration) -> Result<i64, Trouble> {
         let seconds = i64::try_from(time.as_secs()).unwrap_or(i64::MAX);
         let request = LeaseGrantRequest { ttl: seconds, id: 0 };
-        let ask =
-            move |channel| async move { LeaseClient::new(channel).lease_grant(request).await };
+        let ask = move |line| async move { LeaseClient::new(line).lease_grant(request).await };
         let granted: LeaseGrantResponse = self.call(ANSWER, ask)?;
         match granted.error.is_empty() {
             true => Ok(granted.id),
@@ -137,9 +150,9 @@ impl Client {
 
     /// Renews a lease, or says that it has ended.
     pub(super) fn keep_alive(&self, id: i64, limit: Duration) -> Result<(), Trouble> {
-        let ask = move |channel| async move {
+        let ask = move |line| async move {
             let once = tokio_stream::once(LeaseKeepAliveRequest { id });
-            let mut answers = LeaseClient::new(channel).lease_keep_alive(once).await?.into_inner();
+            let mut answers = LeaseClient::new(line).lease_keep_alive(once).await?.into_inner();
             let answer = answers.message().await?;
             answer.map(Response::new).ok_or_else(|| Status::unavailable("no answer"))
         };
@@ -149,21 +162,25 @@ impl Client {
 
     pub(super) fn revoke(&self, id: i64) -> Result<(), Trouble> {
         let request = LeaseRevokeRequest { id };
-        let ask =
-            move |channel| async move { LeaseClient::new(channel).lease_revoke(request).await };
+        let ask = move |line| async move { LeaseClient::new(line).lease_revoke(request).await };
         self.call(ANSWER, ask).map(drop)
     }
 
     /// The version, how many members answer at the endpoints, and how many there are.
     pub(super) fn engine(&self) -> Result<(String, usize, usize), Trouble> {
-        let ask = |channel| async move {
-            ClusterClient::new(channel).member_list(MemberListRequest {}).await
-        };
+        let ask =
+            |line| async move { ClusterClient::new(line).member_list(MemberListRequest {}).await };
         let members = self.call(ANSWER, ask)?.members.len();
         let (mut versions, mut answering) = (BTreeSet::new(), BTreeSet::new());
         for channel in self.channels.clone() {
-            let ask = async move { MaintenanceClient::new(channel).status(StatusRequest {}).await };
-            if let Some(Ok(status)) = self.aside.ask(ANSWER, ask) {
+            let pass = self.pass.clone();
+            let ask = async move {
+                let status = |line| async move {
+                    MaintenanceClient::new(line).status(StatusRequest {}).await
+                };
+                pass.ask(&channel, ANSWER, &status).await
+            };
+            if let Some(Ok(status)) = self.aside.ask(self.pass.longest(ANSWER), ask) {
                 let status = status.into_inner();
                 answering.insert(status.header.unwrap_or_default().member_id);
                 versions.insert(status.version);
@@ -180,6 +197,10 @@ fn trouble(status: &Status) -> Trouble {
     // What the system said is the innermost.
     let sources = std::iter::successors(std::error::Error::source(status), |it| it.source());
     let text = sources.last().map_or_else(|| said.to_owned(), |inner| format!("{said}: {inner}"));
+    let text = match remedy(status).or_else(|| unsigned(status)) {
+        Some(remedy) => format!("{text}: {remedy}"),
+        None => text,
+    };
     let is_too_large =
         ["request is too large", "larger than max"].iter().any(|part| said.contains(part));
     match status.code() {

@@ -1,6 +1,7 @@
 //! The laws of an authority on etcd of Debian, and what only such an engine can do.
 
 pub(in crate::control) mod server;
+pub(in crate::control) mod tls;
 
 use super::client::{Client, delete, put, range};
 use super::{EtcdAuthority, Keys, LEASE};
@@ -21,7 +22,7 @@ macro_rules! etcd {
 }
 
 fn keys(etcd: &Etcd, name: &str) -> Keys {
-    Keys::new(&etcd.endpoints(), name)
+    Keys::new(etcd.endpoints().into(), name)
 }
 
 fn authority(etcd: &Etcd, name: &str) -> EtcdAuthority {
@@ -155,7 +156,7 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
     client.transact(vec![], vec![put(newer.key("format"), b"1", 0)], vec![]).expect("reachable");
     let error = authority(&etcd, "newer").lead(1).expect_err("no number").to_string();
     assert!(error.contains("counter has no number"), "{error}");
-    let nobody = Keys::new(&["127.0.0.1:1".to_owned()], "nobody");
+    let nobody = Keys::new(vec!["127.0.0.1:1".to_owned()].into(), "nobody");
     let error = text(EtcdAuthority::open(nobody, "one"));
     assert!(error.contains("127.0.0.1:1") && error.contains("refused"), "{error}");
 

@@ -1,9 +1,10 @@
 //! What is asked of NATS, each with a deadline. The client connects again by itself, to any of the
 //! servers that were given.
 
+use super::connecting::{CONNECTING, options, unconnected};
 use super::{Stream, Trouble};
 use crate::control::aside::Aside;
-use async_nats::{ConnectOptions, HeaderMap, RequestErrorKind};
+use async_nats::{HeaderMap, RequestErrorKind};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
@@ -12,7 +13,6 @@ use std::time::Duration;
 
 /// How long an answer is waited for.
 pub(super) const ANSWER: Duration = Duration::from_secs(3);
-const CONNECTING: Duration = Duration::from_secs(3);
 /// Messages that are asked for at once.
 pub(super) const READ_AT_ONCE: u64 = 16;
 
@@ -80,24 +80,14 @@ impl Default for Config {
 impl Client {
     pub(super) fn connect(stream: &Stream) -> Result<Self, Trouble> {
         let aside = Aside::start("nats").map_err(Trouble::Refused)?;
-        // Certificates would be taken here. Servers that others name may be on other machines.
-        let options = ConnectOptions::new()
-            .name("radeon-cluster")
-            .ignore_discovered_servers()
-            .connection_timeout(CONNECTING)
-            .request_timeout(Some(ANSWER))
-            .ping_interval(Duration::from_secs(5))
-            .max_reconnects(None)
-            .reconnect_delay_callback(|tries| {
-                Duration::from_millis(if tries < 2 { 20 } else { 200 })
-            });
+        let options = options(&stream.servers);
         let servers: Vec<String> =
-            stream.servers.iter().map(|host| format!("nats://{host}")).collect();
+            stream.servers.hosts.iter().map(|host| format!("nats://{host}")).collect();
         let limit = CONNECTING * u32::try_from(servers.len() + 1).unwrap_or(1);
         let connected = aside.ask(limit, async move { options.connect(servers).await });
         let nats = match connected {
             Some(Ok(nats)) => nats,
-            Some(Err(error)) => return Err(Trouble::Away(error.to_string())),
+            Some(Err(error)) => return Err(unconnected(&error, &stream.servers)),
             None => return Err(Trouble::Away("it does not answer".to_owned())),
         };
         let info = nats.server_info();

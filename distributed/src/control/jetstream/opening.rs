@@ -68,6 +68,17 @@ pub(super) fn open(
     Ok(Found { state, pen, first, bytes })
 }
 
+/// Whether the servers take who asks, as far as they answer; nothing is written.
+///
+/// # Errors
+/// Why they cannot be used.
+pub(crate) fn check(stream: &Stream) -> Result<()> {
+    match Client::connect(stream) {
+        Err(trouble @ Trouble::Refused(_)) => Err(trouble.on_log(stream).into()),
+        _ => Ok(()),
+    }
+}
+
 /// Adds to a view what the stream holds; nothing is written. All of it is read.
 pub(crate) fn look(stream: &Stream, view: ControlView) -> Result<ControlView> {
     let on_log = |trouble: Trouble| trouble.on_log(stream);

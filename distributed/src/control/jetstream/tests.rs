@@ -4,6 +4,7 @@ mod machines;
 mod moving;
 mod server;
 mod short;
+mod tls;
 
 use super::client::Client;
 use super::{JetStreamLog, Stream};
@@ -30,7 +31,7 @@ macro_rules! nats {
 use nats;
 
 fn stream(nats: &Nats, name: &str) -> Stream {
-    Stream::new(&nats.addresses(), name)
+    Stream::new(nats.addresses().into(), name)
 }
 
 /// A log of a name, and what the machine remembers of it in the first server's folder.
@@ -186,7 +187,7 @@ fn older_data_is_noticed() {
 #[test]
 fn what_is_wrong_is_said_and_nothing_is_written() {
     let nats = nats!(1);
-    let nobody = Stream::new(&["127.0.0.1:1".to_owned()], "nobody");
+    let nobody = Stream::new(vec!["127.0.0.1:1".to_owned()].into(), "nobody");
     let nobody = JetStreamLog::new(nobody, nats.0[0].beside("nobody"));
     let error = open(&nobody, 1).err().expect("nobody answers");
     assert!(matches!(error, JournalError::Io { .. }), "{error}");
@@ -195,7 +196,7 @@ fn what_is_wrong_is_said_and_nothing_is_written() {
     plain.set_args(["-a", &host, "-p", "24222"]);
     plain.begin();
     plain.wait(|| TcpStream::connect((host.as_str(), 24_222)).is_ok());
-    let without = Stream::new(&[format!("{host}:24222")], "without");
+    let without = Stream::new(vec![format!("{host}:24222")].into(), "without");
     let without = JetStreamLog::new(without, nats.0[0].beside("without"));
     let error = open(&without, 1).err().expect("it cannot keep a log").to_string();
     assert!(error.contains("without JetStream: start it with -js"), "{error}");

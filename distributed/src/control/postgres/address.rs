@@ -1,9 +1,9 @@
 //! What the address of a database says. How the connection is encrypted is read here: the crate that
 //! connects knows no certificates. Nothing of an address is repeated that may be part of a password.
 
-use super::tls::Tls;
+use crate::control::address::{NAMES, Said, over_network, shown};
+use crate::control::tls::Tls;
 use postgres::config::{Config, Host, SslMode};
-use std::path::PathBuf;
 
 /// What else an address may say.
 const KNOWN: [&str; 19] = [
@@ -29,15 +29,6 @@ const KNOWN: [&str; 19] = [
 ];
 const FORM: &str = "expected postgres://USER:PASSWORD@HOST/NAME, with %40 for an @ in the password";
 
-/// What is said of encryption.
-#[derive(Debug, Default)]
-struct Said {
-    mode: Option<String>,
-    authorities: Option<PathBuf>,
-    certificate: Option<PathBuf>,
-    key: Option<PathBuf>,
-}
-
 /// Reads an address.
 ///
 /// # Errors
@@ -56,12 +47,9 @@ pub(super) fn parse(text: &str) -> Result<(Config, Option<Tls>), String> {
     }
     let tls = encryption(said, &mut config)?;
     match remote(&config) {
-        Some(host) if tls.is_none() => Err(format!(
-            "{host} is reached over the network, where whoever is on it reads along, and may answer in \
-             its place: add ?sslmode=verify-full, and &sslrootcert=FILE with the authority of its \
-             certificate unless this system knows that; or use a socket or an address of this machine, \
-             such as the end of a tunnel"
-        )),
+        Some(host) if tls.is_none() => {
+            Err(over_network(&host, "a socket or an address of this machine"))
+        }
         _ => Ok((config, tls)),
     }
 }
@@ -82,24 +70,17 @@ fn split(text: &str) -> Result<(Said, String), String> {
     let pairs = query.trim_start_matches('?').split('&').filter(|pair| !pair.is_empty());
     for pair in pairs {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let path = || decoded(value).map(|path| Some(PathBuf::from(path)));
-        match name {
-            "sslmode" => said.mode = Some(decoded(value)?),
-            "sslrootcert" => said.authorities = path()?,
-            "sslcert" => said.certificate = path()?,
-            "sslkey" => said.key = path()?,
-            name if KNOWN.contains(&name) => others.push(pair),
-            name => {
-                let is_name =
-                    name.len() <= 32 && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'_'));
-                let shown = if is_name { name } else { "what comes after its ?" };
-                return Err(format!(
-                    "it says {shown}, which is not known, expected one of sslmode, sslrootcert, \
-                     sslcert, sslkey, {}",
-                    KNOWN.join(", ")
-                ));
-            }
+        if said.take(name, value)? {
+            continue;
         }
+        if !KNOWN.contains(&name) {
+            return Err(format!(
+                "it says {}, which is not known, expected one of {NAMES}, {}",
+                shown(name),
+                KNOWN.join(", ")
+            ));
+        }
+        others.push(pair);
     }
     let rest = match others.is_empty() {
         true => base.to_owned(),
@@ -109,51 +90,15 @@ fn split(text: &str) -> Result<(Said, String), String> {
 }
 
 fn encryption(said: Said, config: &mut Config) -> Result<Option<Tls>, String> {
-    let write = "write sslmode=verify-full, and sslrootcert=FILE with the authority of the server's \
-                 certificate unless this system knows that";
-    let mode = said.mode.as_deref().unwrap_or("prefer");
-    match mode {
-        "verify-full" => {}
-        "disable" | "allow" | "prefer" => {
-            let given = [
-                ("sslrootcert", &said.authorities),
-                ("sslcert", &said.certificate),
-                ("sslkey", &said.key),
-            ];
-            return match given.iter().find(|(_, path)| path.is_some()) {
-                Some((name, _)) => Err(format!(
-                    "it has {name} and sslmode={mode}, with which nothing is checked: {write}"
-                )),
-                None => Ok(None),
-            };
-        }
-        "require" => {
-            return Err(format!(
-                "sslmode=require encrypts, but whoever is on the way can answer in the server's \
-                 place and read all the same: {write}"
-            ));
-        }
-        "verify-ca" => {
-            return Err(format!(
-                "sslmode=verify-ca takes any server that the authority knows for this one: {write}"
-            ));
-        }
-        _ => return Err(format!("its sslmode is not known, expected verify-full: {write}")),
-    }
     let is_socket = |host: &Host| matches!(host, Host::Unix(_));
-    if config.get_hosts().iter().any(is_socket) {
+    if said.is_encrypted() && config.get_hosts().iter().any(is_socket) {
         return Err("a socket of this machine is not encrypted: leave sslmode out".to_owned());
     }
-    let client = match (said.certificate, said.key) {
-        (Some(certificate), Some(key)) => Some((certificate, key)),
-        (None, None) => None,
-        (Some(_), None) => return Err("it has sslcert, and no sslkey with its key".to_owned()),
-        (None, Some(_)) => {
-            return Err("it has sslkey, and no sslcert with its certificate".to_owned());
-        }
-    };
-    config.ssl_mode(SslMode::Require);
-    Tls::new(said.authorities.as_deref(), client).map(Some)
+    let tls = said.tls()?;
+    if tls.is_some() {
+        config.ssl_mode(SslMode::Require);
+    }
+    Ok(tls)
 }
 
 /// A host that is not this machine.
@@ -167,22 +112,6 @@ fn remote(config: &Config) -> Option<String> {
         Host::Unix(_) => None,
     });
     hosts.chain(addresses.map(ToString::to_string)).next()
-}
-
-/// A value without its percent signs.
-fn decoded(value: &str) -> Result<String, String> {
-    let wrong = || "a % in it is not followed by two hexadecimal digits".to_owned();
-    let mut bytes = Vec::with_capacity(value.len());
-    let mut rest = value.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digits = [rest.next().ok_or_else(wrong)?, rest.next().ok_or_else(wrong)?];
-        bytes.extend(hex::decode(digits).map_err(|_| wrong())?);
-    }
-    String::from_utf8(bytes).map_err(|_| "a value in it is not text".to_owned())
 }
 
 #[cfg(test)]
@@ -238,6 +167,5 @@ mod tests {
             format!("postgresql://u@db.example/db?sslmode=verify-full&sslrootcert={path}");
         let (config, tls) = parse(&address).expect("good");
         assert!(tls.is_some() && config.get_ssl_mode() == SslMode::Require);
-        assert_eq!(decoded("a%2Fb%20").as_deref(), Ok("a/b "));
     }
 }

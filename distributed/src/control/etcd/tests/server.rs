@@ -53,7 +53,8 @@ impl Etcd {
     }
 
     fn wait(&mut self, at: usize) {
-        let client = Client::new(&Keys::new(&[self.endpoint(at)], "")).expect("well formed");
+        let client =
+            Client::new(&Keys::new(vec![self.endpoint(at)].into(), "")).expect("well formed");
         self.0[at].wait(|| client.look([range(b"any".to_vec())]).is_ok());
     }
 

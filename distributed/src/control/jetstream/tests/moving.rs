@@ -15,7 +15,7 @@ fn the_laws_of_moving_are_obeyed() {
         Err(reason) => return println!("skipped: etcd: {reason}"),
     };
     let pair = |name: &str| {
-        let keys = Keys::new(&etcd.endpoints(), name);
+        let keys = Keys::new(etcd.endpoints().into(), name);
         side(name, EtcdAuthority::open(keys, "one").expect("reachable"), log(&nats, name))
     };
     let folders = tempfile::tempdir().expect("a folder");

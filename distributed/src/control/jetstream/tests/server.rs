@@ -48,7 +48,7 @@ impl Nats {
     }
 
     fn wait(&mut self, at: usize) {
-        let stream = Stream::new(&[self.address(at)], "none");
+        let stream = Stream::new(vec![self.address(at)].into(), "none");
         self.0[at].wait(|| {
             let info = Client::connect(&stream).and_then(|client| client.info());
             matches!(info, Ok(_) | Err(Trouble::Absent))

@@ -3,34 +3,8 @@
 use super::server::Server;
 use super::{Database, LEASE, PostgresAuthority, sql};
 use crate::control::authority::Authority;
+use crate::control::issuer::Issuers;
 use crate::{Control, Error};
-use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose,
-};
-
-/// An authority that certifies what is to be certified.
-struct Issuer(CertifiedIssuer<'static, KeyPair>);
-
-impl Issuer {
-    fn new(name: &str) -> Self {
-        let mut params = CertificateParams::new(Vec::new()).expect("no names");
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        params.distinguished_name.push(DnType::CommonName, name);
-        let key = KeyPair::generate().expect("random numbers");
-        Self(CertifiedIssuer::self_signed(params, key).expect("signed"))
-    }
-
-    fn certify(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> (Certificate, KeyPair) {
-        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
-        params.distinguished_name.push(DnType::CommonName, name);
-        params.extended_key_usages = vec![usage];
-        let key = KeyPair::generate().expect("random numbers");
-        (params.signed_by(&key, &self.0).expect("signed"), key)
-    }
-}
-
 const PASSWORD: &str = "pass%40w0rd";
 
 /// A server that takes encrypted connections with a password, and one account by its certificate.
@@ -42,25 +16,11 @@ struct Secured {
 impl Secured {
     fn start() -> Result<Self, String> {
         let mut server = Server::start()?;
-        let issuer = Issuer::new("authority");
-        let put = |name: &str, text: String| server.put(name, &text);
-        put("ca.pem", issuer.0.pem());
-        put("other.pem", Issuer::new("another").0.pem());
-        let (certificate, key) = issuer.certify("localhost", ExtendedKeyUsagePurpose::ServerAuth);
-        put("server.pem", certificate.pem());
-        put("server.key", key.serialize_pem());
-        let (certificate, key) = issuer.certify("byname", ExtendedKeyUsagePurpose::ClientAuth);
-        put("client.pem", certificate.pem());
-        put("client.key", key.serialize_pem());
-        let stranger = Issuer::new("another");
-        let (certificate, key) = stranger.certify("byname", ExtendedKeyUsagePurpose::ClientAuth);
-        put("stranger.pem", certificate.pem());
-        put("stranger.key", key.serialize_pem());
-        put(
+        Issuers::new().issue("localhost", "byname", &|name, text| server.put(name, text));
+        server.put(
             "data/pg_hba.conf",
             "local all postgres trust\nhostssl all byname all cert\n\
-             hostssl all all all scram-sha-256\n"
-                .to_owned(),
+             hostssl all all all scram-sha-256\n",
         );
         let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
         let port = port.expect("a free port").port();
@@ -153,7 +113,7 @@ fn a_server_without_encryption_is_not_told_the_password() {
         Ok(server) => server,
         Err(reason) => return println!("skipped: postgresql: {reason}"),
     };
-    server.put("ca.pem", &Issuer::new("authority").0.pem());
+    Issuers::new().issue("localhost", "byname", &|name, text| server.put(name, text));
     let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
     let port = port.expect("a free port").port();
     server.kill();

@@ -1,13 +1,25 @@
 //! Connections that nobody on the way can read, to a server that proves who it is.
 
-mod stream;
-
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{AlertDescription, CertificateError, ClientConfig, RootCertStore};
+use std::error::Error;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// What to do about a server that wants to be spoken to in this way.
+pub(super) const ENCRYPTED: &str = "if it encrypts, add ?sslmode=verify-full, and &sslrootcert=FILE with \
+                                    the authority of its certificate unless this system knows that";
+
+/// What a server says of a certificate that it wants.
+const ALERTS: [AlertDescription; 4] = [
+    AlertDescription::UnknownCA,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::CertificateRequired,
+    AlertDescription::BadCertificate,
+];
 
 /// How a connection is encrypted.
 #[derive(Clone)]
@@ -48,6 +60,11 @@ impl Tls {
         };
         Ok(Self(Arc::new(config)))
     }
+
+    /// What it trusts and shows.
+    pub(super) fn config(&self) -> &Arc<ClientConfig> {
+        &self.0
+    }
 }
 
 fn unusable(name: &str, path: &Path, why: impl fmt::Display) -> String {
@@ -84,14 +101,63 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// What to do about a connection that was not made.
-pub(super) fn remedy(error: &postgres::Error) -> Option<&'static str> {
-    let source = std::error::Error::source(error)?;
-    if source.to_string() == "server does not support TLS" {
-        return Some("have it encrypt (ssl = on, with a certificate), or use a socket");
+/// What TLS found wrong, if that is where an error comes from.
+fn cause(error: &(dyn Error + 'static)) -> Option<rustls::Error> {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if let Some(found) = error.downcast_ref::<rustls::Error>() {
+            return Some(found.clone());
+        }
+        // An error of reading and writing passes over what it carries when it is asked for its source.
+        next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        };
+        if next.is_none() {
+            // HTTP/2 keeps the text alone.
+            let text = error.to_string();
+            let alerts = ALERTS.map(rustls::Error::AlertReceived);
+            return alerts.into_iter().find(|alert| text.ends_with(&alert.to_string()));
+        }
     }
-    let inner = source.downcast_ref::<std::io::Error>()?.get_ref()?;
-    match inner.downcast_ref::<rustls::Error>()? {
+    None
+}
+
+/// Whether the server ended the connection while that was to be encrypted.
+fn is_cut_off(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        if error.to_string().ends_with("tls handshake eof") {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
+/// Whether a connection to a server that encrypts could not be made.
+pub(super) fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
+    cause(error).is_some()
+}
+
+/// What may be the matter with a server that ended an encrypted connection: what it says of a
+/// certificate may be lost with that.
+pub(super) fn suspected(text: &str) -> Option<&'static str> {
+    let text = text.to_lowercase();
+    let is_ended = ["closed", "broken pipe", "reset by peer"].iter().any(|it| text.contains(it));
+    is_ended.then_some(
+        "it may want a certificate, named with sslcert and sslkey, or not know who signed the one that is",
+    )
+}
+
+/// What to do about a connection that was not made.
+pub(super) fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
+    const PLAIN: &str =
+        "it does not answer as TLS has it: have it encrypt, or name the port where it does";
+    if is_cut_off(error) {
+        return Some(PLAIN);
+    }
+    match cause(error)? {
         rustls::Error::InvalidCertificate(why) => Some(match why {
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 "use a name that its certificate has, or have it made anew for this one"
@@ -101,15 +167,18 @@ pub(super) fn remedy(error: &postgres::Error) -> Option<&'static str> {
             }
             _ => "name the authority of its certificate with sslrootcert",
         }),
+        rustls::Error::InvalidMessage(_) => Some(PLAIN),
         rustls::Error::AlertReceived(alert) => match alert {
-            AlertDescription::UnknownCA
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateUnknown => {
+            AlertDescription::UnknownCA | AlertDescription::CertificateUnknown => {
                 Some("it does not know who signed the certificate of sslcert")
             }
             AlertDescription::CertificateRequired => {
                 Some("it wants a certificate: name one with sslcert and sslkey")
             }
+            AlertDescription::BadCertificate => Some(
+                "it wants a certificate, named with sslcert and sslkey, or does not know who signed \
+                 the one that is",
+            ),
             _ => None,
         },
         _ => None,

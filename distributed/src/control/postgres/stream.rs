@@ -1,7 +1,7 @@
 //! An encrypted connection as the crate that speaks with the database wants it. Its login is bound to the
 //! server's certificate where the server can: who answers in its place cannot pass it on.
 
-use super::Tls;
+use crate::control::tls::Tls;
 use postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
 use rustls::ClientConfig;
 use rustls::pki_types::{InvalidDnsNameError, ServerName};
@@ -30,7 +30,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
 
     fn make_tls_connect(&mut self, host: &str) -> Result<Connect, InvalidDnsNameError> {
         let host = ServerName::try_from(host.to_owned())?;
-        Ok(Connect { config: Arc::clone(&self.0), host })
+        Ok(Connect { config: Arc::clone(self.config()), host })
     }
 }
 

@@ -1,0 +1,40 @@
+//! Connections to all endpoints, encrypted where the address says so.
+
+use super::client::ANSWER;
+use crate::control::endpoints::Endpoints;
+use crate::control::tls::Tls;
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::HttpConnector;
+use std::time::Duration;
+use tonic::transport::{Channel, Endpoint};
+
+/// What they are to be connected to.
+///
+/// # Errors
+/// What of a host cannot be part of a URI.
+pub(super) fn endpoints(endpoints: &Endpoints) -> Result<Vec<Endpoint>, String> {
+    let scheme = if endpoints.tls.is_some() { "https" } else { "http" };
+    let of_host = |host: &String| {
+        let endpoint = Endpoint::from_shared(format!("{scheme}://{host}"));
+        let endpoint = endpoint.map_err(|error| error.to_string())?;
+        // What hangs is noticed; members refuse to be asked much more often.
+        let endpoint = endpoint.http2_keep_alive_interval(Duration::from_secs(10));
+        Ok(endpoint.keep_alive_timeout(ANSWER).connect_timeout(ANSWER))
+    };
+    endpoints.hosts.iter().map(of_host).collect()
+}
+
+/// Connections that are made when they are first asked for something, and made anew when they were lost.
+pub(super) fn connect(endpoints: &[Endpoint], tls: Option<&Tls>) -> Vec<Channel> {
+    let Some(tls) = tls else { return endpoints.iter().map(Endpoint::connect_lazy).collect() };
+    let mut config = tls.config().as_ref().clone();
+    // etcd speaks HTTP/2 only to those who say that they do.
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let mut http = HttpConnector::new();
+    http.enforce_http(false);
+    http.set_nodelay(true);
+    let mut connector = HttpsConnector::from((http, config));
+    connector.enforce_https();
+    let connect = |endpoint: &Endpoint| endpoint.connect_with_connector_lazy(connector.clone());
+    endpoints.iter().map(connect).collect()
+}
