@@ -25,7 +25,7 @@ pub(super) fn alone(bench: &Bench) -> Result<Value> {
         engine: Vec::new(),
         name: "embedded".to_owned(),
     };
-    let leader = measure(&cluster, bench.load)?;
+    let leader = measure(&cluster, bench.load, || Ok(Value::Null))?;
     running.stop()?;
     Ok(json!({ "leader": leader, "engine": engines::measure(bench, None, None)? }))
 }
@@ -33,19 +33,12 @@ pub(super) fn alone(bench: &Bench) -> Result<Value> {
 /// Three coordinators on the servers of an engine, which are then asked without them.
 pub(super) fn several(bench: &Bench, engine: Engine) -> Result<Value> {
     let mut stage = stage(bench, engine)?;
-    let mut found = json!({ "versions": versions(engine) });
+    let mut found = json!({ "versions": shown(bench, &stage)?["engine"] });
     let leads = stage.leader()?;
     for (name, asked) in [("leader", leads..leads + 1), ("all", 0..COORDINATORS)] {
         let coordinators = pids(&mut stage)?;
         let cluster = of(&stage, &stage.clients[asked], (leads, coordinators), name);
-        let before = shown(bench, &stage)?;
-        let mut measured = measure(&cluster, bench.load)?;
-        let after = shown(bench, &stage)?;
-        let since = |at: &str| Ok::<_, anyhow::Error>(number(&after, at)? - number(&before, at)?);
-        let tasks = since("/records")?;
-        measured["changes_per_commit"] = json!(2.0 * tasks / since("/last_commit/number")?);
-        measured["record_bytes"] = json!(since("/bytes")? / tasks);
-        found[name] = measured;
+        found[name] = measure(&cluster, bench.load, || shown(bench, &stage))?;
     }
     ensure!(stage.leader()? == leads, "another coordinator came to lead");
     stage.halt()?;
@@ -92,16 +85,4 @@ fn shown(bench: &Bench, stage: &Stage) -> Result<Value> {
     let shown = cmd::stdout(&mut show)?;
     ensure!(shown.ok, "`control show` failed");
     serde_json::from_str(&shown.output).context("`control show` printed no JSON")
-}
-
-fn number(of: &Value, at: &str) -> Result<f64> {
-    of.pointer(at).and_then(Value::as_f64).with_context(|| format!("no number at {at} in {of}"))
-}
-
-fn versions(engine: Engine) -> String {
-    let programs: &[&str] = match engine {
-        Engine::Postgres => &["/usr/lib/postgresql/15/bin/postgres"],
-        Engine::Etcd => &["etcd", "/usr/sbin/nats-server"],
-    };
-    programs.iter().map(|it| super::processes::version(it)).collect::<Vec<_>>().join(", ")
 }

@@ -38,18 +38,22 @@ pub(super) struct Cluster<'a> {
 /// From submission to the acknowledgement and to the end, in milliseconds.
 type Times = (f64, f64);
 
-/// Everything that is measured of a cluster.
-pub(super) fn measure(cluster: &Cluster<'_>, load: Load) -> Result<Value> {
+/// Everything that is measured of a cluster, of which `shown` tells what its control plane holds.
+pub(super) fn measure(
+    cluster: &Cluster<'_>,
+    load: Load,
+    shown: impl Fn() -> Result<Value>,
+) -> Result<Value> {
     let Load { callers, tasks, alone } = load;
     cluster.call("warm", (callers, callers * 4), true)?;
-    let before = cluster.succeeded()?;
+    let (before, held) = (cluster.succeeded()?, shown()?);
     let cpu = cluster.cpu()?;
     let began = Instant::now();
     let accepts = cluster.call("accept", (callers, tasks), false)?;
     let accepted_s = began.elapsed().as_secs_f64();
     cluster.wait(before + tasks as u64)?;
     let ended_s = began.elapsed().as_secs_f64();
-    let after = cluster.cpu()?;
+    let (after, holds) = (cluster.cpu()?, shown()?);
     let lone = cluster.call("alone", (1, alone), true)?;
     let began = Instant::now();
     let lives = cluster.call("life", (callers, tasks), true)?;
@@ -57,7 +61,7 @@ pub(super) fn measure(cluster: &Cluster<'_>, load: Load) -> Result<Value> {
     let us_of_task = |cpu: f64| cpu * 1e6 / tasks as f64;
     let accept = |times: &[Times], share| at(times.iter().map(|it| it.0).collect(), share);
     let life = |times: &[Times], share| at(times.iter().map(|it| it.1).collect(), share);
-    Ok(json!({
+    let mut found = json!({
         "accepted_per_s": tasks as f64 / accepted_s,
         "ended_per_s": tasks as f64 / ended_s,
         "lived_per_s": tasks as f64 / lived_s,
@@ -69,7 +73,12 @@ pub(super) fn measure(cluster: &Cluster<'_>, load: Load) -> Result<Value> {
         "alone_life_p50_ms": life(&lone, 50),
         "coordinators_us": us_of_task(after.0 - cpu.0),
         "engine_us": us_of_task(after.1 - cpu.1),
-    }))
+    });
+    let since = |at| Some(holds.pointer(at)?.as_f64()? - held.pointer(at)?.as_f64()?);
+    if let Some(commits) = since("/last_commit/number") {
+        found["records_per_commit"] = json!(2.0 * tasks as f64 / commits);
+    }
+    Ok(found)
 }
 
 /// A percentile, by nearest rank.

@@ -6,8 +6,8 @@ use crate::cmd;
 use anyhow::{Context, Result};
 use serde_json::{Value, json as value};
 
-/// About as many bytes as the record of a task has that takes and gives a number.
-pub(super) const RECORD_BYTES: usize = 400;
+/// About as many bytes as the record of such a task has.
+pub(super) const RECORD_BYTES: usize = 256;
 
 /// Ours and the bare client in turn on what was just started: where it is to the log and to the client.
 pub(super) fn measure(bench: &Bench, control: Option<&str>, bare: Option<&str>) -> Result<Value> {

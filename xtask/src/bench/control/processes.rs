@@ -1,6 +1,5 @@
 //! Processor time and memory of processes, by /proc.
 
-use crate::cmd;
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 
@@ -69,16 +68,10 @@ fn family(all: &BTreeMap<u32, Process>, roots: &[u32]) -> Vec<u32> {
     found
 }
 
-/// The version of a program, as it says it itself.
-pub(super) fn version(program: &str) -> String {
-    let told = cmd::capture(cmd::command(program).arg("--version"));
-    let told = told.map(|it| it.output).unwrap_or_default();
-    told.lines().next().unwrap_or("unknown").trim().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cmd;
 
     #[test]
     fn a_process_and_its_children_are_found() {

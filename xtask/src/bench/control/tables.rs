@@ -3,7 +3,7 @@
 use super::Bench;
 use super::durable::Load;
 use super::engines::RECORD_BYTES;
-use crate::bench::run::Run;
+use crate::bench::run::{Better, Run};
 use crate::bench::table::{Column, tabulate};
 use anyhow::Result;
 use serde_json::Value;
@@ -23,10 +23,8 @@ const LIVES: [Column; 6] = [
     Column::lower("processor time a task, coordinators", "us", "/coordinators_us"),
     Column::lower("engine", "us", "/engine_us"),
 ];
-const COMMITS: [Column; 2] = [
-    Column::plain("records of a commit", "", "/changes_per_commit").digits(1),
-    Column::lower("a record", "bytes", "/record_bytes"),
-];
+const COMMITS: [Column; 1] =
+    [Column::plain("records of a commit", "", "/records_per_commit").digits(1)];
 const RECORDS: [Column; 4] = [
     Column::higher("records", "1/s", "/records_per_s"),
     Column::plain("records of a commit", "", "/batch").digits(1),
@@ -78,6 +76,22 @@ fn table(
     tabulate(run, first, rounds, &rows, columns)
 }
 
+/// A table whose last rows are for comparison, and nobody's regression.
+fn beside<const N: usize>(
+    run: &mut Run,
+    first: &str,
+    rounds: &[Value],
+    [ours, theirs]: [Vec<(String, String)>; 2],
+    columns: [Column; N],
+) -> Result<String> {
+    let ours = table(run, first, rounds, ours, &columns)?;
+    let plain = columns.map(|column| Column { better: Better::Neither, ..column });
+    let theirs = table(run, first, rounds, theirs, &plain)?;
+    // Both have the same head.
+    let head = if ours.is_empty() { 0 } else { 2 };
+    Ok(ours + &theirs.split_inclusive('\n').skip(head).collect::<String>())
+}
+
 /// A section, if there is anything in its tables.
 fn section(title: &str, text: &str, tables: &[String]) -> String {
     let tables: Vec<_> = tables.iter().filter(|table| !table.is_empty()).cloned().collect();
@@ -106,9 +120,8 @@ fn tasks(run: &mut Run, bench: &Bench, rounds: &[Value]) -> Result<String> {
         row("three on etcd and NATS, all are asked", "/etcd/all"),
     ];
     let peers = [row("Celery on Redis", "/celery"), row("Dramatiq on Redis", "/dramatiq")];
-    let beside = ours.iter().chain(&peers).cloned();
     let tables = [
-        table(run, "system", rounds, beside, &RATES)?,
+        beside(run, "system", rounds, [ours.to_vec(), peers.to_vec()], RATES)?,
         table(run, "ours", rounds, ours.clone(), &LIVES)?,
         table(run, "ours on an engine", rounds, ours.into_iter().skip(1), &COMMITS)?,
     ];
@@ -123,20 +136,21 @@ fn tasks(run: &mut Run, bench: &Bench, rounds: &[Value]) -> Result<String> {
 }
 
 fn records(run: &mut Run, bench: &Bench, rounds: &[Value]) -> Result<String> {
-    let ways =
-        [("ours", "our log"), ("each", "bare, a commit for each"), ("batched", "bare, batches")];
-    let of = |(at, name): &(&str, &str)| {
-        let way = |(way, title): (&str, &str)| {
-            row(format!("{name}: {title}"), format!("/{at}/engine/{way}"))
-        };
-        ways.map(way)
+    let of = |way: &'static str, title: &'static str| {
+        ENGINES.map(|(at, name)| row(format!("{name}: {title}"), format!("/{at}/engine/{way}")))
     };
+    let bare = [of("each", "bare, a commit for each"), of("batched", "bare, batches")].concat();
     let shares =
-        ENGINES.map(|(at, name)| row(format!("our log in {name}"), format!("/{at}/engine/shares")));
+        ENGINES.map(|(at, name)| row(format!("our log, {name}"), format!("/{at}/engine/shares")));
     let tables = [
-        table(run, "engine", rounds, ENGINES.iter().flat_map(of), &RECORDS)?,
+        beside(run, "engine", rounds, [of("ours", "our log").to_vec(), bare], RECORDS)?,
         table(run, "records a second, of what the bare client does", rounds, shares, &SHARES)?,
     ];
+    let versions = rounds
+        .first()
+        .into_iter()
+        .flat_map(|round| ENGINES.iter().filter_map(|(at, _)| round[*at]["versions"].as_str()));
+    let versions = versions.collect::<Vec<_>>().join("; ");
     let (callers, seconds) = (bench.load.callers, bench.seconds);
     let text = format!(
         "Records of {RECORD_BYTES} bytes for {seconds} s, two for each task, the second in place of the first \
@@ -144,7 +158,7 @@ fn records(run: &mut Run, bench: &Bench, rounds: &[Value]) -> Result<String> {
          record. `Batches` is one caller whose commits have as many records as our log's had. PostgreSQL: \
          `synchronous_commit` on; JetStream: three copies, an acknowledged message for each commit, which its \
          servers write but do not sync at once; redb: a sync for each commit, where ours has a second for its \
-         guard. Goal: 60 %."
+         guard. Goal: 60 %. Servers: {versions}."
     );
     Ok(section("Logs, and engines by themselves", &text, &tables))
 }
