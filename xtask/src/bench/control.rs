@@ -42,7 +42,7 @@ struct Bench {
     /// Many workers.
     crowd: PathBuf,
     load: Load,
-    /// How long a log or an engine is measured.
+    /// How long a turn of a log or an engine is.
     seconds: f64,
     workers: u64,
     /// How long coordinators with many workers do nothing.
@@ -52,8 +52,8 @@ struct Bench {
 impl Bench {
     fn build(quick: bool) -> Result<Self> {
         let sizes = match quick {
-            true => (Load { callers: 64, tasks: 400, alone: 40 }, 1.0, 60, 5),
-            false => (Load { callers: 64, tasks: 5_000, alone: 400 }, 5.0, 1_000, 60),
+            true => (Load { callers: 64, tasks: 400, alone: 40 }, 0.5, 60, 5),
+            false => (Load { callers: 64, tasks: 5_000, alone: 400 }, 2.0, 1_000, 60),
         };
         let (load, seconds, workers, idle_s) = sizes;
         Ok(Self {
