@@ -18,8 +18,10 @@ const ONE: [&str; 2] = [
 const MANY: [&str; 2] = [
     "INSERT INTO bare
      SELECT 1, seq, bytes FROM unnest($1::bigint[], $2::bytea[]) AS new (seq, bytes)",
-    "UPDATE bare SET bytes = new.bytes FROM unnest($1::bigint[], $2::bytea[]) AS new (seq, bytes)
-     WHERE bare.epoch = 1 AND bare.seq = new.seq",
+    // An UPDATE of what unnest gives reads the whole table.
+    "INSERT INTO bare
+     SELECT 1, seq, bytes FROM unnest($1::bigint[], $2::bytea[]) AS new (seq, bytes)
+     ON CONFLICT (epoch, seq) DO UPDATE SET bytes = excluded.bytes",
 ];
 
 impl Engine for Rows {
