@@ -103,6 +103,7 @@ pub(super) fn measure(bench: &Bench, engine: Engine) -> Result<Value> {
     })?;
     let cluster = of(&stage, &stage.clients[leads..=leads], (leads, coordinators), "crowd");
     let tasks = 2 * bench.load.tasks;
+    cluster.ready()?;
     cluster.call("warm", (bench.load.callers, 4 * bench.load.callers), true)?;
     let seconds = parts.during(&mut found, "busy", || {
         let before = cluster.succeeded()?;

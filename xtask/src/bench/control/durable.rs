@@ -45,6 +45,7 @@ pub(super) fn measure(
     shown: impl Fn() -> Result<Value>,
 ) -> Result<Value> {
     let Load { callers, tasks, alone } = load;
+    cluster.ready()?;
     cluster.call("warm", (callers, callers * 4), true)?;
     let (before, held) = (cluster.succeeded()?, shown()?);
     let cpu = cluster.cpu()?;
@@ -94,6 +95,19 @@ impl Cluster<'_> {
     /// Processor time of coordinators and of the engine so far.
     fn cpu(&self) -> Result<(f64, f64)> {
         Ok((cpu_seconds(&self.coordinators, false)?, cpu_seconds(&self.engine, true)?))
+    }
+
+    /// Waits until each that is asked accepts tasks: it may know the model before its worker does.
+    pub(super) fn ready(&self) -> Result<()> {
+        let end = Instant::now() + ENDED;
+        for (at, client) in self.asked.iter().enumerate() {
+            while let Answer::Refused(why) = client.submit(&format!("{}-ready-{at}", self.name), 0)
+            {
+                ensure!(Instant::now() < end, "coordinator {at} accepts no task: {why}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+        Ok(())
     }
 
     /// Tasks that the leader has seen succeed.
