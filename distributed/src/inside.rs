@@ -3,12 +3,14 @@
 use crate::control::authority::Authority;
 use crate::control::log::Place;
 use crate::control::record::Key;
+use crate::control::shared;
 use crate::net::coordinator::gate::Services;
 use crate::proto::image::Image;
 use crate::{
-    CaHash, Coordinator, CoordinatorConfig, Identity, JoinToken, Pki, Priority, Result, Role,
-    TaskId, TaskState, WorkerId,
+    CaHash, Control, Coordinator, CoordinatorConfig, Identity, JoinToken, Pki, Priority, Result,
+    Role, TaskId, TaskState, WorkerId,
 };
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -124,6 +126,14 @@ pub async fn start_among(
 ) -> Result<Coordinator> {
     let pki = pki.with_authority(authority)?;
     Coordinator::start_among(place, config, &pki, Services::default()).await
+}
+
+/// The log at `control`, or in the file `path`, beside which is remembered what it had.
+///
+/// # Errors
+/// As [`Control::new`].
+pub fn log_in(control: Option<&Control>, path: &Path) -> Result<Box<dyn Place>> {
+    shared::log(control, path)
 }
 
 /// How a task ended, as the log has it, if it has ended.

@@ -2,6 +2,7 @@
 
 mod cluster;
 mod comm;
+mod control;
 mod engine;
 mod measure;
 mod memory;
@@ -17,7 +18,7 @@ pub(crate) use run::{Better, Run};
 use std::path::PathBuf;
 
 /// What can be measured.
-#[derive(Clone, Copy, ValueEnum)]
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
     /// The cluster, beside Ray, Dask and Celery and alone; whole, or one PART of it.
     Cluster,
@@ -39,6 +40,8 @@ pub(crate) enum What {
     Engine,
     /// Serving over HTTP and gRPC, beside MLServer, Ray Serve and BentoML.
     Serving,
+    /// Durable tasks by what keeps them, beside the engines themselves, Celery and Dramatiq.
+    Control,
 }
 
 /// How it is measured.
@@ -56,11 +59,11 @@ pub(crate) struct Options {
     /// Where to write the run, instead of docs/bench-runs.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Engines and serving: the cases or parts whose name contains this, such as resnet50-f32-t1 or load,
+    /// Engines, serving and control: the cases or parts whose name contains this, such as resnet50-f32-t1 or load,
     /// written below target.
     #[arg(long, value_name = "TEXT", default_value = "")]
     only: String,
-    /// Engines, cluster and serving: a few short rounds, which show that all works, written below target.
+    /// Engines, cluster, serving and control: a few short rounds, which show that all works, written below target.
     #[arg(long)]
     quick: bool,
 }
@@ -68,11 +71,12 @@ pub(crate) struct Options {
 /// Measures `what`, writes the run, and compares it with `baseline`.
 pub(crate) fn run(what: What, options: Options) -> Result<()> {
     let Options { part, tasks, baseline, out, only, quick } = options;
-    if !matches!(what, What::Engine | What::Serving) && !only.is_empty() {
-        bail!("--only is for the benchmarks of engines and of serving");
+    if !matches!(what, What::Engine | What::Serving | What::Control) && !only.is_empty() {
+        bail!("--only is for the benchmarks of engines, of serving and of the control plane");
     }
-    if !matches!(what, What::Engine | What::Cluster | What::Serving) && quick {
-        bail!("--quick is for the benchmarks of engines, of the cluster and of serving");
+    let has_quick = [What::Engine, What::Cluster, What::Serving, What::Control].contains(&what);
+    if quick && !has_quick {
+        bail!("--quick is for the benchmarks of engines, cluster, serving and control plane");
     }
     if !matches!(what, What::Cluster) && (part.is_some() || tasks.is_some()) {
         bail!("a part and --tasks are for the benchmark of the cluster");
@@ -88,6 +92,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         What::Comm => "comm",
         What::Engine => "engine",
         What::Serving => "serving",
+        What::Control => "control",
     };
     // Read first: the run may be written over it.
     let baseline = baseline.as_deref().map(Run::read).transpose()?;
@@ -108,6 +113,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
             table = Some(engine::run(&mut run, &only, &effort)?);
         }
         What::Serving => table = Some(serving::run(&mut run, &only, quick)?),
+        What::Control => table = Some(control::run(&mut run, &only, quick)?),
     }
     print!("{}", table.as_deref().map_or_else(|| run.summary(), str::to_owned));
     // A part of the cases must not take the place of the day's whole run.

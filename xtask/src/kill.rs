@@ -17,11 +17,12 @@ use crate::bench::Run;
 use crate::cluster::{Profile, binary};
 use crate::{apt, cmd};
 use anyhow::{Context, Result, ensure};
-use engine::Engine;
+pub(crate) use client::{Answer, Client};
+pub(crate) use engine::Engine;
 use history::History;
 use rounds::Round;
 use settle::Past;
-use stage::Stage;
+pub(crate) use stage::{COORDINATORS, Stage};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -111,7 +112,7 @@ fn all(plan: &Plan, binary: &Path) -> Result<(Vec<Round>, u64)> {
                 ensure!(stages < STAGES_MAX, "the cluster was set up {stages} times");
                 stages += 1;
                 past = Past::default();
-                Stage::set(engine, binary, &root.join("stage"))?
+                Stage::apart(engine, binary, &root.join("stage"))?
             }
         };
         let again = format!(

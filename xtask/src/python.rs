@@ -18,6 +18,9 @@ pub(crate) const ENGINES: &[&str] = &["numpy==2.4.6", "onnxruntime==1.31.1", "op
 /// The systems that the cluster is compared with.
 const PEERS: &[&str] = &["ray==2.60.0", "distributed==2026.8.0", "celery[redis]==5.7.0"];
 
+/// The queues that durable tasks are compared with.
+const QUEUES: &[&str] = &["celery[redis]==5.7.0", "dramatiq[redis]==2.2.1"];
+
 /// The servers that serving is compared with, each with the engine that runs its model.
 const ML_SERVER: &[&str] = &["mlserver==1.7.1", "onnxruntime==1.31.1"];
 const RAY_SERVE: &[&str] = &["ray[serve]==2.60.0", "onnxruntime==1.31.1"];
@@ -56,6 +59,11 @@ pub(crate) fn engines() -> Result<PathBuf> {
 /// The interpreter of the systems that the cluster is compared with, likewise.
 pub(crate) fn peers() -> Result<PathBuf> {
     environment("target/venv-peers", PEERS)
+}
+
+/// The interpreter of the queues that durable tasks are compared with, likewise.
+pub(crate) fn queues() -> Result<PathBuf> {
+    environment("target/venv-queues", QUEUES)
 }
 
 /// The interpreter of MLServer, likewise.

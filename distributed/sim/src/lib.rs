@@ -1,7 +1,7 @@
 //! What the cluster is tried with: a seeded simulation of its core ([`simulate`]), of its network code
 //! ([`simulate_glue`]) and of several coordinators ([`simulate_among`]), damaged journals
 //! ([`DamagedImage`]), made-up bytes ([`Untrusted`]), and measurements of parts ([`Carousel`],
-//! [`Crowd`], [`Selection`], [`Envelope`], [`journal_speed`]).
+//! [`Crowd`], [`Selection`], [`Envelope`], [`journal_speed`], [`log_speed`]).
 //!
 //! The core runs on a bad network, among workers that crash, stall, leave and come back. The same seed
 //! gives the same run, which has two halves: chaos, in which messages are delayed, lost, repeated and
@@ -47,6 +47,7 @@ mod glue;
 mod laws;
 mod ledger;
 mod life;
+mod log_speed;
 mod network;
 mod selection;
 mod speed;
@@ -63,6 +64,7 @@ pub use glue::{
     AmongReport, GlueReport, among_mutants, glue_mutants, simulate_among, simulate_glue,
 };
 use lgp_distributed::inside::Planted;
+pub use log_speed::{LogLoad, LogSpeed, log_speed};
 pub use selection::Selection;
 pub use speed::{JournalSpeed, journal_speed};
 use std::time::Duration;

@@ -4,6 +4,8 @@ mod parts;
 mod peers;
 mod selection;
 
+pub(super) use peers::{REDIS_PORT, Redis};
+
 use super::program::{example, json};
 use super::run::Run;
 use crate::cmd;

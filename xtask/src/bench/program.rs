@@ -8,8 +8,14 @@ use std::process::Command;
 
 /// Builds an example.
 pub(super) fn example(package: &str, name: &str) -> Result<PathBuf> {
+    example_with(package, &[], name)
+}
+
+/// Builds an example with features of its package.
+pub(super) fn example_with(package: &str, features: &[&str], name: &str) -> Result<PathBuf> {
     let mut cargo = cmd::cargo();
     cargo.args(["build", "--release", "--quiet", "-p", package, "--example", name]);
+    cargo.args(features.iter().flat_map(|feature| ["--features", feature]));
     cmd::run(&mut cargo)?;
     Ok(cmd::root().join("target/release/examples").join(name))
 }

@@ -11,7 +11,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(13);
 /// What came of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// The task that a key stands for.
     Accepted(String),
     /// The task has not ended.
@@ -30,7 +30,7 @@ pub(super) enum Answer {
 
 /// One coordinator.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(crate) struct Client {
     base: String,
     key: PathBuf,
     agent: ureq::Agent,
@@ -38,12 +38,19 @@ pub(super) struct Client {
 
 impl Client {
     /// Of the coordinator at `base`, whose owner's key lies in the folder `data` once it has started.
-    pub(super) fn new(base: &str, data: &Path) -> Self {
+    pub(crate) fn new(base: &str, data: &Path) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false);
         // A connection that is kept would break with its coordinator under a request that came after.
         let config = config.max_idle_connections(0).timeout_global(Some(PATIENCE));
         let agent = config.build().new_agent();
         Self { base: base.to_owned(), key: data.join("local.key"), agent }
+    }
+
+    /// The same with connections of its own, which it keeps.
+    pub(crate) fn keeping(&self) -> Self {
+        let config = ureq::Agent::config_builder().http_status_as_error(false);
+        let agent = config.timeout_global(Some(PATIENCE)).build().new_agent();
+        Self { agent, ..self.clone() }
     }
 
     fn ask(&self, method: &str, path: &str, body: &[u8]) -> Result<(u16, Value), String> {
@@ -63,12 +70,12 @@ impl Client {
     }
 
     /// Any request below the cluster's interface that is answered with success.
-    pub(super) fn cluster(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+    pub(crate) fn cluster(&self, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
         self.cluster_raw(method, path, body.to_string().as_bytes())
     }
 
     /// The same with a body of bytes.
-    pub(super) fn cluster_raw(
+    pub(crate) fn cluster_raw(
         &self,
         method: &str,
         path: &str,
@@ -88,7 +95,7 @@ impl Client {
     }
 
     /// Submits a durable task of `work`; the same for the same key.
-    pub(super) fn submit(&self, key: &str, iterations: u64) -> Answer {
+    pub(crate) fn submit(&self, key: &str, iterations: u64) -> Answer {
         let inputs = json!([
             { "name": "n", "shape": [1], "datatype": "INT64", "data": [iterations] },
             { "name": "x", "shape": [1], "datatype": "FP32", "data": [7.0] },
@@ -107,7 +114,7 @@ impl Client {
     }
 
     /// Looks at a task, and waits for its end for so long.
-    pub(super) fn look(&self, id: &str, wait: Duration) -> Answer {
+    pub(crate) fn look(&self, id: &str, wait: Duration) -> Answer {
         let path = format!("/api/v1/cluster/tasks/{id}?wait_ms={}", wait.as_millis());
         seen(self.ask("GET", &path, &[]))
     }

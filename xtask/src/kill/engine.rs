@@ -36,10 +36,9 @@ pub(super) enum Kind {
     Nats,
 }
 
-/// A server in a namespace of its own, with a small disk of its own.
-pub(super) struct Server {
+/// A server in its place on the network.
+pub(crate) struct Server {
     pub(super) kind: Kind,
-    /// Its place on the network.
     pub(super) at: usize,
     folder: PathBuf,
     pub(super) disk: Disk,
@@ -48,10 +47,10 @@ pub(super) struct Server {
 }
 
 /// All servers, by their places.
-pub(super) struct Servers(pub(super) Vec<Server>);
+pub(crate) struct Servers(pub(super) Vec<Server>);
 
 impl Engine {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Postgres => "postgres",
             Self::Etcd => "etcd",
@@ -83,8 +82,13 @@ impl Servers {
         Ok(Self(servers))
     }
 
+    /// Each server's process.
+    pub(crate) fn processes(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().filter_map(|server| server.process.as_ref().map(Process::pid))
+    }
+
     /// What coordinators are given.
-    pub(super) fn url(&self, net: &Net) -> String {
+    pub(crate) fn url(&self, net: &Net) -> String {
         let all = self.0.iter().map(|server| {
             let host = net.local(server.at);
             match server.kind {
@@ -140,15 +144,15 @@ fn leads_stream(host: &str, n: usize) -> bool {
 }
 
 impl Server {
-    fn new(kind: Kind, at: usize, folder: PathBuf, size: &str) -> Result<Self> {
+    fn new(kind: Kind, net: &Net, at: usize, (folder, size): (PathBuf, &str)) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
         unmount(&folder.join("disk"));
-        let disk = Disk::in_memory(folder.join("disk"), size)?;
+        let disk = net.disk(folder.join("disk"), size)?;
         Ok(Self { kind, at, folder, disk, process: None, arguments: Vec::new() })
     }
 
     fn postgres(net: &Net, folder: &Path, at: usize) -> Result<Self> {
-        let mut server = Self::new(Kind::Postgres, at, folder.join("postgres"), "160m")?;
+        let mut server = Self::new(Kind::Postgres, net, at, (folder.join("postgres"), "160m"))?;
         let programs = programs().context("no initdb below /usr/lib/postgresql")?;
         let disk = server.folder.join("disk");
         let data = disk.join("data").display().to_string();
@@ -165,15 +169,19 @@ impl Server {
         let listen = format!("listen_addresses={}", net.local(at));
         // Coordinators come from their addresses, which are none of this machine's.
         std::fs::write(Path::new(&data).join("pg_hba.conf"), "host all all 0.0.0.0/0 trust\n")?;
-        let sizes = ["-c", "min_wal_size=32MB", "-c", "max_wal_size=48MB"];
+        let sizes: &[&str] = match net.is_apart() {
+            true => &["-c", "min_wal_size=32MB", "-c", "max_wal_size=48MB"],
+            false => &[],
+        };
         let all = [&AS_POSTGRES[..], &[&program, "-D", &data, "-k", &disk, "-p", &port]].concat();
-        let all = [&all[..], &["-c", &listen], &sizes].concat();
+        let all = [&all[..], &["-c", &listen], sizes].concat();
         server.arguments = all.into_iter().map(str::to_owned).collect();
         Ok(server)
     }
 
     fn etcd(net: &Net, folder: &Path, first: usize, n: usize) -> Result<Self> {
-        let mut server = Self::new(Kind::Etcd, first + n, folder.join(format!("etcd{n}")), "400m")?;
+        let mut server =
+            Self::new(Kind::Etcd, net, first + n, (folder.join(format!("etcd{n}")), "400m"))?;
         let url = |n: usize, port: u16| format!("http://{}:{port}", net.local(first + n));
         let all: Vec<_> = (0..3).map(|n| format!("m{n}={}", url(n, ETCD_PEERS))).collect();
         let data = server.folder.join("disk/data").display().to_string();
@@ -201,7 +209,8 @@ impl Server {
     }
 
     fn nats(net: &Net, folder: &Path, first: usize, n: usize) -> Result<Self> {
-        let mut server = Self::new(Kind::Nats, first + n, folder.join(format!("nats{n}")), "128m")?;
+        let mut server =
+            Self::new(Kind::Nats, net, first + n, (folder.join(format!("nats{n}")), "128m"))?;
         let host = net.local(first + n);
         let routes = (0..3).map(|n| format!("nats://{}:{NATS_ROUTES}", net.local(first + n)));
         let routes = routes.collect::<Vec<_>>().join(", ");

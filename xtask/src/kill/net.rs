@@ -1,14 +1,15 @@
 //! A network of namespaces on one bridge, whose links can be cut pair by pair. Engines and REST without
 //! TLS take addresses of this machine only, so each namespace has one in 127.0.0.0/8 that the others are
-//! given a way to.
+//! given a way to. Where nothing is to be cut, these addresses alone will do.
 
 use crate::chaos::process::signal;
+use crate::chaos::world::disk::Disk;
 use crate::{apt, cmd};
 use anyhow::{Result, ensure};
 use rustix::process::Signal;
 use std::fmt::Write as _;
 use std::io::{Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Nobody's hardware address.
@@ -17,7 +18,9 @@ const NOBODY: &str = "02:00:00:00:00:01";
 const PREFIX: &str = "lgpk";
 
 /// Namespaces, each for what would be a machine. Removed when dropped.
-pub(super) struct Net {
+pub(crate) struct Net {
+    /// Whether there are namespaces.
+    apart: bool,
     /// The process that names are made of.
     owner: u32,
     /// The third part of each address.
@@ -31,9 +34,8 @@ impl Net {
     pub(super) fn new(places: usize) -> Result<Self> {
         apt::iproute()?;
         sweep()?;
-        let owner = std::process::id();
-        let number = owner % 250 + 2;
-        let net = Self { owner, number, places };
+        let net = Self { apart: true, places, ..Self::together() };
+        let number = net.number;
         let bridge = net.bridge();
         let mut outside = format!(
             "link add {bridge} type bridge\naddr add 198.19.{number}.1/24 dev {bridge}\n\
@@ -67,6 +69,17 @@ impl Net {
         Ok(net)
     }
 
+    /// No namespaces: all places are this machine, with an address each and one disk.
+    pub(crate) fn together() -> Self {
+        let owner = std::process::id();
+        Self { apart: false, owner, number: owner % 250 + 2, places: 0 }
+    }
+
+    /// Whether each place has a disk of its own, a small one.
+    pub(super) fn is_apart(&self) -> bool {
+        self.apart
+    }
+
     /// Ways to what the namespaces call their own, from one of them or from outside.
     fn ways(&self, from: Option<usize>) -> String {
         let source = from.map_or_else(|| format!("198.19.{}.1", self.number), |at| self.addr(at));
@@ -79,20 +92,31 @@ impl Net {
     }
 
     /// The address of a place.
-    pub(super) fn addr(&self, at: usize) -> String {
-        format!("198.19.{}.{}", self.number, 10 + at)
+    pub(crate) fn addr(&self, at: usize) -> String {
+        match self.apart {
+            true => format!("198.19.{}.{}", self.number, 10 + at),
+            false => self.local(at),
+        }
     }
 
     /// Its address that counts as one of this machine, and is reached from all others.
-    pub(super) fn local(&self, at: usize) -> String {
+    pub(crate) fn local(&self, at: usize) -> String {
         format!("127.198.{}.{}", self.number, 10 + at)
     }
 
     /// What runs a program there, and leaves its number the same.
     pub(super) fn command(&self, at: usize, through: &[&str]) -> Command {
-        let mut command = cmd::command("ip");
-        command.args(["netns", "exec", &self.name(at)]).args(through);
+        let mut command = cmd::command(if self.apart { "ip" } else { "env" });
+        if self.apart {
+            command.args(["netns", "exec", &self.name(at)]);
+        }
+        command.args(through);
         command
+    }
+
+    /// A folder for what writes there: a disk of its own, or where writing takes as long as it does.
+    pub(super) fn disk(&self, folder: PathBuf, size: &str) -> Result<Disk> {
+        if self.apart { Disk::in_memory(folder, size) } else { Disk::shared(folder) }
     }
 
     /// Loses what goes between two places: each is told a wrong hardware address for the other.
@@ -138,7 +162,9 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        self.remove();
+        if self.apart {
+            self.remove();
+        }
     }
 }
 

@@ -1,5 +1,5 @@
-//! The cluster that damage is done to: three coordinators with a local worker each, a machine that
-//! joined all three, and the servers of the engine, each in a namespace of its own.
+//! Three coordinators with a local worker each, the servers of their engine, and a machine that may join
+//! all three, each in a place of its own.
 
 use super::client::Client;
 use super::engine::{Engine, Servers};
@@ -14,34 +14,53 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Coordinators.
-pub(super) const COORDINATORS: usize = 3;
+pub(crate) const COORDINATORS: usize = 3;
 /// The place of the machine that joined; engines follow.
 pub(super) const WORKER: usize = COORDINATORS;
 const QUIC: u16 = 8443;
 /// How long a cluster may take until it is whole.
 const WHOLE: Duration = Duration::from_secs(40);
 
-pub(super) struct Stage {
+pub(crate) struct Stage {
     pub(super) engine: Engine,
     binary: PathBuf,
-    pub(super) folder: PathBuf,
+    pub(crate) folder: PathBuf,
     control: String,
-    pub(super) clients: Vec<Client>,
+    pub(crate) clients: Vec<Client>,
     coordinators: Vec<Option<Process>>,
     worker: Option<Process>,
     pub(super) disks: Vec<Disk>,
-    pub(super) servers: Servers,
-    pub(super) net: Net,
+    pub(crate) servers: Servers,
+    pub(crate) net: Net,
 }
 
 impl Stage {
-    /// Sets it up in an empty folder.
-    pub(super) fn set(engine: Engine, binary: &Path, folder: &Path) -> Result<Self> {
+    /// Sets it up on a network of its own, with small disks, and a machine that joins.
+    pub(super) fn apart(engine: Engine, binary: &Path, folder: &Path) -> Result<Self> {
+        let mut stage =
+            Self::set(engine, binary, folder, || Net::new(WORKER + 1 + engine.places()))?;
+        let token = stage.token(3)?;
+        stage.join(Some(&token))?;
+        Ok(stage)
+    }
+
+    /// Sets it up on this machine and its disk.
+    pub(crate) fn together(engine: Engine, binary: &Path, folder: &Path) -> Result<Self> {
+        Self::set(engine, binary, folder, || Ok(Net::together()))
+    }
+
+    /// Sets it up in an empty folder, without the machine.
+    fn set(
+        engine: Engine,
+        binary: &Path,
+        folder: &Path,
+        net: impl FnOnce() -> Result<Net>,
+    ) -> Result<Self> {
         clear(folder)?;
-        let net = Net::new(WORKER + 1 + engine.places())?;
+        let net = net()?;
         let servers = Servers::start(engine, &net, folder, WORKER + 1)?;
         let disks = (0..COORDINATORS)
-            .map(|at| Disk::in_memory(data(folder, at), "64m"))
+            .map(|at| net.disk(data(folder, at), "64m"))
             .collect::<Result<Vec<_>>>()?;
         let control = servers.url(&net);
         let client = |at| Client::new(&format!("http://{}:8000", net.local(at)), &data(folder, at));
@@ -63,7 +82,7 @@ impl Stage {
 
     fn furnish(&mut self) -> Result<()> {
         self.start(0)?;
-        let authority = data(&self.folder, 0).join("pki/authority.pem");
+        let authority = self.authority();
         for at in 1..COORDINATORS {
             let pki = data(&self.folder, at).join("pki");
             std::fs::create_dir_all(&pki)?;
@@ -73,10 +92,24 @@ impl Stage {
         }
         self.whole()?;
         self.clients[self.leader()?].cluster_raw("POST", "models/work", &models::work())?;
-        self.clients.iter().try_for_each(has_work)?;
-        let token = self.clients[0].cluster("POST", "tokens", &json!({ "uses": 3 }))?;
-        let token = token["token"].as_str().context("no token")?.to_owned();
-        self.join(Some(&token))
+        self.clients.iter().try_for_each(has_work)
+    }
+
+    /// Lets so many machines join.
+    fn token(&self, uses: u64) -> Result<String> {
+        let token = self.clients[0].cluster("POST", "tokens", &json!({ "uses": uses }))?;
+        Ok(token["token"].as_str().context("no token")?.to_owned())
+    }
+
+    /// Where workers find each coordinator.
+    pub(crate) fn addresses(&self) -> String {
+        let all = (0..COORDINATORS).map(|at| format!("{}:{QUIC}", self.net.addr(at)));
+        all.collect::<Vec<_>>().join(",")
+    }
+
+    /// The cluster's authority, as the first coordinator has it.
+    pub(crate) fn authority(&self) -> PathBuf {
+        data(&self.folder, 0).join("pki/authority.pem")
     }
 
     fn command(&self, at: usize) -> Command {
@@ -110,9 +143,8 @@ impl Stage {
 
     /// Starts the machine that joins all three.
     pub(super) fn join(&mut self, token: Option<&str>) -> Result<()> {
-        let all = (0..COORDINATORS).map(|at| format!("{}:{QUIC}", self.net.addr(at)));
         let mut join = self.command(WORKER);
-        join.arg("join").arg(all.collect::<Vec<_>>().join(",")).args(token);
+        join.arg("join").arg(self.addresses()).args(token);
         join.args(["--json", "--device", "cpu", "--name", "joined"]);
         join.arg("--data").arg(self.folder.join("joined"));
         let mut process = Process::spawn(join, &self.log(WORKER))?;
@@ -125,8 +157,19 @@ impl Stage {
         self.folder.join(format!("place{at}.log"))
     }
 
-    pub(super) fn coordinator(&mut self, at: usize) -> Result<&mut Process> {
+    pub(crate) fn coordinator(&mut self, at: usize) -> Result<&mut Process> {
         self.coordinators[at].as_mut().with_context(|| format!("coordinator {at} does not run"))
+    }
+
+    /// Where the coordinators keep what they share.
+    pub(crate) fn control(&self) -> &str {
+        &self.control
+    }
+
+    /// Ends every coordinator; the servers go on.
+    pub(crate) fn halt(&mut self) -> Result<()> {
+        let mut running = self.coordinators.iter_mut().filter_map(Option::take);
+        running.try_for_each(|mut process| process.kill())
     }
 
     pub(super) fn kill(&mut self, at: usize) -> Result<()> {
@@ -151,7 +194,7 @@ impl Stage {
     }
 
     /// The coordinator that leads.
-    pub(super) fn leader(&self) -> Result<usize> {
+    pub(crate) fn leader(&self) -> Result<usize> {
         let end = Instant::now() + WHOLE;
         while Instant::now() < end {
             let standing =

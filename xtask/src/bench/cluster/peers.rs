@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-const REDIS_PORT: &str = "16379";
+pub(in crate::bench) const REDIS_PORT: &str = "16379";
 const SYSTEMS: [&str; 4] = ["ray", "ray-actor", "dask", "celery"];
 /// What no task gets below, and whether another thread is asked before the answer: a model may block, so
 /// a worker has to.
@@ -42,7 +42,7 @@ pub(super) fn run(run: &mut Run, noop: &Noop, throughput: bool, latency: bool) -
     if let Err(error) = &peers {
         run.note("peers", &format!("{error:#}"));
     }
-    let redis = Redis::start();
+    let redis = Redis::start(&["--save", ""]);
     if let Err(error) = &redis {
         run.note("celery", &format!("{error:#}"));
     }
@@ -156,13 +156,15 @@ fn table(run: &mut Run, all: &BTreeMap<&str, Vec<Figures>>, columns: &[Column]) 
 }
 
 /// A redis of our own, ended with this.
-struct Redis(Child);
+pub(in crate::bench) struct Redis(Child);
 
 impl Redis {
-    fn start() -> Result<Self> {
+    /// With settings beside its address.
+    pub(in crate::bench) fn start(settings: &[&str]) -> Result<Self> {
         apt::redis()?;
         let child = cmd::command("redis-server")
-            .args(["--port", REDIS_PORT, "--bind", "127.0.0.1", "--save", "", "--daemonize", "no"])
+            .args(["--port", REDIS_PORT, "--bind", "127.0.0.1", "--daemonize", "no"])
+            .args(settings)
             .stdout(Stdio::null())
             .spawn()
             .context("redis-server does not start")?;

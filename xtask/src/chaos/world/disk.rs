@@ -8,12 +8,21 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// A mounted file system, gone when dropped.
-pub(crate) struct Disk(PathBuf);
+pub(crate) struct Disk {
+    folder: PathBuf,
+    mounted: bool,
+}
 
 impl Disk {
     /// A small one in memory, of a size as `mount` takes it.
     pub(crate) fn in_memory(folder: PathBuf, size: &str) -> Result<Self> {
         Self::mount(folder, &["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"])
+    }
+
+    /// A folder of the disk that it is on, which is nobody's to fill.
+    pub(crate) fn shared(folder: PathBuf) -> Result<Self> {
+        std::fs::create_dir_all(&folder)?;
+        Ok(Self { folder, mounted: false })
     }
 
     /// One in a file, of which only what is written takes room: large ones cost nothing, and are
@@ -33,11 +42,11 @@ impl Disk {
         let mut mount = cmd::command("mount");
         let finished = cmd::capture(mount.args(arguments).arg(&folder))?;
         ensure!(finished.ok, "no file system of a size of its own: {}", finished.output.trim());
-        Ok(Self(folder))
+        Ok(Self { folder, mounted: true })
     }
 
     fn filler(&self) -> PathBuf {
-        self.0.join("filler")
+        self.folder.join("filler")
     }
 
     /// Takes all the room that is left.
@@ -64,7 +73,9 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        unmount(&self.0);
+        if self.mounted {
+            unmount(&self.folder);
+        }
     }
 }
 
