@@ -1,6 +1,7 @@
 //! Clusters that are taken from a data folder to a database and back.
 
-use crate::harness::{World, start};
+use crate::harness::{World, ZERO, eventually, npy, signal, start};
+use rustix::process::Signal;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,6 +10,7 @@ use std::time::{Duration, Instant};
 struct Database {
     folder: tempfile::TempDir,
     child: Child,
+    programs: PathBuf,
 }
 
 impl Database {
@@ -44,11 +46,12 @@ impl Database {
         let mut server = own("postgres");
         server.arg("-D").arg(&data).arg("-k").arg(folder.path());
         let child = server.args(["-c", "listen_addresses="]).spawn();
-        let database = Self { child: child.map_err(|error| error.to_string())?, folder };
+        let child = child.map_err(|error| error.to_string())?;
+        let database = Self { folder, child, programs };
         let end = Instant::now() + Duration::from_secs(60);
         let socket = database.folder.path().join(".s.PGSQL.5432");
         let is_ready = || {
-            let mut ready = Command::new(programs.join("pg_isready"));
+            let mut ready = Command::new(database.programs.join("pg_isready"));
             ready.arg("-q").arg("-h").arg(database.folder.path());
             socket.exists() && ready.status().is_ok_and(|status| status.success())
         };
@@ -57,6 +60,16 @@ impl Database {
             std::thread::sleep(Duration::from_millis(100));
         }
         Ok(database)
+    }
+
+    /// What a client of PostgreSQL's prints.
+    #[track_caller]
+    fn client(&self, program: &str, args: &[&str]) -> Vec<u8> {
+        let mut command = Command::new(self.programs.join(program));
+        command.arg("-h").arg(self.folder.path()).args(["-U", "postgres", "-d", "postgres"]);
+        let output = command.args(args).output().expect("the programs are there");
+        assert!(output.status.success(), "{output:?}");
+        output.stdout
     }
 
     fn url(&self) -> String {
@@ -165,4 +178,81 @@ fn a_cluster_goes_to_a_database_and_back() {
     let undone = control(&["migrate", "--undo", "--control", &url]).json();
     assert!(undone["moved_to"].as_str().expect("text").contains("back"), "{undone}");
     world.expect_no_processes();
+}
+
+/// Durable tasks that wait, for there is no worker.
+fn submit(world: &World, data: &str, count: usize) {
+    let image = text(world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)));
+    for number in 0..count {
+        let key = number.to_string();
+        let task = ["submit", "--model", "digits", "--input", &image, "--durable", "--key", &key];
+        world.run(&[&task[..], &["--json", "--data", data]].concat()).json();
+    }
+}
+
+#[test]
+fn a_migration_that_is_killed_goes_on() {
+    let database = match Database::start() {
+        Ok(database) => database,
+        Err(reason) => return println!("skipped: postgresql: {reason}"),
+    };
+    let world = World::new();
+    let data = text(world.path("data"));
+    let url = database.url();
+    start(&world, &["--workers", "0"]).json();
+    submit(&world, &data, 40);
+    world.run(&["stop", "--json", "--data", &data]).json();
+    let migrate = ["control", "migrate", "--json", "--data", &data, "--to", &url];
+    // Each time it comes a little further, until it is not killed any more.
+    let killed = (1..).find(|round| {
+        let mut child = world.spawn(&migrate);
+        std::thread::sleep(Duration::from_millis(10 * round));
+        let ended = child.try_wait().expect("a child").is_some();
+        signal(child.id(), Signal::KILL);
+        child.wait().expect("a child");
+        ended
+    });
+    assert!(killed > Some(3), "it was never killed at work: {killed:?}");
+    let moved = world.run(&migrate).json();
+    assert_eq!(moved["records"], 40, "{moved}");
+    start(&world, &["--workers", "1", "--control", &url]).json();
+    let done = ["tasks", "--json", "--state", "succeeded", "--data", &data];
+    eventually("each of them runs", || {
+        world.run(&done).json().as_array().is_some_and(|tasks| tasks.len() == 40)
+    });
+    world.run(&["stop", "--json", "--data", &data]).json();
+}
+
+#[test]
+fn a_backup_that_is_restored_is_known_to_be_older() {
+    let database = match Database::start() {
+        Ok(database) => database,
+        Err(reason) => return println!("skipped: postgresql: {reason}"),
+    };
+    let world = World::new();
+    let data = text(world.path("data"));
+    let url = database.url();
+    let control = ["--workers", "0", "--control", &url];
+    let stop = || drop(world.run(&["stop", "--json", "--data", &data]).json());
+    start(&world, &control).json();
+    submit(&world, &data, 3);
+    let backup = database.client("pg_dump", &["--schema=radeon_cluster"]);
+    submit(&world, &data, 5);
+    stop();
+    database.client("psql", &["-qc", "DROP SCHEMA radeon_cluster CASCADE"]);
+    let file = text(world.write("backup.sql", backup));
+    database.client("psql", &["-qf", &file]);
+
+    // Who led when it was made does for as long as a lease.
+    std::thread::sleep(Duration::from_secs(3));
+    let (code, message) = start(&world, &control).error(1);
+    let remembered = world.path("data/tasks.journal.last");
+    assert!(message.contains(&text(remembered.clone())), "{code}: {message}");
+    std::fs::remove_file(remembered).expect("it is there");
+    start(&world, &control).json();
+    let tasks = world.run(&["tasks", "--json", "--data", &data]).json();
+    assert_eq!(tasks.as_array().map(Vec::len), Some(3), "those of the backup");
+    // The keys of those that were lost stand for nothing.
+    submit(&world, &data, 5);
+    stop();
 }

@@ -148,8 +148,9 @@ impl PostgresKeeper {
         let columns = Arc::clone(columns);
         self.session.call(move |client| {
             let Columns { put, removed } = &*columns;
+            let commit = client.prepared(COMMIT)?;
             let made = client.query_opt(
-                COMMIT,
+                &commit,
                 &[
                     &last,
                     &next.number,

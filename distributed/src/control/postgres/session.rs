@@ -2,17 +2,51 @@
 //! another runtime must not. A thread that does not come back is left behind.
 
 use super::{Database, Trouble};
-use postgres::{Client, NoTls};
+use postgres::{Client, NoTls, Statement};
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
 /// What is done with a connection, or with the reason why there is none; false where the connection is
 /// good for nothing more.
-type Call = Box<dyn FnOnce(Result<&mut Client, Trouble>) -> bool + Send>;
+type Call = Box<dyn FnOnce(Result<&mut Connection, Trouble>) -> bool + Send>;
 
 /// How long an answer is waited for, where the server ends statements sooner.
 pub(super) const ANSWER: Duration = Duration::from_secs(40);
+
+/// A client, and the statements that it need not prepare again.
+pub(super) struct Connection {
+    client: Client,
+    prepared: HashMap<&'static str, Statement>,
+}
+
+impl Connection {
+    /// Prepares a statement once: another round trip, and the server's planning, each time otherwise.
+    pub(super) fn prepared(&mut self, sql: &'static str) -> Result<Statement, postgres::Error> {
+        if let Some(statement) = self.prepared.get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(sql)?;
+        self.prepared.insert(sql, statement.clone());
+        Ok(statement)
+    }
+}
+
+impl Deref for Connection {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.client
+    }
+}
+
+impl DerefMut for Connection {
+    fn deref_mut(&mut self) -> &mut Client {
+        &mut self.client
+    }
+}
 
 /// A connection that is made anew when it was lost.
 #[derive(Debug)]
@@ -30,7 +64,7 @@ impl Session {
     /// Does something with the connection, and waits for it.
     pub(super) fn call<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&mut Client) -> Result<T, postgres::Error> + Send + 'static,
+        work: impl FnOnce(&mut Connection) -> Result<T, postgres::Error> + Send + 'static,
     ) -> Result<T, Trouble> {
         self.ask(ANSWER, move |client| Ok(work(client)?))
     }
@@ -39,7 +73,7 @@ impl Session {
     pub(super) fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
-        work: impl FnOnce(&mut Client) -> Result<T, Trouble> + Send + 'static,
+        work: impl FnOnce(&mut Connection) -> Result<T, Trouble> + Send + 'static,
     ) -> Result<T, Trouble> {
         let (answer, answered) = mpsc::channel();
         let call: Call = Box::new(move |client| {
@@ -86,19 +120,19 @@ impl Session {
 
 /// Makes calls until nobody can hand over more.
 fn serve(database: &Database, calls: mpsc::Receiver<Call>) {
-    let mut kept: Option<Client> = None;
+    let mut kept: Option<Connection> = None;
     for call in calls {
-        if kept.as_ref().is_none_or(Client::is_closed) {
+        if kept.as_ref().is_none_or(|kept| kept.is_closed()) {
             kept = match connect(database) {
-                Ok(client) => Some(client),
+                Ok(client) => Some(Connection { client, prepared: HashMap::new() }),
                 Err(trouble) => {
                     call(Err(trouble));
                     continue;
                 }
             };
         }
-        if let Some(client) = &mut kept
-            && !call(Ok(client))
+        if let Some(connection) = &mut kept
+            && !call(Ok(connection))
         {
             kept = None;
         }
