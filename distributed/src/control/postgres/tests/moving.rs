@@ -159,7 +159,7 @@ async fn what_is_another_clusters_or_was_left_is_not_written_over() {
             "SET search_path TO harm; DELETE FROM cluster; DELETE FROM epoch;
              UPDATE head SET lead = 0;
              CREATE FUNCTION harm() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-                 NEW.bytes = set_byte(NEW.bytes, 20, 99); RETURN NEW; END $$;
+                 NEW.bytes = set_byte(NEW.bytes, 20, 255 - get_byte(NEW.bytes, 20)); RETURN NEW; END $$;
              CREATE TRIGGER harm BEFORE INSERT ON record FOR EACH ROW EXECUTE FUNCTION harm();",
         );
     });
