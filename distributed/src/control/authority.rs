@@ -116,6 +116,8 @@ pub(crate) struct Lead {
     documents: Mutex<Vec<Weak<dyn Reread>>>,
     /// A coordinator of this process takes part: it leads by election alone.
     takes_part: AtomicBool,
+    /// Why nothing can be written at present.
+    away: Mutex<Option<String>>,
 }
 
 impl fmt::Debug for Lead {
@@ -131,6 +133,7 @@ impl Lead {
             epoch: Mutex::new(None),
             documents: Mutex::default(),
             takes_part: AtomicBool::default(),
+            away: Mutex::default(),
         }
     }
 
@@ -205,11 +208,20 @@ impl Lead {
         self.takes_part.store(true, Relaxed);
     }
 
+    /// Whether the authority answers: nobody waits for one that does not.
+    pub(crate) fn set_away(&self, why: Option<String>) {
+        *self.away.lock().unwrap_or_else(PoisonError::into_inner) = why;
+    }
+
     /// Replaces a document; where this process does not lead, it does for as long as that takes.
     ///
     /// # Errors
     /// Those of [`Authority::write`] and [`Lead::take`].
     pub(crate) fn write(&self, document: &str, bytes: &[u8]) -> Result<()> {
+        if let Some(why) = self.away.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+            let path = self.authority.locate(document);
+            return Err(Error::file("write", path, std::io::Error::other(why)));
+        }
         let epoch = self.lock();
         if let Some(epoch) = *epoch {
             return self.authority.write(epoch, document, bytes);

@@ -150,6 +150,9 @@ pub(super) async fn what_runs_goes_on_while_it_is_away(engine: &mut impl Engine)
     let before = coordinator.submit_all(vec![(task("a"), vec![])]).await.expect("durable");
     tokio::task::block_in_place(|| engine.kill());
     until("it is said", SOON, async || coordinator.engine().expect("outside").1.is_some()).await;
+    let began = Instant::now();
+    refused_token(&coordinator);
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     // A task that lives in memory is taken; a durable one waits.
     let fleeting = TaskSpec { durable: false, idempotency_key: None, ..task("") };
     coordinator.submit(fleeting).expect("no engine is asked");
@@ -165,5 +168,30 @@ pub(super) async fn what_runs_goes_on_while_it_is_away(engine: &mut impl Engine)
     until("all is well", SOON, async || coordinator.engine().expect("outside").1.is_none()).await;
     assert!(coordinator.leads());
     assert_eq!(known(&coordinator).await.len(), 3);
+    coordinator.stop().await;
+}
+
+/// Nobody waits for an engine that is known not to answer.
+fn refused_token(coordinator: &Coordinator) {
+    let tokens = coordinator.tokens().expect("given");
+    let refused = tokens.create(1, Duration::from_secs(60)).expect_err("it cannot be kept");
+    assert!(matches!(refused, Error::File { what: "write", .. }), "{refused}");
+}
+
+pub(super) async fn what_hangs_is_said_and_not_waited_for(
+    engine: &impl Engine,
+    hang: impl Fn(bool),
+) {
+    let one = Machine::new(engine);
+    let coordinator = one.start().await.expect("free");
+    until("it leads", SOON, async || coordinator.leads()).await;
+    hang(true);
+    let began = Instant::now();
+    until("it is said", SOON, async || coordinator.engine().expect("outside").1.is_some()).await;
+    refused_token(&coordinator);
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    hang(false);
+    until("all is well", SOON, async || coordinator.engine().expect("outside").1.is_none()).await;
+    coordinator.tokens().expect("given").create(1, Duration::from_secs(60)).expect("it answers");
     coordinator.stop().await;
 }

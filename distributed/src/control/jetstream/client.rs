@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long an answer is waited for.
 pub(super) const ANSWER: Duration = Duration::from_secs(3);
 /// Messages that are asked for at once.
-pub(super) const READ_AT_ONCE: u64 = 16;
+pub(super) const READ_AT_ONCE: u64 = 64;
 
 /// Codes of JetStream's errors.
 const NO_MESSAGE: u64 = 10_037;

@@ -7,6 +7,7 @@ use crate::control::authority::{Leading, Members};
 use crate::control::log::{Opener, Place};
 use crate::error::{Error, Result};
 use crate::net::outside;
+use std::pin::pin;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -14,6 +15,8 @@ use tokio::time::Instant;
 
 /// How often a coordinator looks who leads.
 const LOOK: Duration = Duration::from_millis(200);
+/// How long what keeps the lead may say nothing until that is said.
+const SILENT: Duration = Duration::from_secs(3);
 /// How often it takes documents as the one that leads wrote them.
 const REREAD: Duration = Duration::from_secs(1);
 /// How long what is being written may take when another leads.
@@ -71,8 +74,17 @@ impl Turn {
         if rereads {
             self.reread_at = Instant::now() + REREAD;
         }
-        match look(peers, rereads).await {
+        let mut looking = pin!(look(peers, rereads));
+        let looked = match tokio::time::timeout(SILENT, &mut looking).await {
+            Ok(looked) => looked,
+            Err(_) => {
+                peers.set_away(format!("it has not answered for {} s", SILENT.as_secs()));
+                looking.await
+            }
+        };
+        match looked {
             Ok(present) => {
+                peers.lead.set_away(None);
                 let is_led = present.iter().any(|peer| peer.leads);
                 self.abstains.take_if(|(until, _)| *until <= Instant::now());
                 let trouble = self.abstains.as_ref().and_then(|(_, why)| why.clone());
@@ -86,15 +98,7 @@ impl Turn {
                     self.try_to_lead(coordinator, peers, place).await;
                 }
             }
-            Err(error) => {
-                // What runs goes on; it is said that nothing else is known.
-                let trouble = Some(error.to_string());
-                peers.standing.send_if_modified(|standing| {
-                    let changed = standing.trouble.is_none();
-                    standing.trouble = trouble;
-                    changed
-                });
-            }
+            Err(error) => peers.set_away(error.to_string()),
         }
     }
 

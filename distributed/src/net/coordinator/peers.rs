@@ -168,6 +168,16 @@ impl Peers {
         self.standing.borrow().leads
     }
 
+    /// What keeps the lead does not answer: what runs goes on, and it is said that nothing else is known.
+    pub(crate) fn set_away(&self, why: String) {
+        self.lead.set_away(Some(why.clone()));
+        self.standing.send_if_modified(|standing| {
+            let changed = standing.trouble.is_none();
+            standing.trouble = Some(why);
+            changed
+        });
+    }
+
     /// The connection to another, made if there is none.
     pub(crate) async fn reach(&self, coordinator: &Coordinator, peer: &Peer) -> Result<Client> {
         let known = || {

@@ -39,3 +39,10 @@ async fn what_runs_goes_on_while_the_database_is_away() {
     let Some(mut server) = server().await else { return };
     machines::what_runs_goes_on_while_it_is_away(&mut server).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_hangs_is_said_to() {
+    let Some(server) = server().await else { return };
+    let hang = |hangs| server.signal(if hangs { "STOP" } else { "CONT" });
+    machines::what_hangs_is_said_and_not_waited_for(&server, hang).await;
+}

@@ -46,6 +46,18 @@ impl Server {
         format!("postgres://postgres@{folder}:{}/postgres", self.port)
     }
 
+    /// Sends it and what it started a signal.
+    pub(super) fn signal(&self, name: &str) {
+        let pid = self.child.as_ref().expect("it runs").id().to_string();
+        let signal = format!("-{name}");
+        for (program, args) in
+            [("kill", [&*signal, &pid].to_vec()), ("pkill", vec![&signal, "-P", &pid])]
+        {
+            let sent = Command::new(program).args(args).status().expect("a program of the system");
+            assert!(sent.success(), "{program} {signal}");
+        }
+    }
+
     /// From its next start on, what it is told, and the port that this names.
     pub(super) fn configure(&mut self, port: u16, settings: impl Into<Vec<String>>) {
         (self.settings, self.port) = (settings.into(), port);
