@@ -31,8 +31,8 @@ impl Server {
         Ok(Self { program, folder, host, args: Vec::new(), child: None })
     }
 
-    pub(super) fn set_args<const N: usize>(&mut self, args: [&str; N]) {
-        self.args = args.map(str::to_owned).to_vec();
+    pub(super) fn set_args(&mut self, args: impl IntoIterator<Item = impl Into<String>>) {
+        self.args = args.into_iter().map(Into::into).collect();
     }
 
     /// A file or folder of its own.

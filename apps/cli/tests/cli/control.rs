@@ -85,6 +85,16 @@ impl Drop for Database {
     }
 }
 
+/// The server, or why the test is skipped.
+macro_rules! database {
+    () => {
+        match Database::start() {
+            Ok(database) => database,
+            Err(reason) => return println!("skipped: postgresql: {reason}"),
+        }
+    };
+}
+
 fn text(path: PathBuf) -> String {
     path.display().to_string()
 }
@@ -122,10 +132,7 @@ fn what_makes_no_sense_is_said() {
 
 #[test]
 fn a_cluster_goes_to_a_database_and_back() {
-    let database = match Database::start() {
-        Ok(database) => database,
-        Err(reason) => return println!("skipped: postgresql: {reason}"),
-    };
+    let database = database!();
     let world = World::new();
     let (data, back) = (text(world.path("data")), text(world.path("back")));
     let url = database.url();
@@ -192,10 +199,7 @@ fn submit(world: &World, data: &str, count: usize) {
 
 #[test]
 fn a_migration_that_is_killed_goes_on() {
-    let database = match Database::start() {
-        Ok(database) => database,
-        Err(reason) => return println!("skipped: postgresql: {reason}"),
-    };
+    let database = database!();
     let world = World::new();
     let data = text(world.path("data"));
     let url = database.url();
@@ -225,10 +229,7 @@ fn a_migration_that_is_killed_goes_on() {
 
 #[test]
 fn a_backup_that_is_restored_is_known_to_be_older() {
-    let database = match Database::start() {
-        Ok(database) => database,
-        Err(reason) => return println!("skipped: postgresql: {reason}"),
-    };
+    let database = database!();
     let world = World::new();
     let data = text(world.path("data"));
     let url = database.url();

@@ -32,7 +32,11 @@ pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, place: Arc<
     loop {
         turn.take(&coordinator, &peers, &place).await;
         tokio::select! {
-            _ = stopping.wait_for(|stopping| *stopping) => return,
+            _ = stopping.wait_for(|stopping| *stopping) => {
+                // Nobody looks whether it answers any more.
+                peers.lead.set_away(None);
+                return;
+            }
             () = change(&mut changes) => turn.reread_at = Instant::now(),
             () = tokio::time::sleep(LOOK) => {}
         }

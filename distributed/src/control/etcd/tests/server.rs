@@ -25,22 +25,8 @@ impl Etcd {
             let (data, host) = (server.data(), server.host);
             let (clients, peers) =
                 (format!("http://{host}:{CLIENTS}"), format!("http://{host}:{PEERS}"));
-            server.set_args([
-                "--name",
-                &format!("m{at}"),
-                "--data-dir",
-                &data,
-                "--listen-client-urls",
-                &clients,
-                "--advertise-client-urls",
-                &clients,
-                "--listen-peer-urls",
-                &peers,
-                "--initial-advertise-peer-urls",
-                &peers,
-                "--initial-cluster",
-                &all,
-            ]);
+            let name = format!("m{at}");
+            server.set_args(arguments([&name, &data, &clients, &peers, &all]));
             server.begin();
         }
         (0..members).for_each(|at| etcd.wait(at));
@@ -66,4 +52,18 @@ impl Etcd {
     pub(in crate::control) fn endpoints(&self) -> Vec<String> {
         (0..self.0.len()).map(|at| self.endpoint(at)).collect()
     }
+}
+
+/// What a member is told: its name, its folder, where clients and other members reach it, and all members.
+pub(super) fn arguments([name, data, clients, peers, all]: [&str; 5]) -> Vec<String> {
+    let told = [
+        ("--name", name),
+        ("--data-dir", data),
+        ("--listen-client-urls", clients),
+        ("--advertise-client-urls", clients),
+        ("--listen-peer-urls", peers),
+        ("--initial-advertise-peer-urls", peers),
+        ("--initial-cluster", all),
+    ];
+    told.iter().flat_map(|(flag, value)| [(*flag).to_owned(), (*value).to_owned()]).collect()
 }

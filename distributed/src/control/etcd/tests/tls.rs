@@ -1,5 +1,6 @@
 //! etcd with certificates of an authority that is made for the test, and with users.
 
+use super::server::arguments;
 use super::{depose, laws};
 use crate::control::authority::Authority;
 use crate::control::endpoints::Endpoints;
@@ -60,22 +61,10 @@ impl Secured {
         let path = |name: &str| server.beside(name).display().to_string();
         let (clients, peers) =
             (format!("https://{host}:{CLIENTS}"), format!("http://{host}:{PEERS}"));
-        let (data, all, ca) = (server.data(), format!("m0={peers}"), path("ca.pem"));
-        server.set_args([
-            "--name",
-            "m0",
-            "--data-dir",
-            &data,
-            "--listen-client-urls",
-            &clients,
-            "--advertise-client-urls",
-            &clients,
-            "--listen-peer-urls",
-            &peers,
-            "--initial-advertise-peer-urls",
-            &peers,
-            "--initial-cluster",
-            &all,
+        let (data, ca) = (server.data(), path("ca.pem"));
+        let all = format!("m0={peers}");
+        let mut told = arguments(["m0", &data, &clients, &peers, &all]);
+        let encrypted = [
             "--cert-file",
             &path(&format!("{certificate}.pem")),
             "--key-file",
@@ -85,7 +74,9 @@ impl Secured {
             if certified { &ca } else { "" },
             &format!("--client-cert-auth={certified}"),
             "--auth-token-ttl=1",
-        ]);
+        ];
+        told.extend(encrypted.map(str::to_owned));
+        server.set_args(told);
         server.begin();
         Ok(Self(server))
     }
