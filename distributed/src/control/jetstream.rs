@@ -6,6 +6,7 @@
 //! leave: whoever writes publishes again what still counts of the oldest, and purges those then, so
 //! there are never many more than what they leave. Each commit has a digest over it and all before it.
 
+mod along;
 mod client;
 mod connecting;
 mod frame;

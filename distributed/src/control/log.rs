@@ -56,6 +56,10 @@ pub trait Place: Send + Sync {
     /// [`JournalError::InUse`] while another has it open, or where one with a later lead had;
     /// [`JournalError::Damaged`], also for what `each` found wrong; what else keeps it from being used.
     fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError>;
+
+    /// Called about once a second while another has it open: a log that takes long to read may do so
+    /// now, aside, so that it opens soon. Returns at once.
+    fn follow(&self) {}
 }
 
 /// A log that is held and not written to yet.

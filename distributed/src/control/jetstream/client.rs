@@ -204,6 +204,13 @@ impl Client {
         self.api(&format!("STREAM.PURGE.{}", self.stream.name), &body).map(drop)
     }
 
+    /// Makes one message unreadable.
+    #[cfg(test)]
+    pub(super) fn delete(&self, seq: u64) {
+        let what = format!("STREAM.MSG.DELETE.{}", self.stream.name);
+        self.api(&what, &json!({ "seq": seq })).expect("there");
+    }
+
     /// The name of the server that leads the stream's.
     #[cfg(test)]
     pub(super) fn leader(&self) -> String {

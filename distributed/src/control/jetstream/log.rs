@@ -1,5 +1,6 @@
 //! Records of durable tasks, in the stream.
 
+use super::along::Along;
 use super::index::Index;
 use super::pen::Pen;
 use super::reader::{StreamReader, lock};
@@ -28,18 +29,21 @@ const BATCH_BYTES: usize = 256 << 10;
 pub(crate) struct JetStreamLog {
     stream: Stream,
     remembered: Remembered,
+    pub(super) along: Arc<Along>,
 }
 
 impl JetStreamLog {
     /// What this machine knows of it is kept in a file.
     pub(crate) fn new(stream: Stream, remembered: PathBuf) -> Self {
-        Self { stream, remembered: Remembered(remembered) }
+        let remembered = Remembered(remembered);
+        let along = Arc::new(Along::new(stream.clone(), remembered.clone()));
+        Self { stream, remembered, along }
     }
 }
 
 impl Place for JetStreamLog {
     fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        let found = opening::open(&self.stream, (opener, &self.remembered), each)?;
+        let found = opening::open(&self.stream, (opener, &self.remembered, self.along.take()), each)?;
         let state = found.state;
         self.remembered.write(&state.last);
         let epochs = state.carried.epochs.iter().copied().collect();
@@ -63,6 +67,10 @@ impl Place for JetStreamLog {
             Ok(Arc::new(Writer::start(keeper, batch_bytes, told)?))
         };
         Ok(Opened { epoch: opener.epoch, epochs, start: Box::new(start) })
+    }
+
+    fn follow(&self) {
+        Arc::clone(&self.along).follow();
     }
 }
 

@@ -6,10 +6,9 @@ use super::frame::Body;
 use super::pen::{Pen, is_settling};
 use super::state::State;
 use super::{Stream, Trouble, reader};
-use crate::control::chain::Link;
 use crate::control::log::{Each, Opener};
 use crate::control::record::Key;
-use crate::control::remembered::{self, Remembered};
+use crate::control::remembered::Remembered;
 use crate::control::view::ControlView;
 use crate::error::{JournalError, Result};
 use std::collections::{BTreeMap, VecDeque};
@@ -34,21 +33,25 @@ pub(super) struct Found {
     pub(super) bytes: u64,
 }
 
+/// Opens it; `read` is what was read of it before.
 pub(super) fn open(
     stream: &Stream,
-    (opener, file): (Opener, &Remembered),
+    (opener, file, read): (Opener, &Remembered, Option<State>),
     each: &mut Each<'_>,
 ) -> Result<Found, JournalError> {
     let on_log = |trouble: Trouble| trouble.on_log(stream);
-    let known = file.read()?;
     let client = Arc::new(Client::connect(stream).map_err(on_log)?);
     let info = reach(&client).map_err(on_log)?;
     if let Some(flaw) = info.config.flaw() {
         return Err(on_log(Trouble::Refused(flaw)));
     }
     tracing::info!(engine = client.engine(&info.config), "the log of tasks");
+    let state = match read {
+        Some(state) if is_of(&client, &state).map_err(on_log)? => state,
+        _ => State::new(file.read()?, stream.kept_bytes),
+    };
     let mut pen = Pen::new(&client, STARTING);
-    let (mut state, first) = claim(&mut pen, opener, known.as_ref()).map_err(|trouble| {
+    let (mut state, first) = claim(&mut pen, opener, state).map_err(|trouble| {
         on_log(match trouble {
             Trouble::Older(what) => Trouble::Damaged(format!(
                 "{what}: it is another cluster's, or was restored from a backup. To go on with what it \
@@ -88,8 +91,8 @@ pub(crate) fn look(stream: &Stream, view: ControlView) -> Result<ControlView> {
         info => info.map_err(on_log)?,
     };
     let mut state = State::new(None, 0);
-    let mut tail = info.state.first_seq.max(1) - 1;
-    read_on(&client, &mut state, &mut tail, info.state.last_seq).map_err(on_log)?;
+    state.begin(info.state.first_seq);
+    read_on(&client, &mut state, info.state.last_seq).map_err(on_log)?;
     let number = state.last.number.unsigned_abs();
     Ok(ControlView {
         place: format!("{}, {}", view.place, stream.label().display()),
@@ -121,35 +124,27 @@ fn reach(client: &Client) -> Result<Info, Trouble> {
 
 /// Reads everything up to a claim of one's own, after which nobody else writes; answers what was there,
 /// and the first message.
-fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, u64), Trouble> {
+fn claim(pen: &mut Pen, opener: Opener, mut state: State) -> Result<(State, u64), Trouble> {
     let client = Arc::clone(&pen.client);
-    let number = known.map(|known| known.number);
-    let new = || State::new(number, client.stream.kept_bytes);
-    let (mut state, mut first) = (new(), 0);
     let (mut gone_since, mut older_since) = (None, None);
     for _ in 0..TRIES {
         let found = client.info()?.state;
-        if first == 0 {
-            (first, pen.tail) = (found.first_seq.max(1), found.first_seq.max(1) - 1);
-        }
-        match read_on(&client, &mut state, &mut pen.tail, found.last_seq) {
+        state.begin(found.first_seq);
+        match read_on(&client, &mut state, found.last_seq) {
             Ok(()) => {}
             // Whoever had it purges what it wrote again.
-            Err(Trouble::Absent) if client.info()?.state.first_seq > first => {
-                (state, first) = (new(), 0);
-                continue;
-            }
+            Err(Trouble::Absent) if client.info()?.state.first_seq > state.tail + 1 => continue,
             Err(Trouble::Absent) if is_settling(&mut gone_since) => {
                 thread::sleep(AGAIN);
                 continue;
             }
             Err(Trouble::Absent) => {
-                let what = format!("message {} is not there", pen.tail + 1);
+                let what = format!("from message {} on one is not there", state.tail + 1);
                 return Err(Trouble::Damaged(what));
             }
             Err(trouble) => return Err(trouble),
         }
-        if let Some(what) = known.and_then(|known| older(known, &state)) {
+        if let Some(what) = state.older() {
             if is_settling(&mut older_since) {
                 thread::sleep(AGAIN);
                 continue;
@@ -160,11 +155,12 @@ fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, 
             return Err(Trouble::Taken);
         }
         let claimed = state.last.claimed(opener.lead);
+        pen.tail = state.tail;
         match pen.write(&claimed, Body::Claimed(opener.lead)) {
             Ok(_) => {
                 state.last = claimed;
                 state.carried.claimed = opener.lead;
-                return Ok((state, first));
+                return Ok((state, found.first_seq.max(1)));
             }
             // Another message was faster: it is read first.
             Err(Trouble::Taken) => {}
@@ -174,21 +170,21 @@ fn claim(pen: &mut Pen, opener: Opener, known: Option<&Link>) -> Result<(State, 
     Err(Trouble::Taken)
 }
 
-/// Why the log is not the one that is known here, or an older state of it. Where the commit that is
-/// known was purged since, its number alone tells.
-fn older(known: &Link, state: &State) -> Option<String> {
-    let is_there = state.first.is_none_or(|first| first <= known.number);
-    let found = state.found.as_deref();
-    is_there.then(|| remembered::refuse(known, &state.last, found)).flatten()
+/// Whether the last message that was taken is still there: the stream may have been restored since.
+fn is_of(client: &Client, state: &State) -> Result<bool, Trouble> {
+    match client.get(state.tail, state.tail) {
+        Ok(found) => Ok(found.iter().all(|payload| state.has_as_last(payload))),
+        Err(Trouble::Absent) => Ok(false),
+        Err(trouble) => Err(trouble),
+    }
 }
 
 /// Takes the messages after the last one that was taken.
-fn read_on(client: &Client, state: &mut State, tail: &mut u64, last: u64) -> Result<(), Trouble> {
-    while *tail < last {
-        let to = last.min(*tail + READ_AT_ONCE);
-        for payload in client.get(*tail + 1, to)? {
-            *tail += 1;
-            state.take(*tail, &payload)?;
+fn read_on(client: &Client, state: &mut State, last: u64) -> Result<(), Trouble> {
+    while state.tail < last {
+        let from = state.tail + 1;
+        for (seq, payload) in (from..).zip(client.get(from, last.min(state.tail + READ_AT_ONCE))?) {
+            state.take(seq, &payload)?;
         }
     }
     Ok(())

@@ -6,19 +6,24 @@ use super::index::Index;
 use crate::control::chain::Link;
 use crate::control::log::Change;
 use crate::control::record::Key;
+use crate::control::remembered;
 use std::collections::BTreeMap;
 
 /// The state after the messages that were taken.
 #[derive(Debug)]
 pub(super) struct State {
+    /// The sequence of the last message that was taken; 0 before the first.
+    pub(super) tail: u64,
+    /// Whose it is, and of which commit.
+    tail_of: Option<(u64, Link)>,
     pub(super) last: Link,
     pub(super) carried: Carried,
     pub(super) index: Index,
     /// The number of the first commit that is there.
     pub(super) first: Option<i64>,
     /// A commit that this machine knows, and the digest that it has here.
-    known: Option<i64>,
-    pub(super) found: Option<Vec<u8>>,
+    known: Option<Link>,
+    found: Option<Vec<u8>>,
     /// The parts of a commit that is not complete.
     parts: Option<Parts>,
     values: BTreeMap<Key, Vec<u8>>,
@@ -37,8 +42,10 @@ struct Parts {
 }
 
 impl State {
-    pub(super) fn new(known: Option<i64>, kept_bytes_max: usize) -> Self {
+    pub(super) fn new(known: Option<Link>, kept_bytes_max: usize) -> Self {
         Self {
+            tail: 0,
+            tail_of: None,
             last: Link { number: 0, digest: Vec::new() },
             carried: Carried::default(),
             index: Index::default(),
@@ -52,6 +59,29 @@ impl State {
         }
     }
 
+    /// Begins anew where messages that would come next were purged, before the first that is there.
+    pub(super) fn begin(&mut self, first_seq: u64) {
+        let before = first_seq.max(1) - 1;
+        if self.tail < before {
+            *self = Self::new(self.known.take(), self.kept_bytes_max);
+            self.tail = before;
+        }
+    }
+
+    /// Whether a message is the last one that was taken.
+    pub(super) fn has_as_last(&self, payload: &[u8]) -> bool {
+        let found = Message::decode(payload).map(|found| (found.writer, found.link));
+        found.ok() == self.tail_of
+    }
+
+    /// Why the log is not the one that is known here, or an older state of it. Where the commit that is
+    /// known was purged since, its number alone tells.
+    pub(super) fn older(&self) -> Option<String> {
+        let known = self.known.as_ref()?;
+        let is_there = self.first.is_none_or(|first| first <= known.number);
+        is_there.then(|| remembered::refuse(known, &self.last, self.found.as_deref())).flatten()
+    }
+
     /// A value, if it is kept here.
     pub(super) fn value(&mut self, key: Key) -> Option<Vec<u8>> {
         self.values.remove(&key)
@@ -60,6 +90,8 @@ impl State {
     /// Takes the message of a sequence.
     pub(super) fn take(&mut self, seq: u64, payload: &[u8]) -> Result<(), Trouble> {
         let Message { after, writer, link, body } = Message::decode(payload)?;
+        self.tail = seq;
+        self.tail_of = Some((writer, link.clone()));
         if after.checked_add(1) != Some(seq) {
             // It came after one that it did not know. Later commits only do where one is lost.
             return match self.first.is_some() && link.number > self.last.number {
@@ -139,7 +171,7 @@ impl State {
             )));
         }
         self.first.get_or_insert(link.number);
-        if self.known == Some(link.number) {
+        if self.known.as_ref().is_some_and(|known| known.number == link.number) {
             self.found = Some(link.digest.clone());
         }
         self.last = link;

@@ -1,5 +1,6 @@
 //! The laws of a log on NATS servers of Debian, and what only such an engine can do.
 
+mod along;
 mod machines;
 mod moving;
 mod server;

@@ -77,6 +77,7 @@ impl Turn {
         let rereads = !leads && self.reread_at <= Instant::now();
         if rereads {
             self.reread_at = Instant::now() + REREAD;
+            place.follow();
         }
         let mut looking = pin!(look(peers, rereads));
         let looked = match tokio::time::timeout(SILENT, &mut looking).await {
