@@ -91,7 +91,8 @@ impl Along {
             let mut read = self.lock();
             let Some((_, state)) = &mut read.so_far else { return Ok(()) };
             let mut messages = (from..).zip(payloads);
-            if let Err(trouble) = messages.try_for_each(|(seq, payload)| state.take(seq, &payload)) {
+            if let Err(trouble) = messages.try_for_each(|(seq, payload)| state.take(seq, &payload))
+            {
                 read.so_far = None;
                 return Err(trouble);
             }

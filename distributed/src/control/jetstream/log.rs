@@ -43,7 +43,8 @@ impl JetStreamLog {
 
 impl Place for JetStreamLog {
     fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        let found = opening::open(&self.stream, (opener, &self.remembered, self.along.take()), each)?;
+        let found =
+            opening::open(&self.stream, (opener, &self.remembered, self.along.take()), each)?;
         let state = found.state;
         self.remembered.write(&state.last);
         let epochs = state.carried.epochs.iter().copied().collect();
