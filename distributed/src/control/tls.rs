@@ -146,7 +146,8 @@ pub(super) fn suspected(text: &str) -> Option<&'static str> {
     let text = text.to_lowercase();
     let is_ended = ["closed", "broken pipe", "reset by peer"].iter().any(|it| text.contains(it));
     is_ended.then_some(
-        "it may want a certificate, named with sslcert and sslkey, or not know who signed the one that is",
+        "it may want a certificate, named with sslcert and sslkey, not know who signed the one that is, \
+         or not encrypt",
     )
 }
 

@@ -271,5 +271,7 @@ fn a_member_without_encryption_is_not_told_the_password() {
         "refused",
     );
     let error = refused(keys);
-    assert!(error.contains("have it encrypt"), "{error}");
+    // It may end the connection before what it answers is read.
+    let expected = ["have it encrypt", "or not encrypt"];
+    assert!(expected.iter().any(|part| error.contains(part)), "{error}");
 }
