@@ -37,6 +37,13 @@ pub trait Authority: fmt::Debug + Send + Sync {
     /// Whether the lead that was taken with an epoch holds, as far as is known here without asking.
     fn holds(&self, epoch: u64) -> bool;
 
+    /// Whether that lead holds at this moment, by this machine's clock: where it lasts for a time that is
+    /// renewed, that time is not over. A process that stood still may go on taking it to hold, see
+    /// [`Authority::holds`], while another leads; with this it notices.
+    fn holds_now(&self, epoch: u64) -> bool {
+        self.holds(epoch)
+    }
+
     /// How several coordinators take part at once, where that can be.
     fn members(&self) -> Option<&dyn Members> {
         None
@@ -251,6 +258,11 @@ impl Leading {
     /// Whether it still holds, as far as is known here.
     pub(crate) fn holds(&self) -> bool {
         self.lead.authority.holds(self.epoch)
+    }
+
+    /// Whether no other can have it at this moment, see [`Authority::holds_now`].
+    pub(crate) fn holds_now(&self) -> bool {
+        self.lead.authority.holds_now(self.epoch)
     }
 
     /// Gives the lead up.

@@ -305,6 +305,35 @@ async fn who_is_deposed_hands_over_and_may_lead_again() {
     first.stop().await;
 }
 
+/// Its machine stood still until its lead was over: it may say nothing that only the next one knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_not_noticed_that_another_leads_says_nothing_old() {
+    let rig = Rig::new();
+    let first = rig.start("a").await;
+    until("one leads", || first.coordinator.leads()).await;
+    let second = rig.start("b").await;
+    let third = rig.start("c").await;
+    let (one, two, three) = (&first.coordinator, &second.coordinator, &third.coordinator);
+    let before = submit(one, keyed("before")).await.expect("it leads");
+    rig.lead.stand_still();
+    until("another leads", || two.leads() || three.leads()).await;
+    let (leader, other) = if two.leads() { (two, three) } else { (three, two) };
+    let after = submit(leader, keyed("after")).await.expect("it leads");
+    for coordinator in [one, other] {
+        assert_eq!(coordinator.keyed("after").await.expect("reached").expect("known").0, after);
+        assert_eq!(coordinator.keyed("none").await.expect("reached"), None);
+        assert_eq!(coordinator.task(after).await.expect("known").task_id, after);
+    }
+    assert!(one.leads(), "it has not noticed yet");
+    // Whom it told before, it tells again.
+    assert_eq!(one.keyed("before").await.expect("known").expect("known").0, before);
+    rig.lead.notice();
+    until("it follows", || !one.leads()).await;
+    for member in [third, second, first] {
+        member.stop().await;
+    }
+}
+
 /// Which are in use while others may be started again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_serves_every_coordinator_at_once() {

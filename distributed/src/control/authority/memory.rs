@@ -28,6 +28,8 @@ struct State {
     /// What those that take part show.
     present: BTreeMap<u64, Vec<u8>>,
     documents: HashMap<String, Vec<u8>>,
+    /// The epoch of a lead whose holder has not noticed that it is over.
+    stood_still: Option<u64>,
 }
 
 impl State {
@@ -53,6 +55,19 @@ impl InMemory {
     #[cfg(test)]
     pub(crate) fn depose(&self) {
         self.state().led = false;
+    }
+
+    /// As if the machine that leads stood still until its lead was over, and did not know yet.
+    #[cfg(test)]
+    pub(crate) fn stand_still(&self) {
+        let mut state = self.state();
+        (state.led, state.stood_still) = (false, Some(state.epoch));
+    }
+
+    /// That machine notices.
+    #[cfg(test)]
+    pub(crate) fn notice(&self) {
+        self.state().stood_still = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -88,6 +103,10 @@ impl Authority for InMemory {
     }
 
     fn holds(&self, epoch: u64) -> bool {
+        self.holds_now(epoch) || self.state().stood_still == Some(epoch)
+    }
+
+    fn holds_now(&self, epoch: u64) -> bool {
         let own = self.own();
         *own == Some(epoch) && self.state().is_led_by(*own)
     }

@@ -249,6 +249,10 @@ impl Authority for EtcdAuthority {
         self.heart.lead() == Some(epoch)
     }
 
+    fn holds_now(&self, epoch: u64) -> bool {
+        self.heart.leads_now(epoch)
+    }
+
     fn members(&self) -> Option<&dyn Members> {
         Some(self)
     }

@@ -1,19 +1,22 @@
-//! What a coordinator holds in etcd, and the thread that renews it. etcd's clock alone counts.
+//! What a coordinator holds in etcd, and the thread that renews it. etcd's clock alone counts
+//! for others; by its own a coordinator knows how long its lease lasts at least.
 
 use super::client::{Client, put, range};
 use super::{Keys, LEASE, Trouble};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long an endpoint may take to renew a lease: others are to be tried while it lasts.
 const RENEWAL: Duration = Duration::from_millis(400);
 
 /// What a coordinator holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Held {
     lease: i64,
+    /// Until when that lasts at least: it was asked for, or renewed, its time before.
+    until: Instant,
     /// The epoch of its lead.
     lead: Option<u64>,
     /// Its key as one that takes part.
@@ -46,7 +49,9 @@ pub(super) fn lead_of(epoch: u64, holder: &str) -> Vec<u8> {
 
 impl Heart {
     pub(super) fn start(client: &Arc<Client>, keys: &Keys, holder: &str) -> Result<Self, Trouble> {
-        let held = Mutex::new(Held { lease: client.grant(LEASE)?, ..Held::default() });
+        let until = Instant::now() + LEASE;
+        let lease = client.grant(LEASE)?;
+        let held = Mutex::new(Held { lease, until, lead: None, member: None });
         let (client, holder) = (Arc::clone(client), holder.to_owned());
         let shared =
             Shared { client, keys: keys.clone(), holder, held, renewing: Mutex::default() };
@@ -86,6 +91,12 @@ impl Heart {
         self.shared.held().lead
     }
 
+    /// Whether the lease that the lead goes with cannot be over.
+    pub(super) fn leads_now(&self, epoch: u64) -> bool {
+        let held = self.shared.held();
+        held.lead == Some(epoch) && Instant::now() < held.until
+    }
+
     /// The key was written by which this takes part.
     pub(super) fn set_member(&self, value: Vec<u8>) {
         self.shared.held().member = Some(value);
@@ -104,8 +115,12 @@ impl Shared {
             let held = self.held();
             (held.lease, held.lead)
         };
+        let until = Instant::now() + LEASE;
         let renewed = match self.client.keep_alive(lease, RENEWAL) {
-            Ok(()) => lead.map_or(Ok(()), |epoch| self.look(epoch)),
+            Ok(()) => {
+                self.held().until = until;
+                lead.map_or(Ok(()), |epoch| self.look(epoch))
+            }
             Err(Trouble::Ended) => self.begin_again(),
             Err(trouble) => Err(trouble),
         };
@@ -139,12 +154,14 @@ impl Shared {
         if let Some(epoch) = lead {
             self.lose(epoch);
         }
+        let until = Instant::now() + LEASE;
         let lease = self.client.grant(LEASE)?;
         if let Some(value) = member {
             let put = put(self.keys.member(&self.holder), &value, lease);
             self.client.transact(Vec::new(), vec![put], Vec::new())?;
         }
-        self.held().lease = lease;
+        let mut held = self.held();
+        (held.lease, held.until) = (lease, until);
         Ok(())
     }
 }

@@ -200,7 +200,7 @@ impl Authority for PostgresAuthority {
         let failed = self.failed("take the lead in");
         self.wait().map_err(&failed)?;
         let (now, holder) = (stored(now_ms).map_err(&failed)?, self.holder.clone());
-        let time = ms(self.database.lease);
+        let (time, until) = (ms(self.database.lease), Instant::now() + self.database.lease);
         let taken = self.session.call(move |client| {
             client.query_opt(TAKE, &[&now, &holder, &time]).map(|row| row.map(|it| it.get(0)))
         });
@@ -210,7 +210,7 @@ impl Authority for PostgresAuthority {
         };
         let taken = taken.ok_or_else(|| Error::Led { path: self.database.label() })?;
         let epoch = taken.unsigned_abs();
-        self.heart.set_lead(Some(epoch));
+        self.heart.take(epoch, until);
         Ok(epoch)
     }
 
@@ -218,7 +218,7 @@ impl Authority for PostgresAuthority {
         if self.heart.lead() != Some(epoch) {
             return;
         }
-        self.heart.set_lead(None);
+        self.heart.give_up();
         let (number, holder) = (i64::try_from(epoch).unwrap_or(-1), self.holder.clone());
         // What cannot be given up ends by itself.
         let _ = self.session.call(move |client| client.execute(RESIGN, &[&number, &holder]));
@@ -226,6 +226,10 @@ impl Authority for PostgresAuthority {
 
     fn holds(&self, epoch: u64) -> bool {
         self.heart.lead() == Some(epoch)
+    }
+
+    fn holds_now(&self, epoch: u64) -> bool {
+        self.heart.leads_now(epoch)
     }
 
     fn members(&self) -> Option<&dyn Members> {

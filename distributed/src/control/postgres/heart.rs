@@ -1,12 +1,12 @@
 //! What a coordinator holds in the database, and the thread that renews it. The database's clock alone
-//! counts.
+//! counts for others; by its own a coordinator knows how long its lead holds at least.
 
 use super::session::Session;
 use super::{Database, Trouble};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Renews both; whether the lead was still held.
 const RENEW: &str = "
@@ -30,6 +30,8 @@ const FREE: &str = "
 struct Held {
     /// The epoch of its lead.
     lead: Option<u64>,
+    /// Until when that holds at least: it was asked for, or renewed, a lease before.
+    until: Option<Instant>,
 }
 
 /// Renews what a coordinator holds. It is given up when this is dropped.
@@ -68,9 +70,20 @@ impl Heart {
         Ok(Self { held, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The lead was taken, or given up.
-    pub(super) fn set_lead(&self, epoch: Option<u64>) {
-        lock(&self.held).lead = epoch;
+    /// The lead was taken, and lasts until then at least.
+    pub(super) fn take(&self, epoch: u64, until: Instant) {
+        *lock(&self.held) = Held { lead: Some(epoch), until: Some(until) };
+    }
+
+    /// The lead was given up.
+    pub(super) fn give_up(&self) {
+        *lock(&self.held) = Held::default();
+    }
+
+    /// Whether its lease cannot be over.
+    pub(super) fn leads_now(&self, epoch: u64) -> bool {
+        let held = lock(&self.held);
+        held.lead == Some(epoch) && held.until.is_some_and(|until| Instant::now() < until)
     }
 
     /// The epoch of the lead that is held.
@@ -82,7 +95,7 @@ impl Heart {
 fn renew(session: &Session, held: &Mutex<Held>, holder: &str, time: Duration) {
     let lead = lock(held).lead;
     let epoch = lead.map_or(-1, |epoch| i64::try_from(epoch).unwrap_or(-1));
-    let holder = holder.to_owned();
+    let (holder, until) = (holder.to_owned(), Instant::now() + time);
     let renewed = session.call(move |client| {
         let row = client.query_one(RENEW, &[&holder, &epoch, &ms(time)])?;
         Ok(row.get::<_, bool>(0))
@@ -94,7 +107,12 @@ fn renew(session: &Session, held: &Mutex<Held>, holder: &str, time: Duration) {
                 tracing::error!(epoch, "another coordinator has taken the lead");
             }
         }
-        Ok(_) => {}
+        Ok(_) => {
+            let mut held = lock(held);
+            if held.lead == lead {
+                held.until = Some(until);
+            }
+        }
         Err(trouble) => tracing::warn!(why = trouble.text(), "the lease is not renewed"),
     }
 }

@@ -171,7 +171,11 @@ impl Caller {
             let part = self.gate.coordinator.part(sha256, offset).await?;
             return Ok((Told::Part(part), Vec::new()));
         }
-        let leads = self.gate.coordinator.leads();
+        let leads = match call {
+            // The log refuses an older leader's tasks.
+            PeerCall::SubmitAll(_) | PeerCall::Tasks(_) => self.gate.coordinator.leads(),
+            _ => self.gate.coordinator.leads_now(),
+        };
         let is_known = |id| self.gate.shared.read(|core, _| core.knows(id));
         if !leads && !call.task().is_some_and(is_known) {
             // Not yet, or not any more.
@@ -186,7 +190,12 @@ impl Caller {
                 Told::Ids(self.submit_all(coordinator, items, recv).await?)
             }
             PeerCall::Keyed(key) => {
-                self.while_it_leads(Told::Keyed(coordinator.keyed(&key).await?))?
+                let known = coordinator.keyed(&key).await?;
+                // It may have come to follow before it looked.
+                if known.is_none() && !self.gate.coordinator.leads_now() {
+                    return Err(Error::HandedOver);
+                }
+                Told::Keyed(known)
             }
             PeerCall::State(id) => Told::State(coordinator.state(id)?),
             PeerCall::ModelOf(id) => Told::Model((*coordinator.model_of(id).await?).clone()),
@@ -197,19 +206,15 @@ impl Caller {
                 let page = coordinator.tasks(&filter).await?;
                 let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
                 let tasks = page.tasks.into_iter().map(record).collect();
-                self.while_it_leads(Told::Page(tasks, page.next))?
+                // As above.
+                if !self.gate.coordinator.leads() {
+                    return Err(Error::HandedOver);
+                }
+                Told::Page(tasks, page.next)
             }
             PeerCall::Part { .. } => return Err(failed("a part was asked for twice")),
         };
         Ok((told, Vec::new()))
-    }
-
-    /// What it has itself, unless it came to follow before it had looked at everything.
-    fn while_it_leads(&self, told: Told) -> Result<Told> {
-        match self.gate.coordinator.leads() {
-            true => Ok(told),
-            false => Err(Error::HandedOver),
-        }
     }
 
     async fn submit_all(

@@ -1,7 +1,7 @@
 //! The coordinators that take part in a cluster, as one of them sees the others.
 
 use crate::config::CoordinatorConfig;
-use crate::control::authority::{Lead, Present};
+use crate::control::authority::{Lead, Leading, Present};
 use crate::error::{Error, Result};
 use crate::net::call::{Client, Parcel, PeerCall, Told};
 use crate::net::coordinator::Coordinator;
@@ -208,14 +208,28 @@ impl Peers {
         Ok(client)
     }
 
-    /// The one that leads; none where that is this one. Waits a while for one.
+    /// The one that leads; none where that is this one, as far as it knows. Waits a while for one.
     pub(crate) async fn leader(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
+        self.find(coordinator, || true).await
+    }
+
+    /// As [`Peers::leader`], where old answers are wrong ones: none only while no other can lead. This one
+    /// may have stood still until its lead was over.
+    async fn leader_now(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
+        self.find(coordinator, || coordinator.leads_now()).await
+    }
+
+    async fn find(
+        &self,
+        coordinator: &Coordinator,
+        is_this: impl Fn() -> bool + Send,
+    ) -> Result<Option<Client>> {
         let end = Instant::now() + PATIENCE;
         let mut standing = self.standing.subscribe();
         let mut reason = "none is known".to_owned();
         loop {
             let now = standing.borrow_and_update().clone();
-            if now.leads {
+            if now.leads && is_this() {
                 return Ok(None);
             }
             let other = |peer: &&Peer| peer.leads && peer.number != self.number;
@@ -292,7 +306,7 @@ impl Coordinator {
             if self.shared.read(|core, _| core.knows_all(id, peers.leads())) {
                 return Ok(None);
             }
-            let leader = peers.leader(self).await?;
+            let leader = peers.leader_now(self).await?;
             let asked = match &leader {
                 Some(client) => client.here(call()).await,
                 None => Err(Error::UnknownTask { id: id.to_string() }),
@@ -402,12 +416,15 @@ impl Coordinator {
         let Some(peers) = &self.peers else { return Ok(None) };
         let end = Instant::now() + PATIENCE;
         loop {
-            let Some(client) = peers.leader(self).await? else { return Ok(None) };
+            let Some(client) = peers.leader_now(self).await? else { return Ok(None) };
             match client.here(PeerCall::Keyed(key.to_owned())).await {
                 Ok(Answered::Told(Told::Keyed(known))) => return Ok(Some(known)),
                 Ok(_) => return Err(Client::odd()),
                 Err(error) if is_lost(&error) && Instant::now() < end => {
                     tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) if is_lost(&error) => {
+                    return Err(Error::NoLeader { reason: error.to_string() });
                 }
                 Err(error) => return Err(error),
             }
@@ -446,6 +463,12 @@ impl Coordinator {
     #[must_use]
     pub fn leads(&self) -> bool {
         self.peers.as_ref().is_none_or(|peers| peers.leads())
+    }
+
+    /// Whether it leads, and no other can at this moment: what it does not know is not.
+    pub(crate) fn leads_now(&self) -> bool {
+        let Some(peers) = &self.peers else { return true };
+        peers.leads() && self.leading().as_ref().is_some_and(Leading::holds_now)
     }
 
     /// What keeps the lead and the log, where that is outside of this program; and what is wrong with it

@@ -8,7 +8,7 @@ use crate::cluster::references::{References, Taken};
 use crate::fault::Fault;
 use crate::faults;
 use crate::state::ServerState;
-use lgp_sdk::{Priority, TaskId, TaskSpec};
+use lgp_sdk::{ClusterError, Priority, TaskId, TaskSpec};
 use sha2::{Digest as _, Sha256};
 
 /// What tells a request from others with its key.
@@ -68,7 +68,11 @@ impl Task<Inputs> {
         let (Some(key), Some(digest)) = (&self.idempotency_key, self.digest) else {
             return Ok(None);
         };
-        let known = state.coordinator().keyed(key).await.map_err(faults::cluster)?;
+        let known = match state.coordinator().keyed(key).await {
+            // Whoever may lead then, the log says so where it is accepted.
+            Err(ClusterError::NoLeader { .. }) if self.durable == Some(true) => None,
+            known => known.map_err(faults::cluster)?,
+        };
         match known {
             Some((id, known)) if known == digest => Ok(Some(id)),
             Some(_) => {

@@ -123,9 +123,8 @@ impl Register {
 async fn beat(inner: Arc<Inner>) {
     loop {
         sleep(LEASE / 4).await;
-        let held = *inner.held();
+        let (held, until) = (inner.lead(), Instant::now() + LEASE);
         let renewed = inner.call("renew", |state| {
-            let until = Instant::now() + LEASE;
             state.members.get_mut(&inner.number).into_iter().for_each(|one| one.until = until);
             let holds = held.is_some_and(|epoch| state.is_led(epoch, inner.number));
             if holds {
@@ -133,8 +132,11 @@ async fn beat(inner: Arc<Inner>) {
             }
             holds
         });
-        if matches!(renewed, Ok(false)) && held.is_some() {
-            inner.held().take_if(|now| Some(*now) == held);
+        let mut now = inner.held();
+        match renewed {
+            Ok(true) => now.iter_mut().for_each(|lead| lead.1 = until),
+            Ok(false) if held.is_some() => drop(now.take_if(|(now, _)| Some(*now) == held)),
+            _ => {}
         }
     }
 }
@@ -145,13 +147,17 @@ struct Inner {
     node: Node,
     number: u64,
     dead: Arc<AtomicBool>,
-    /// The epoch of its lead.
-    held: Mutex<Option<u64>>,
+    /// The epoch of its lead, and until when that holds at least.
+    held: Mutex<Option<(u64, Instant)>>,
 }
 
 impl Inner {
-    fn held(&self) -> MutexGuard<'_, Option<u64>> {
+    fn held(&self) -> MutexGuard<'_, Option<(u64, Instant)>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lead(&self) -> Option<u64> {
+        self.held().map(|(epoch, _)| epoch)
     }
 
     /// Asks it for something.
@@ -192,31 +198,35 @@ impl Authority for View {
     fn lead(&self, now_ms: u64) -> Result<u64> {
         let Inner { number, node, register, .. } = &*self.inner;
         let again = register.scene.fault == Some(GlueFault::EpochAgain);
+        let until = Instant::now() + LEASE;
         let taken = self.inner.call("lead", |state| {
             if state.holder().is_some_and(|(by, _)| by != *number) {
                 return Err(Error::Led { path: path() });
             }
             let next = state.next(now_ms);
             let epoch = state.leads.last().copied().filter(|_| again).unwrap_or(next);
-            let until = Instant::now() + LEASE;
             state.lease = Some(Lease { epoch, holder: Some((*number, *node)), until });
             state.leads.push(epoch);
             register.scene.note(|| format!("machine {node} has the lead {epoch}"));
             Ok(epoch)
         })??;
-        *self.inner.held() = Some(taken);
+        *self.inner.held() = Some((taken, until));
         Ok(taken)
     }
 
     fn resign(&self, epoch: u64) {
-        if self.inner.held().take_if(|held| *held == epoch).is_some() {
+        if self.inner.held().take_if(|(held, _)| *held == epoch).is_some() {
             // What cannot be given up ends by itself.
             let _ = self.inner.call("resign", |state| state.resign(epoch, self.inner.number));
         }
     }
 
     fn holds(&self, epoch: u64) -> bool {
-        *self.inner.held() == Some(epoch)
+        self.inner.lead() == Some(epoch)
+    }
+
+    fn holds_now(&self, epoch: u64) -> bool {
+        self.inner.held().is_some_and(|(held, until)| held == epoch && Instant::now() < until)
     }
 
     fn members(&self) -> Option<&dyn Members> {
@@ -291,7 +301,7 @@ impl Drop for View {
         // What cannot be given up ends by itself.
         let _ = self.inner.call("leave", |state| {
             state.members.remove(&number);
-            held.into_iter().for_each(|epoch| state.resign(epoch, number));
+            held.into_iter().for_each(|(epoch, _)| state.resign(epoch, number));
         });
     }
 }
