@@ -16,14 +16,22 @@ const WAIT_MS: u64 = 20_000;
 /// as it may, answers at once.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Waits until a task's state does not change any more.
-pub(crate) fn wait(client: &Client, id: &str) -> Result<Value> {
+/// Waits until a task's state does not change any more, also while no coordinator leads.
+pub(crate) fn wait(client: &Client, id: &str, out: Output) -> Result<Value> {
     let path = format!("tasks/{}", segment(id));
     let waiting = format!("{path}?wait_ms={WAIT_MS}");
+    let mut told = false;
     loop {
         let asked = Instant::now();
         let task: Value = match client.get(&waiting) {
             Err(failure) if failure.code == "busy" => client.get(&path)?,
+            Err(failure) if failure.code == "no_leader" => {
+                if !std::mem::replace(&mut told, true) {
+                    out.note(format!("still waiting: {}", failure.message));
+                }
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             answered => answered?,
         };
         if !matches!(task["state"].as_str(), Some("queued" | "running")) {

@@ -160,10 +160,21 @@ pub(super) async fn what_runs_goes_on_while_it_is_away(engine: &mut impl Engine)
         let coordinator = coordinator.clone();
         async move { coordinator.submit_all(vec![(task("b"), vec![])]).await }
     });
-    tokio::time::sleep(Duration::from_secs(3)).await;
-    assert!(!waiting.is_finished() && coordinator.leads());
-    assert_eq!(coordinator.task(before[0]).await.expect("known").state, TaskState::Queued);
+    until("its lease may be over", SOON, async || !coordinator.leads_now()).await;
+    // Another may lead by now, for all that is known here, and have seen the first one end.
+    let asked = tokio::spawn({
+        let (coordinator, id) = (coordinator.clone(), before[0]);
+        async move { coordinator.state_of(id).await }
+    });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(!waiting.is_finished() && !asked.is_finished() && coordinator.leads());
+    assert_eq!(coordinator.state(before[0]).expect("known"), TaskState::Queued);
     tokio::task::block_in_place(|| engine.run());
+    match asked.await.expect("no panic") {
+        Ok(state) => assert_eq!(state, TaskState::Queued),
+        // It took too long to start.
+        Err(error) => assert!(matches!(error, Error::NoLeader { .. }), "{error}"),
+    }
     waiting.await.expect("no panic").expect("durable now");
     until("all is well", SOON, async || coordinator.engine().expect("outside").1.is_none()).await;
     assert!(coordinator.leads());

@@ -123,6 +123,11 @@ impl PeerCall {
             Self::SubmitAll(_) | Self::Keyed(_) | Self::Tasks(_) | Self::Part { .. } => None,
         }
     }
+
+    /// Whether its answer is another once the task has ended.
+    pub(crate) fn is_about_now(&self) -> bool {
+        !matches!(self, Self::Wait(_) | Self::ModelOf(_))
+    }
 }
 
 impl Call {

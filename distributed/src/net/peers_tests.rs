@@ -315,6 +315,7 @@ async fn who_has_not_noticed_that_another_leads_says_nothing_old() {
     let third = rig.start("c").await;
     let (one, two, three) = (&first.coordinator, &second.coordinator, &third.coordinator);
     let before = submit(one, keyed("before")).await.expect("it leads");
+    let open = submit(one, task(2_500, true)).await.expect("it leads");
     rig.lead.stand_still();
     until("another leads", || two.leads() || three.leads()).await;
     let (leader, other) = if two.leads() { (two, three) } else { (three, two) };
@@ -324,6 +325,11 @@ async fn who_has_not_noticed_that_another_leads_says_nothing_old() {
         assert_eq!(coordinator.keyed("none").await.expect("reached"), None);
         assert_eq!(coordinator.task(after).await.expect("known").task_id, after);
     }
+    assert_eq!(one.cancel(open).await.expect("passed on").task_id, open);
+    assert_eq!(ended(leader, open).await, TaskState::Cancelled);
+    assert_eq!(one.state_of(open).await.expect("known"), TaskState::Cancelled);
+    let listed = one.tasks(&TaskFilter::default()).await.expect("reached").tasks;
+    assert!(listed.iter().any(|task| task.task_id == after));
     assert!(one.leads(), "it has not noticed yet");
     // Whom it told before, it tells again.
     assert_eq!(one.keyed("before").await.expect("known").expect("known").0, before);

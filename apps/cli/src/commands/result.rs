@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
     let client = args.target.connect()?;
     let found = match args.wait {
-        true => task::wait(&client, &args.id),
+        true => task::wait(&client, &args.id, out),
         false => client.get(&format!("tasks/{}", segment(&args.id))),
     };
     let task = found.map_err(|failure| match args.done {

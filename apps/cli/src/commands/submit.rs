@@ -144,7 +144,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     on_interrupt(interrupted(&id), out).map_err(|failure| named(failure, &id))?;
     out.note(format!("task {id} is accepted; ctrl-C stops the waiting, not the task"));
     let done =
-        task::wait(&client, &id).map_err(|failure| unheard_of(failure, &id, args.durable))?;
+        task::wait(&client, &id, out).map_err(|failure| unheard_of(failure, &id, args.durable))?;
     let reported = task::report(&done, args.output_dir.as_deref(), out);
     reported.map_err(|failure| named(failure, &id))
 }

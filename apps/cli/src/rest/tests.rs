@@ -84,7 +84,10 @@ fn a_silent_coordinator_is_not_waited_for() {
         ("large", Box::new(|client| client.post_binary("tasks", &null, tensors()))),
         ("add", Box::new(|client| client.upload("models/m", &file, &BTreeMap::new()))),
         ("form", Box::new(|client| client.upload("models/m", &file, &weights))),
-        ("wait", Box::new(|client| crate::task::wait(client, "0-1"))),
+        (
+            "wait",
+            Box::new(|client| crate::task::wait(client, "0-1", crate::output::Output::new(true))),
+        ),
     ];
     for (what, call) in calls {
         expect_silence(what, call(&client(&silent, 60)));

@@ -35,7 +35,11 @@ pub(super) async fn ended(
     id: TaskId,
     limit: Duration,
 ) -> Result<Option<TaskRecord>, Fault> {
-    let stands = state.coordinator().state_of(id).await.map_err(faults::cluster)?;
+    let stands = match state.coordinator().state(id) {
+        // Its end is waited for, wherever it is known first.
+        Ok(open) if !open.is_terminal() && !limit.is_zero() => open,
+        _ => state.coordinator().state_of(id).await.map_err(faults::cluster)?,
+    };
     if limit.is_zero() || stands.is_terminal() {
         return Ok(None);
     }

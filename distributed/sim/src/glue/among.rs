@@ -31,7 +31,6 @@ figures! {
         recorded_succeeded: "of them successes",
         runs: "runs of executors",
         calls: "calls about durable tasks",
-        old: "answers of who led without a right to",
         leads: "leads",
         commits: "commits",
         lives: "processes of coordinators",

@@ -171,17 +171,18 @@ impl Caller {
             let part = self.gate.coordinator.part(sha256, offset).await?;
             return Ok((Told::Part(part), Vec::new()));
         }
-        let leads = match call {
+        let coordinator = &self.gate.coordinator;
+        let may_answer = match call {
             // The log refuses an older leader's tasks.
-            PeerCall::SubmitAll(_) | PeerCall::Tasks(_) => self.gate.coordinator.leads(),
-            _ => self.gate.coordinator.leads_now(),
+            PeerCall::SubmitAll(_) => coordinator.leads(),
+            _ => coordinator.leads_now(),
         };
-        let is_known = |id| self.gate.shared.read(|core, _| core.knows(id));
-        if !leads && !call.task().is_some_and(is_known) {
+        if !may_answer && !call.task().is_some_and(|id| coordinator.may_answer(id, &call)) {
             // Not yet, or not any more.
             return Err(Error::HandedOver);
         }
-        let coordinator = &self.gate.coordinator.alone();
+        let leads_now = || self.gate.coordinator.leads_now();
+        let coordinator = &coordinator.alone();
         let told = match call {
             PeerCall::Wait(id) => return described(coordinator.wait(id).await?),
             PeerCall::Task(id) => return described(coordinator.task(id).await?),
@@ -192,7 +193,7 @@ impl Caller {
             PeerCall::Keyed(key) => {
                 let known = coordinator.keyed(&key).await?;
                 // It may have come to follow before it looked.
-                if known.is_none() && !self.gate.coordinator.leads_now() {
+                if known.is_none() && !leads_now() {
                     return Err(Error::HandedOver);
                 }
                 Told::Keyed(known)
@@ -207,7 +208,7 @@ impl Caller {
                 let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
                 let tasks = page.tasks.into_iter().map(record).collect();
                 // As above.
-                if !self.gate.coordinator.leads() {
+                if !leads_now() {
                     return Err(Error::HandedOver);
                 }
                 Told::Page(tasks, page.next)

@@ -294,6 +294,14 @@ pub(crate) enum Answered {
 }
 
 impl Coordinator {
+    /// Whether what is known of a task here is what the cluster knows of it. Durable ones are the leader's,
+    /// and an end is for good.
+    pub(crate) fn may_answer(&self, id: TaskId, call: &PeerCall) -> bool {
+        let Some(standing) = self.shared.read(|core, _| core.standing(id)) else { return false };
+        let stays = standing.state.is_terminal() || !call.is_about_now();
+        !standing.durable || self.leads() && (stays || self.leads_now())
+    }
+
     /// What another coordinator answers about a task; none where this one is to answer.
     pub(crate) async fn elsewhere(
         &self,
@@ -303,10 +311,13 @@ impl Coordinator {
         let Some(peers) = &self.peers else { return Ok(None) };
         let end = Instant::now() + PATIENCE;
         loop {
-            if self.shared.read(|core, _| core.knows_all(id, peers.leads())) {
+            if self.may_answer(id, &call()) {
                 return Ok(None);
             }
             let leader = peers.leader_now(self).await?;
+            if leader.is_none() && self.shared.read(|core, _| core.knows(id)) {
+                return Ok(None);
+            }
             let asked = match &leader {
                 Some(client) => client.here(call()).await,
                 None => Err(Error::UnknownTask { id: id.to_string() }),
@@ -434,7 +445,7 @@ impl Coordinator {
     /// A page of the tasks of the one that leads, where that is another.
     pub(crate) async fn tasks_of_leader(&self, filter: &TaskFilter) -> Result<Option<TaskPage>> {
         let Some(peers) = &self.peers else { return Ok(None) };
-        let Some(client) = peers.leader(self).await? else { return Ok(None) };
+        let Some(client) = peers.leader_now(self).await? else { return Ok(None) };
         match client.here(PeerCall::Tasks(filter.clone())).await? {
             Answered::Told(Told::Page(records, next)) => {
                 let tasks = records.into_iter().map(|record| record.with(None)).collect();

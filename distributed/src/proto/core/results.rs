@@ -27,10 +27,10 @@ impl<T> Found<T> {
     }
 }
 
-/// Whether others may depend on a task.
-pub(super) struct Standing {
-    pub(super) state: TaskState,
-    pub(super) durable: bool,
+/// Where a task stands, and whether it is the leader's.
+pub(crate) struct Standing {
+    pub(crate) state: TaskState,
+    pub(crate) durable: bool,
 }
 
 impl Core {
@@ -88,12 +88,7 @@ impl Core {
         self.standing(id).is_some()
     }
 
-    /// Whether this coordinator has all of a task: durable ones are the leader's.
-    pub(crate) fn knows_all(&self, id: TaskId, leads: bool) -> bool {
-        self.standing(id).is_some_and(|standing| leads || !standing.durable)
-    }
-
-    pub(super) fn standing(&self, id: TaskId) -> Option<Standing> {
+    pub(crate) fn standing(&self, id: TaskId) -> Option<Standing> {
         let here = self.tasks.of(id).map(|task| {
             let (state, durable) = (task.state(), task.request().is_durable());
             Standing { state, durable }

@@ -12,9 +12,8 @@ use lgp_distributed::{Error, TaskFilter, TaskId, TaskRecord};
 use rand::RngExt;
 use rand::rngs::Xoshiro256PlusPlus;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// A submission has its answer by then, or its connection has ended.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
@@ -127,7 +126,7 @@ impl Caller {
                 _ => self.any(),
             };
             self.note(&format!("waits at {to}"));
-            let (began, lives) = (Instant::now(), self.cluster().lives());
+            let lives = self.cluster().lives();
             let asking = self.cluster().history.ask(self.number, Saw::Nothing);
             let patience = Duration::from_millis(self.rng.random_range(500..15_000));
             let waiting = self.machine.call(to, async |client| client.wait(id).await);
@@ -142,7 +141,7 @@ impl Caller {
             self.note(&format!("{to} says: {error}"));
             if is_final(&error) {
                 match taker {
-                    None => self.unknown(id, (to, began), asking, &error),
+                    None => self.unknown(id, to, asking, &error),
                     Some(taker) if self.is_gone(taker) => return,
                     // It was started anew meanwhile, or its process is not reached from there.
                     Some((at, life)) if at != to || lives != self.cluster().lives() => {
@@ -162,13 +161,8 @@ impl Caller {
         self.cluster().process(at).is_none_or(|process| process.life != life)
     }
 
-    /// A coordinator does not know a durable task that was acknowledged. Only one that leads without a
-    /// right to may say so.
-    fn unknown(&self, id: TaskId, (to, began): (usize, Instant), asking: Asking, error: &Error) {
-        if self.cluster().was_misled_since(began) {
-            self.machine.old.fetch_add(1, Ordering::Relaxed);
-            return self.cluster().history.tell(asking, Saw::Nothing);
-        }
+    /// A coordinator does not know a durable task that was acknowledged.
+    fn unknown(&self, id: TaskId, to: usize, asking: Asking, error: &Error) {
         self.cluster().history.tell(asking, Saw::Unknown(id));
         self.fail(&format!("it was accepted as {id}, and {to} says: {error}"));
     }
@@ -177,42 +171,35 @@ impl Caller {
     async fn look(&mut self, id: TaskId) {
         let to = self.any();
         self.note(&format!("looks at {to}"));
-        let began = Instant::now();
         let asking = self.cluster().history.ask(self.number, Saw::Nothing);
         let told = self.machine.call(to, async |client| client.task(id).await);
         match timeout(ANSWER_LIMIT, told).await {
-            Ok(Ok(record)) => self.seen(asking, began, record),
-            Ok(Err(error)) if is_final(&error) => self.unknown(id, (to, began), asking, &error),
+            Ok(Ok(record)) => self.seen(asking, record),
+            Ok(Err(error)) if is_final(&error) => self.unknown(id, to, asking, &error),
             Ok(Err(error)) => self.note(&format!("{to} says: {error}")),
             Err(_) => self.fail(&format!("{to} does not say how it stands")),
         }
     }
 
-    fn seen(&self, asking: Asking, began: Instant, record: TaskRecord) {
+    fn seen(&self, asking: Asking, record: TaskRecord) {
         let (id, state) = (record.task_id, record.state);
         self.note(&format!("it is {state:?}"));
         if state.is_terminal() {
             self.cluster().history.tell(asking, Saw::Ended(id, state));
             return self.cluster().ledger.show(self.number, record);
         }
-        let saw = match self.cluster().was_misled_since(began) {
-            true => Saw::Nothing,
-            false => Saw::Open(id),
-        };
-        self.machine.old.fetch_add(u64::from(saw == Saw::Nothing), Ordering::Relaxed);
-        self.cluster().history.tell(asking, saw);
+        self.cluster().history.tell(asking, Saw::Open(id));
     }
 
     async fn cancel(&mut self, id: TaskId) {
         let to = self.any();
         self.note(&format!("cancels at {to}"));
         self.cluster().ledger.with(self.number, |entry| entry.cancelled = true);
-        let began = Instant::now();
         let asking = self.cluster().history.ask(self.number, Saw::Nothing);
         let told = self.machine.call(to, async |client| client.cancel(id).await);
         match timeout(ANSWER_LIMIT, told).await {
-            Ok(Ok(record)) => self.seen(asking, began, record),
-            Ok(Err(error)) if is_final(&error) => self.unknown(id, (to, began), asking, &error),
+            Ok(Ok(record)) => self.seen(asking, record),
+            Ok(Err(error)) if is_final(&error) => self.unknown(id, to, asking, &error),
             _ => {}
         }
     }
@@ -223,7 +210,6 @@ impl Caller {
         let key = self.cluster().ledger.with(self.number, |it| it.spec.idempotency_key.clone());
         let (Some(Some(key)), Some(process)) = (key, self.cluster().process(to)) else { return };
         self.note(&format!("asks {to} for the key"));
-        let began = Instant::now();
         let asking = self.cluster().history.ask(self.number, Saw::Nothing);
         let told = on(coordinator_node(to), process.coordinator.keyed(&key));
         let Ok(Ok(told)) = timeout(ANSWER_LIMIT, told).await else { return };
@@ -232,12 +218,10 @@ impl Caller {
         if self.is_gone((to, process.life)) {
             return;
         }
-        let may_be_old = told.is_none() && self.cluster().was_misled_since(began);
-        if told != Some(id) && !may_be_old {
+        if told != Some(id) {
             self.fail(&format!("it is {id}, and {to} says that its key stands for {told:?}"));
         }
-        let saw = if may_be_old { Saw::Nothing } else { Saw::Stands(told) };
-        self.cluster().history.tell(asking, saw);
+        self.cluster().history.tell(asking, Saw::Stands(told));
     }
 
     /// Looks whether every durable task that was accepted before is among those that are listed.
@@ -245,7 +229,6 @@ impl Caller {
         let to = self.any();
         let Some(process) = self.cluster().process(to) else { return };
         self.note(&format!("lists at {to}"));
-        let began = Instant::now();
         let accepted = self.cluster().ledger.accepted();
         let listing = async {
             let mut seen = Vec::new();
@@ -261,7 +244,7 @@ impl Caller {
         };
         let listing = timeout(ANSWER_LIMIT, on(coordinator_node(to), listing)).await;
         let Ok(Ok(seen)) = listing else { return };
-        if self.is_gone((to, process.life)) || self.cluster().was_misled_since(began) {
+        if self.is_gone((to, process.life)) {
             return;
         }
         let missing =

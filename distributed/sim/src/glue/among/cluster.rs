@@ -25,7 +25,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 const PORT: u16 = 8443;
 
@@ -78,8 +77,6 @@ pub(super) struct Cluster {
     earlier: Mutex<Vec<Weak<CoreHandle>>>,
     orders: Vec<Orders>,
     pub(super) worker_ends: AtomicU64,
-    /// When a coordinator led last that had no right to, and did not know.
-    pub(super) misled: Mutex<Option<Instant>>,
     /// No process is started any more.
     over: AtomicBool,
 }
@@ -101,7 +98,6 @@ impl Cluster {
             earlier: Mutex::default(),
             orders: (0..shape.workers).map(|_| Orders::default()).collect(),
             worker_ends: AtomicU64::new(0),
-            misled: Mutex::default(),
             over: AtomicBool::new(false),
             shape,
         })
@@ -283,27 +279,6 @@ impl Cluster {
             let wait = rng.random_range(20..2_000);
             tokio::time::sleep(Duration::from_millis(wait)).await;
         }
-    }
-
-    /// Notes when a coordinator leads that has no right to. Never ends.
-    pub(super) async fn watch(self: Arc<Self>) {
-        loop {
-            let leader = self.register.leader();
-            let misled = self.processes().into_iter().any(|(at, process)| {
-                process.coordinator.leads() && leader != Some(coordinator_node(at))
-            });
-            if misled {
-                self.misled.lock().unwrap_or_else(PoisonError::into_inner).replace(Instant::now());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    }
-
-    /// Whether a coordinator may have been misled since then.
-    pub(super) fn was_misled_since(&self, then: Instant) -> bool {
-        let misled = *self.misled.lock().unwrap_or_else(PoisonError::into_inner);
-        let margin = Duration::from_millis(50);
-        misled.is_some_and(|at| at + margin >= then)
     }
 }
 

@@ -4,7 +4,6 @@ use super::cluster::Cluster;
 use crate::glue::cluster::caller_identity;
 use lgp_distributed::{Client, Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
@@ -17,14 +16,12 @@ pub(super) struct Machine {
     pub(super) cluster: Arc<Cluster>,
     pub(super) at: usize,
     clients: Vec<Mutex<Option<Client>>>,
-    /// Answers of coordinators that led without a right to, which may be old.
-    pub(super) old: AtomicU64,
 }
 
 impl Machine {
     pub(super) fn new(cluster: &Arc<Cluster>, at: usize) -> Arc<Self> {
         let clients = (0..cluster.shape.coordinators).map(|_| Mutex::default()).collect();
-        Arc::new(Self { cluster: Arc::clone(cluster), at, clients, old: AtomicU64::new(0) })
+        Arc::new(Self { cluster: Arc::clone(cluster), at, clients })
     }
 
     async fn client(&self, to: usize) -> Result<Client> {

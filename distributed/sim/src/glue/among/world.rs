@@ -41,7 +41,6 @@ impl World {
     /// Runs to the end, or until something is wrong.
     pub(super) async fn run(mut self) -> AmongReport {
         let carrying = tokio::spawn(Arc::clone(&self.cluster.scene.net).carry());
-        let watching = tokio::spawn(Arc::clone(&self.cluster).watch());
         self.start_all().await;
         let workers = self.cluster.supervise();
         let machines: Vec<_> = (0..CALLERS_MAX).map(|at| Machine::new(&self.cluster, at)).collect();
@@ -53,7 +52,6 @@ impl World {
         if healthy {
             self.judge();
         }
-        self.report.old = machines.iter().map(|it| it.old.load(Ordering::Relaxed)).sum();
         drop(machines);
         self.sum();
         self.cluster.end();
@@ -63,8 +61,6 @@ impl World {
         for worker in workers {
             let _ = worker.await;
         }
-        watching.abort();
-        let _ = watching.await;
         if healthy {
             self.nothing_is_left().await;
         }
