@@ -60,7 +60,7 @@ impl Bench {
             binary: binary(Profile::Release)?,
             log: example("lgp-distributed-sim", "log")?,
             engine: example_with("lgp-distributed", &["scale"], "engine")?,
-            crowd: example_with("lgp-distributed", &["scale"], "crowd")?,
+            crowd: example_with("lgp-distributed", &["scale"], "workers")?,
             load,
             seconds,
             workers,

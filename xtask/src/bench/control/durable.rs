@@ -119,7 +119,10 @@ impl Cluster<'_> {
     pub(super) fn wait(&self, succeeded: u64) -> Result<()> {
         let end = Instant::now() + ENDED;
         while self.succeeded()? < succeeded {
-            ensure!(Instant::now() < end, "not all tasks ended within {ENDED:?}");
+            if Instant::now() >= end {
+                let stats = self.leader.cluster_raw("GET", "stats", &[])?;
+                bail!("not all tasks ended within {ENDED:?}, {succeeded} expected: {stats}");
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())

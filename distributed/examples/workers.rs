@@ -1,7 +1,7 @@
 //! Many workers that do nothing, in one process, each with a connection to every coordinator.
 //!
 //! ```text
-//! cargo run --release -p lgp-distributed --example crowd -- HOST:PORT,… AUTHORITY.PEM WORKERS
+//! cargo run --release -p lgp-distributed --example workers -- HOST:PORT,… AUTHORITY.PEM WORKERS
 //! ```
 //!
 //! Whoever has the authority's file makes identities without tokens, as fast as it can. Prints a line once
