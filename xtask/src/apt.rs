@@ -82,11 +82,12 @@ pub(crate) fn postgresql() -> Result<()> {
     }
 }
 
-/// Installs the two servers of the control plane.
+/// Installs the two servers of the control plane, and what makes users in one.
 pub(crate) fn etcd_and_nats() -> Result<()> {
-    match ["/usr/bin/etcd", "/usr/sbin/nats-server"].iter().all(|path| Path::new(path).exists()) {
+    let programs = ["/usr/bin/etcd", "/usr/bin/etcdctl", "/usr/sbin/nats-server"];
+    match programs.iter().all(|path| Path::new(path).exists()) {
         true => Ok(()),
-        false => install(&["etcd-server", "nats-server"]),
+        false => install(&["etcd-server", "etcd-client", "nats-server"]),
     }
 }
 

@@ -24,7 +24,7 @@ impl Server {
     /// # Errors
     /// Why there can be none.
     pub(super) fn new(name: &str) -> Result<Self, String> {
-        let program = find(name).ok_or_else(|| format!("no {name} in the path or in /usr/sbin"))?;
+        let program = find(name)?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
         let [a, b, c] = rand::random::<[u8; 3]>().map(|byte| byte.clamp(1, 250));
         let host = Ipv4Addr::new(127, a, b, c);
@@ -101,10 +101,15 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-fn find(name: &str) -> Option<PathBuf> {
+/// Where a program is.
+///
+/// # Errors
+/// That it is nowhere.
+pub(super) fn find(name: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     // Debian keeps some servers out of the path.
     folders.push("/usr/sbin".into());
-    folders.into_iter().map(|folder| folder.join(name)).find(|program| program.exists())
+    let found = folders.into_iter().map(|folder| folder.join(name)).find(|path| path.exists());
+    found.ok_or_else(|| format!("no {name} in the path or in /usr/sbin"))
 }

@@ -8,7 +8,7 @@ use crate::control::etcd::client::{Client, below, put};
 use crate::control::etcd::{EtcdAuthority, Keys, look};
 use crate::control::issuer::Issuers;
 use crate::control::pair::Pair;
-use crate::control::servers::Server;
+use crate::control::servers::{Server, find};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -25,6 +25,7 @@ impl Secured {
     /// One that encrypts, and asks for certificates of clients where that is true. It knows the users
     /// [`USER`], who may change what is below `radeon-cluster/`, and `other`, who may not.
     pub(in crate::control) fn start(issuers: &Issuers, certified: bool) -> Result<Self, String> {
+        find("etcdctl")?;
         let mut member = Self::begin(issuers, "server", certified)?;
         let ready = ["endpoint", "health"];
         let server = &mut member.0;
