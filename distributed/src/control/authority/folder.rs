@@ -9,9 +9,15 @@ use std::fs::{File, TryLockError};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
 
 /// Locked by the one who leads.
 const LOCK_FILE: &str = "lead.lock";
+/// How often a lock is tried again. A program that is being started shares it with the process that starts
+/// it, and may have it a moment longer.
+const LOCK_TRIES: u32 = 5;
+const LOCK_AGAIN: Duration = Duration::from_millis(20);
 /// The epoch of the latest lead.
 const LEAD_FILE: &str = "lead.json";
 const LEAD_REMEDY: &str = "delete it while no coordinator runs: epochs then go on from the clock";
@@ -68,7 +74,15 @@ impl Folder {
         let path = self.locate(LOCK_FILE);
         let failed = |error| Error::file("lock", path.clone(), error);
         let lock = files::open_private(&path).map_err(failed)?;
-        match lock.try_lock() {
+        let mut locked = lock.try_lock();
+        for _ in 0..LOCK_TRIES {
+            if !matches!(locked, Err(TryLockError::WouldBlock)) {
+                break;
+            }
+            thread::sleep(LOCK_AGAIN);
+            locked = lock.try_lock();
+        }
+        match locked {
             Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => Err(Error::Led { path: self.path.clone() }),
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
