@@ -24,7 +24,7 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
 /// A release is optimised for hours of use; here it is built for one demo, in a place of its own.
 const HASTE: [(&str, &str); 4] = [
     ("CARGO_TARGET_DIR", "target/readme"),
-    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1"),
+    ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];

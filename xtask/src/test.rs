@@ -107,9 +107,13 @@ fn workspace() -> Result<Outcome> {
     tests(&["--workspace"])
 }
 
+/// Tests of one program that run at once: most of them wait for others most of their time.
+const THREADS: &str = "4";
+
 /// Runs and counts the tests of what `selection` selects.
 pub(crate) fn tests(selection: &[&str]) -> Result<Outcome> {
     let mut cargo = cmd::cargo();
+    cargo.env("RUST_TEST_THREADS", THREADS);
     cargo.args(["test", "--no-fail-fast"]).args(selection);
     // Tests that cannot run print why, and passing tests' output is shown only when asked for.
     cargo.args(["--", "--show-output"]);
