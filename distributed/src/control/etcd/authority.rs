@@ -107,12 +107,13 @@ impl EtcdAuthority {
         ))
     }
 
-    /// Writes who leads if nobody else does; none if another does.
-    fn take(&self, now_ms: u64) -> Result<Option<u64>, Trouble> {
-        let led = std::cell::Cell::new(false);
+    /// Writes who leads if nobody else does, and answers the epoch and its lease; none if another does.
+    fn take(&self, now_ms: u64) -> Result<Option<(u64, i64)>, Trouble> {
+        let (led, leased) = (std::cell::Cell::new(false), std::cell::Cell::new(0));
         let take = |counted: &Counted, number: u64, lease: i64| {
             let (is_led, revision) = self.is_led_by_another()?;
             led.set(is_led);
+            leased.set(lease);
             if is_led {
                 return Ok(true);
             }
@@ -129,7 +130,7 @@ impl EtcdAuthority {
             Ok(self.client.transact(compare, ops, Vec::new())?.0)
         };
         let taken = self.number(now_ms, take)?;
-        Ok((!led.get()).then_some(taken))
+        Ok((!led.get()).then_some((taken, leased.get())))
     }
 
     fn look_up(&self, document: &str) -> Result<Option<KeyValue>, Trouble> {
@@ -229,8 +230,8 @@ impl Authority for EtcdAuthority {
         let failed = self.failed("take the lead in");
         self.wait().map_err(&failed)?;
         let taken = self.take(now_ms).map_err(&failed)?;
-        let epoch = taken.ok_or_else(|| Error::Led { path: self.keys.label() })?;
-        self.heart.set_lead(Some(epoch));
+        let (epoch, lease) = taken.ok_or_else(|| Error::Led { path: self.keys.label() })?;
+        self.heart.take(epoch, lease);
         Ok(epoch)
     }
 
@@ -238,7 +239,7 @@ impl Authority for EtcdAuthority {
         if self.heart.lead() != Some(epoch) {
             return;
         }
-        self.heart.set_lead(None);
+        self.heart.give_up();
         let lead = self.keys.key("lead");
         let compare = vec![has(lead.clone(), &lead_of(epoch, &self.holder))];
         // What cannot be given up ends by itself.

@@ -81,9 +81,19 @@ impl Heart {
         self.shared.beat();
     }
 
-    /// The lead was taken, or given up.
-    pub(super) fn set_lead(&self, epoch: Option<u64>) {
-        self.shared.held().lead = epoch;
+    /// The lead was taken, and goes with this lease.
+    pub(super) fn take(&self, epoch: u64, lease: i64) {
+        let mut held = self.shared.held();
+        held.lead = Some(epoch);
+        if held.lease != lease {
+            // It has ended meanwhile, and the lead with it, which the next beat finds.
+            held.until = Instant::now();
+        }
+    }
+
+    /// The lead was given up.
+    pub(super) fn give_up(&self) {
+        self.shared.held().lead = None;
     }
 
     /// The epoch of the lead that is held.
@@ -117,10 +127,9 @@ impl Shared {
         };
         let until = Instant::now() + LEASE;
         let renewed = match self.client.keep_alive(lease, RENEWAL) {
-            Ok(()) => {
+            Ok(()) => lead.map_or(Ok(()), |epoch| self.look(epoch)).map(|()| {
                 self.held().until = until;
-                lead.map_or(Ok(()), |epoch| self.look(epoch))
-            }
+            }),
             Err(Trouble::Ended) => self.begin_again(),
             Err(trouble) => Err(trouble),
         };
@@ -161,7 +170,8 @@ impl Shared {
             self.client.transact(Vec::new(), vec![put], Vec::new())?;
         }
         let mut held = self.held();
-        (held.lease, held.until) = (lease, until);
+        // A lead that was taken meanwhile went with the lease that has ended.
+        (held.lease, held.until, held.lead) = (lease, until, None);
         Ok(())
     }
 }

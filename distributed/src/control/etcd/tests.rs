@@ -107,7 +107,10 @@ fn who_ended_without_a_word_is_followed_and_forgotten() {
     let begun = Instant::now();
     let later = loop {
         match second.lead(1) {
-            Ok(later) => break later,
+            Ok(later) => {
+                assert!(first.holds(epoch) && !first.holds_now(epoch), "it has only a clock");
+                break later;
+            }
             Err(Error::Led { .. }) => assert!(begun.elapsed() < Duration::from_secs(20)),
             Err(error) => panic!("{error}"),
         }
