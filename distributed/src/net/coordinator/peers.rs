@@ -479,7 +479,8 @@ impl Coordinator {
     /// Whether it leads, and no other can at this moment: what it does not know is not.
     pub(crate) fn leads_now(&self) -> bool {
         let Some(peers) = &self.peers else { return true };
-        peers.leads() && self.leading().as_ref().is_some_and(Leading::holds_now)
+        let holds = || self.leading().as_ref().is_some_and(Leading::holds_now);
+        peers.leads() && (planted_here!(OldLease) || holds())
     }
 
     /// What keeps the lead and the log, where that is outside of this program; and what is wrong with it

@@ -27,6 +27,8 @@ pub enum GlueFault {
     FollowerAccepts,
     /// Who leads no more lets durable tasks run to an end of its own.
     KeepRunning,
+    /// Who leads goes on answering alone when its lease may be over.
+    OldLease,
 }
 
 impl GlueFault {
@@ -42,11 +44,12 @@ impl GlueFault {
     ];
 
     /// Those that take several coordinators, in the code, in what keeps the lead, or in the log.
-    pub const AMONG: [Self; 5] = [
+    pub const AMONG: [Self; 6] = [
         Self::DeposedWrites,
         Self::EpochAgain,
         Self::FollowerRemembers,
         Self::FollowerAccepts,
         Self::KeepRunning,
+        Self::OldLease,
     ];
 }
