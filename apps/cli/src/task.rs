@@ -23,8 +23,11 @@ pub(crate) fn wait(client: &Client, id: &str, out: Output) -> Result<Value> {
     let mut told = false;
     loop {
         let asked = Instant::now();
-        let task: Value = match client.get(&waiting) {
-            Err(failure) if failure.code == "busy" => client.get(&path)?,
+        let answered = match client.get(&waiting) {
+            Err(failure) if failure.code == "busy" => client.get(&path),
+            answered => answered,
+        };
+        let task: Value = match answered {
             Err(failure) if failure.code == "no_leader" => {
                 if !std::mem::replace(&mut told, true) {
                     out.note(format!("still waiting: {}", failure.message));

@@ -36,7 +36,7 @@ pub(super) async fn ended(
     limit: Duration,
 ) -> Result<Option<TaskRecord>, Fault> {
     let stands = match state.coordinator().state(id) {
-        // Its end is waited for, wherever it is known first.
+        // No word that it is still open is needed before its end is waited for.
         Ok(open) if !open.is_terminal() && !limit.is_zero() => open,
         _ => state.coordinator().state_of(id).await.map_err(faults::cluster)?,
     };

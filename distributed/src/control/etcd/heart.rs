@@ -128,7 +128,11 @@ impl Shared {
         let until = Instant::now() + LEASE;
         let renewed = match self.client.keep_alive(lease, RENEWAL) {
             Ok(()) => lead.map_or(Ok(()), |epoch| self.look(epoch)).map(|()| {
-                self.held().until = until;
+                let mut held = self.held();
+                // One that was taken meanwhile may go with another lease.
+                if held.lead == lead {
+                    held.until = until;
+                }
             }),
             Err(Trouble::Ended) => self.begin_again(),
             Err(trouble) => Err(trouble),

@@ -173,8 +173,8 @@ impl Caller {
         }
         let coordinator = &self.gate.coordinator;
         let may_answer = match call {
-            // The log refuses an older leader's tasks.
-            PeerCall::SubmitAll(_) => coordinator.leads(),
+            // The log refuses an older leader's tasks, and a key that it knows stands.
+            PeerCall::SubmitAll(_) | PeerCall::Keyed(_) => coordinator.leads(),
             _ => coordinator.leads_now(),
         };
         if !may_answer && !call.task().is_some_and(|id| coordinator.may_answer(id, &call)) {

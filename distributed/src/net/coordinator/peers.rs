@@ -287,6 +287,14 @@ fn is_lost(error: &Error) -> bool {
     )
 }
 
+/// What is said of a question that no leader answered in time.
+fn no_leader(error: Error) -> Error {
+    match is_lost(&error) {
+        true => Error::NoLeader { reason: error.to_string() },
+        false => error,
+    }
+}
+
 /// An answer, and the outputs of a record.
 pub(crate) enum Answered {
     Told(Told),
@@ -331,7 +339,7 @@ impl Coordinator {
                 Err(error) => error,
             };
             if !knows_nothing(&error) {
-                return Err(error);
+                return Err(no_leader(error));
             }
             // Tasks that live in memory are known where they were taken.
             if let Some(client) = peers.taker(self, id).await {
@@ -434,10 +442,7 @@ impl Coordinator {
                 Err(error) if is_lost(&error) && Instant::now() < end => {
                     tokio::time::sleep(AGAIN).await;
                 }
-                Err(error) if is_lost(&error) => {
-                    return Err(Error::NoLeader { reason: error.to_string() });
-                }
-                Err(error) => return Err(error),
+                Err(error) => return Err(no_leader(error)),
             }
         }
     }
@@ -446,7 +451,8 @@ impl Coordinator {
     pub(crate) async fn tasks_of_leader(&self, filter: &TaskFilter) -> Result<Option<TaskPage>> {
         let Some(peers) = &self.peers else { return Ok(None) };
         let Some(client) = peers.leader_now(self).await? else { return Ok(None) };
-        match client.here(PeerCall::Tasks(filter.clone())).await? {
+        let listed = client.here(PeerCall::Tasks(filter.clone())).await;
+        match listed.map_err(no_leader)? {
             Answered::Told(Told::Page(records, next)) => {
                 let tasks = records.into_iter().map(|record| record.with(None)).collect();
                 Ok(Some(TaskPage { tasks, next }))

@@ -103,7 +103,10 @@ impl Coordinator {
     /// [`Error::Stopped`], [`Error::NoLeader`].
     pub async fn keyed(&self, key: &str) -> Result<Option<(TaskId, [u8; 32])>> {
         loop {
-            if let (true, Submitted::Now(Some(known))) = (self.leads(), self.shared.keyed(key)) {
+            // What a key stands for stays, whoever leads.
+            if self.leads()
+                && let Submitted::Now(Some(known)) = self.shared.keyed(key)
+            {
                 return Ok(Some(known));
             }
             if let Some(known) = self.keyed_elsewhere(key).await? {
