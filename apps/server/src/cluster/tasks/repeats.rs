@@ -63,14 +63,25 @@ impl Task<Inputs> {
         Some(hash.finalize().into())
     }
 
-    /// The task that the same request stands for already.
-    async fn repeated(&mut self, state: &ServerState) -> Result<Option<TaskId>, Fault> {
+    /// The task that the same request stands for already. Of a durable one the log tells, too, when it is
+    /// accepted: it is not asked about once no leader answered.
+    async fn repeated(
+        &mut self,
+        state: &ServerState,
+        unanswered: &mut bool,
+    ) -> Result<Option<TaskId>, Fault> {
         let (Some(key), Some(digest)) = (&self.idempotency_key, self.digest) else {
             return Ok(None);
         };
+        let durable = self.durable == Some(true);
+        if durable && *unanswered {
+            return Ok(None);
+        }
         let known = match state.coordinator().keyed(key).await {
-            // Whoever may lead then, the log says so where it is accepted.
-            Err(ClusterError::NoLeader { .. }) if self.durable == Some(true) => None,
+            Err(ClusterError::NoLeader { .. }) if durable => {
+                *unanswered = true;
+                None
+            }
             known => known.map_err(faults::cluster)?,
         };
         match known {
@@ -98,9 +109,10 @@ pub(super) async fn accept(
     let mut fresh = Vec::with_capacity(tasks.len());
     // What they hold goes with them, once the tensors are the coordinator's.
     let mut references = References::new(state, caller);
+    let mut unanswered = false;
     for (i, mut task) in tasks.into_iter().enumerate() {
         task.check_caller(caller).map_err(|fault| at(i, fault))?;
-        let id = task.repeated(state).await.map_err(|fault| at(i, fault))?;
+        let id = task.repeated(state, &mut unanswered).await.map_err(|fault| at(i, fault))?;
         known.push(id);
         if id.is_none() {
             let spec = task.spec(state, &mut references).await;
