@@ -15,7 +15,7 @@ const RENEWAL: Duration = Duration::from_millis(400);
 #[derive(Debug)]
 struct Held {
     lease: i64,
-    /// Until when that lasts at least: it was asked for, or renewed, its time before.
+    /// Until when that lasts at least, counted from before the question that granted or renewed it.
     until: Instant,
     /// The epoch of its lead.
     lead: Option<u64>,

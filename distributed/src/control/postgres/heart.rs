@@ -30,7 +30,7 @@ const FREE: &str = "
 struct Held {
     /// The epoch of its lead.
     lead: Option<u64>,
-    /// Until when that holds at least: it was asked for, or renewed, a lease before.
+    /// Until when that holds at least, counted from before the question that took or renewed it.
     until: Option<Instant>,
 }
 

@@ -482,7 +482,7 @@ impl Coordinator {
         self.peers.as_ref().is_none_or(|peers| peers.leads())
     }
 
-    /// Whether it leads, and no other can at this moment: what it does not know is not.
+    /// Whether it leads, and no other can at this moment: then a task that is unknown here is unknown to all.
     pub(crate) fn leads_now(&self) -> bool {
         let Some(peers) = &self.peers else { return true };
         let holds = || self.leading().as_ref().is_some_and(Leading::holds_now);

@@ -63,8 +63,8 @@ impl Task<Inputs> {
         Some(hash.finalize().into())
     }
 
-    /// The task that the same request stands for already. Of a durable one the log tells, too, when it is
-    /// accepted: it is not asked about once no leader answered.
+    /// The task that the same request stands for already. A durable one whose key no leader could look up is
+    /// submitted: the log finds the key then. `unanswered` says that none answered before.
     async fn repeated(
         &mut self,
         state: &ServerState,
