@@ -173,3 +173,24 @@ fn a_slow_answer_of_a_coordinator_that_lives_is_waited_for() {
     // On a busy machine a look may be lost, and its connection with it.
     assert!((1..=3).contains(&connections), "{connections} connections for {LOOKS} looks");
 }
+
+#[test]
+fn an_end_is_waited_for_while_no_coordinator_leads() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let client = client(&listener, 2_000);
+    let server = std::thread::spawn(move || {
+        let refused = r#"{"error":{"code":"no_leader","message":"none leads"}}"#;
+        let ended = r#"{"state":"succeeded"}"#;
+        for (status, body) in [("503 Service Unavailable", refused), ("200 OK", ended)] {
+            let (mut stream, _) = listener.accept().expect("a request");
+            head(&stream);
+            let length = body.len();
+            let head =
+                format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close");
+            stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).expect("sent");
+        }
+    });
+    let task = crate::task::wait(&client, "0-1", crate::output::Output::new(true));
+    assert_eq!(task.expect("it ended")["state"], "succeeded");
+    server.join().expect("it served");
+}
