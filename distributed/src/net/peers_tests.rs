@@ -330,6 +330,12 @@ async fn who_has_not_noticed_that_another_leads_says_nothing_old() {
     assert_eq!(one.state_of(open).await.expect("known"), TaskState::Cancelled);
     let listed = one.tasks(&TaskFilter::default()).await.expect("reached").tasks;
     assert!(listed.iter().any(|task| task.task_id == after));
+    // No log would refuse these.
+    let in_memory = TaskSpec { durable: false, ..keyed("in memory") };
+    let in_memory = submit(one, in_memory).await.expect("passed on");
+    assert_eq!(in_memory.epoch, leader.epoch());
+    let depends = TaskSpec { depends_on: vec![in_memory], ..task(0, false) };
+    assert_eq!(submit(one, depends).await.expect("passed on").epoch, leader.epoch());
     assert!(one.leads(), "it has not noticed yet");
     // Whom it told before, it tells again.
     assert_eq!(one.keyed("before").await.expect("known").expect("known").0, before);
@@ -338,6 +344,36 @@ async fn who_has_not_noticed_that_another_leads_says_nothing_old() {
     for member in [third, second, first] {
         member.stop().await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_in_memory_are_told_of_while_none_leads() {
+    let rig = Rig::new();
+    let first = rig.start("a").await;
+    until("one leads", || first.coordinator.leads()).await;
+    let second = rig.start("b").await;
+    let (one, two) = (&first.coordinator, &second.coordinator);
+    let durable = submit(one, task(60_000, true)).await.expect("it leads");
+    let tasks = [submit(one, task(900, false)).await, submit(two, task(900, false)).await];
+    let tasks = tasks.map(|id| id.expect("room"));
+    rig.lead.close(true);
+    until("none leads", || [one, two].iter().all(|it| !it.peers().iter().any(|it| it.leads))).await;
+    let began = std::time::Instant::now();
+    for (coordinator, id) in [(one, tasks[1]), (two, tasks[0]), (one, tasks[0])] {
+        assert_eq!(coordinator.model_of(id).await.map(|it| (*it).clone()).ok(), Some(model()));
+        assert_eq!(ended(coordinator, id).await, TaskState::Succeeded);
+    }
+    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // Only one that leads knows of others.
+    let in_memory = || TaskSpec { durable: false, ..keyed("k") };
+    let (asked, submitted) = tokio::join!(two.state_of(durable), submit(one, in_memory()));
+    assert!(matches!(asked, Err(Error::NoLeader { .. })), "{asked:?}");
+    assert!(matches!(submitted, Err(Error::NoLeader { .. })), "{submitted:?}");
+    rig.lead.close(false);
+    two.cancel(durable).await.expect("one leads again");
+    assert_eq!(ended(one, durable).await, TaskState::Cancelled);
+    second.stop().await;
+    first.stop().await;
 }
 
 /// Which are in use while others may be started again.

@@ -30,6 +30,9 @@ struct State {
     documents: HashMap<String, Vec<u8>>,
     /// The epoch of a lead whose holder has not noticed that it is over.
     stood_still: Option<u64>,
+    /// Whether it refuses all who want to lead.
+    #[cfg(test)]
+    closed: bool,
 }
 
 impl State {
@@ -64,6 +67,13 @@ impl InMemory {
         (state.led, state.stood_still) = (false, Some(state.epoch));
     }
 
+    /// From now on, or no longer, none may lead.
+    #[cfg(test)]
+    pub(crate) fn close(&self, closed: bool) {
+        let mut state = self.state();
+        (state.led, state.closed) = (state.led && !closed, closed);
+    }
+
     /// That machine notices.
     #[cfg(test)]
     pub(crate) fn notice(&self) {
@@ -87,6 +97,10 @@ impl InMemory {
 impl Authority for InMemory {
     fn lead(&self, now_ms: u64) -> Result<u64> {
         let (number, mut own, mut state) = (*self.number(), self.own(), self.state());
+        #[cfg(test)]
+        if state.closed {
+            return Err(Error::Led { path: self.locate("") });
+        }
         if state.led && !state.is_led_by(*own) {
             return Err(Error::Led { path: self.locate("") });
         }

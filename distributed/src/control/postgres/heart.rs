@@ -26,18 +26,18 @@ const FREE: &str = "
     SELECT pg_notify(current_schema(), '')";
 
 /// What a coordinator holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Held {
     /// The epoch of its lead.
-    lead: Option<u64>,
+    lead: u64,
     /// Until when that holds at least, counted from before the question that took or renewed it.
-    until: Option<Instant>,
+    until: Instant,
 }
 
 /// Renews what a coordinator holds. It is given up when this is dropped.
 #[derive(Debug)]
 pub(super) struct Heart {
-    held: Arc<Mutex<Held>>,
+    held: Arc<Mutex<Option<Held>>>,
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -54,7 +54,7 @@ pub(super) fn stored(number: u64) -> Result<i64, Trouble> {
 
 impl Heart {
     pub(super) fn start(database: &Database, holder: &str) -> Result<Self, Trouble> {
-        let held = Arc::new(Mutex::new(Held::default()));
+        let held = Arc::new(Mutex::default());
         let session = Session::new(database);
         let (time, holder, shared) = (database.lease, holder.to_owned(), Arc::clone(&held));
         let (stop, stopped) = mpsc::channel::<()>();
@@ -72,28 +72,28 @@ impl Heart {
 
     /// The lead was taken, and lasts until then at least.
     pub(super) fn take(&self, epoch: u64, until: Instant) {
-        *lock(&self.held) = Held { lead: Some(epoch), until: Some(until) };
+        *lock(&self.held) = Some(Held { lead: epoch, until });
     }
 
     /// The lead was given up.
     pub(super) fn give_up(&self) {
-        *lock(&self.held) = Held::default();
+        *lock(&self.held) = None;
     }
 
     /// Whether its lease cannot be over.
     pub(super) fn leads_now(&self, epoch: u64) -> bool {
-        let held = lock(&self.held);
-        held.lead == Some(epoch) && held.until.is_some_and(|until| Instant::now() < until)
+        let holds = |held: &Held| held.lead == epoch && Instant::now() < held.until;
+        lock(&self.held).as_ref().is_some_and(holds)
     }
 
     /// The epoch of the lead that is held.
     pub(super) fn lead(&self) -> Option<u64> {
-        lock(&self.held).lead
+        lock(&self.held).as_ref().map(|held| held.lead)
     }
 }
 
-fn renew(session: &Session, held: &Mutex<Held>, holder: &str, time: Duration) {
-    let lead = lock(held).lead;
+fn renew(session: &Session, held: &Mutex<Option<Held>>, holder: &str, time: Duration) {
+    let lead = lock(held).as_ref().map(|held| held.lead);
     let epoch = lead.map_or(-1, |epoch| i64::try_from(epoch).unwrap_or(-1));
     let (holder, until) = (holder.to_owned(), Instant::now() + time);
     let renewed = session.call(move |client| {
@@ -103,21 +103,20 @@ fn renew(session: &Session, held: &Mutex<Held>, holder: &str, time: Duration) {
     match renewed {
         Ok(false) if lead.is_some() => {
             // It may have been taken anew, or given up, meanwhile.
-            if lock(held).lead.take_if(|now| Some(*now) == lead).is_some() {
+            if lock(held).take_if(|held| Some(held.lead) == lead).is_some() {
                 tracing::error!(epoch, "another coordinator has taken the lead");
             }
         }
         Ok(_) => {
-            let mut held = lock(held);
-            if held.lead == lead {
-                held.until = Some(until);
+            if let Some(held) = lock(held).as_mut().filter(|held| Some(held.lead) == lead) {
+                held.until = until;
             }
         }
         Err(trouble) => tracing::warn!(why = trouble.text(), "the lease is not renewed"),
     }
 }
 
-fn lock(held: &Mutex<Held>) -> MutexGuard<'_, Held> {
+fn lock(held: &Mutex<Option<Held>>) -> MutexGuard<'_, Option<Held>> {
     // It is replaced as a whole.
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -96,6 +96,7 @@ pub(crate) enum Refusal {
     ResultUnread { id: TaskId, reason: String },
     HandedOver,
     NotEnded { id: TaskId, state: TaskState },
+    NoLeader { reason: String },
 }
 
 fn wide(n: usize) -> u64 {
@@ -127,6 +128,7 @@ impl From<Error> for Refusal {
             Error::ResultUnread { id, reason } => Self::ResultUnread { id, reason },
             Error::HandedOver => Self::HandedOver,
             Error::NotEnded { id, state } => Self::NotEnded { id, state },
+            Error::NoLeader { reason } => Self::NoLeader { reason },
             Error::UnknownWorker { id } => Self::UnknownWorker { id },
             Error::Draining => Self::Draining,
             Error::Stopped => Self::Stopped,
@@ -158,6 +160,7 @@ impl Refusal {
             Self::ResultUnread { id, reason } => Error::ResultUnread { id, reason },
             Self::HandedOver => Error::HandedOver,
             Self::NotEnded { id, state } => Error::NotEnded { id, state },
+            Self::NoLeader { reason } => Error::NoLeader { reason },
             Self::UnknownWorker { id } => Error::UnknownWorker { id },
             Self::Draining => Error::Draining,
             Self::Stopped => Error::Stopped,

@@ -10,6 +10,7 @@ use super::{
 use crate::error::{Error, Result};
 use crate::net::coordinator::Coordinator;
 use crate::net::coordinator::gate::Gate;
+use crate::net::coordinator::peers::knows_nothing;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::members::Connected;
 use crate::net::identity::renew;
@@ -181,8 +182,18 @@ impl Caller {
             // Not yet, or not any more.
             return Err(Error::HandedOver);
         }
+        match self.tell_peer(call, recv).await {
+            // It may have come to follow before it looked.
+            Err(error) if knows_nothing(&error) && !coordinator.leads_now() => {
+                Err(Error::HandedOver)
+            }
+            told => told,
+        }
+    }
+
+    async fn tell_peer(&self, call: PeerCall, recv: &mut RecvStream) -> Performed {
         let leads_now = || self.gate.coordinator.leads_now();
-        let coordinator = &coordinator.alone();
+        let coordinator = &self.gate.coordinator.alone();
         let told = match call {
             PeerCall::Wait(id) => return described(coordinator.wait(id).await?),
             PeerCall::Task(id) => return described(coordinator.task(id).await?),
@@ -192,7 +203,7 @@ impl Caller {
             }
             PeerCall::Keyed(key) => {
                 let known = coordinator.keyed(&key).await?;
-                // It may have come to follow before it looked.
+                // As above.
                 if known.is_none() && !leads_now() {
                     return Err(Error::HandedOver);
                 }
@@ -235,6 +246,10 @@ impl Caller {
             }
             let within = within.into_iter().map(|at| usize::try_from(at).unwrap_or(usize::MAX));
             tasks.push((spec, within.collect()));
+        }
+        let this = &self.gate.coordinator;
+        if tasks.iter().any(|(spec, _)| this.must_lead_now(spec)) && !this.leads_now() {
+            return Err(Error::HandedOver);
         }
         coordinator.submit_all(tasks).await
     }

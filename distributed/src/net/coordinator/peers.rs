@@ -262,16 +262,16 @@ impl Peers {
         let _ = standing.wait_for(|now| leader(now).is_some_and(|now| Some(now) != before)).await;
     }
 
-    /// The one that took a task, if it is another that takes part.
+    /// The one that took a task, if it is another that takes part and does not lead.
     async fn taker(&self, coordinator: &Coordinator, id: TaskId) -> Option<Client> {
         let present = self.standing.borrow().present.clone();
-        let peer = present.iter().find(|it| it.number == id.epoch && it.number != self.number)?;
-        self.reach(coordinator, peer).await.ok()
+        let is_taker = |it: &&Peer| it.number == id.epoch && it.number != self.number && !it.leads;
+        self.reach(coordinator, present.iter().find(is_taker)?).await.ok()
     }
 }
 
 /// Whether a coordinator says that it knows nothing of a task.
-fn knows_nothing(error: &Error) -> bool {
+pub(crate) fn knows_nothing(error: &Error) -> bool {
     matches!(error, Error::UnknownTask { .. } | Error::Expired { .. })
 }
 
@@ -314,44 +314,69 @@ impl Coordinator {
     pub(crate) async fn elsewhere(
         &self,
         id: TaskId,
-        call: impl Fn() -> PeerCall + Send,
+        call: impl Fn() -> PeerCall + Copy + Send,
     ) -> Result<Option<Answered>> {
         let Some(peers) = &self.peers else { return Ok(None) };
+        if self.may_answer(id, &call()) {
+            return Ok(None);
+        }
+        let of_leader = tokio::select! {
+            biased;
+            of_leader = self.of_leader(peers, call) => of_leader,
+            // Also while none leads.
+            Some(answer) = self.of_taker(peers, id, call) => return answer.map(Some),
+        };
+        let unknown = match &of_leader {
+            Ok(None) => !self.shared.read(|core, _| core.knows(id)),
+            Ok(Some(_)) => false,
+            Err(error) => knows_nothing(error),
+        };
+        match unknown {
+            true => match self.of_taker(peers, id, call).await {
+                Some(answer) => answer.map(Some),
+                None => of_leader,
+            },
+            false => of_leader,
+        }
+    }
+
+    /// What the one that leads answers, or the next one where its answer is lost; none where this one is to
+    /// answer.
+    async fn of_leader(
+        &self,
+        peers: &Peers,
+        call: impl Fn() -> PeerCall + Copy + Send,
+    ) -> Result<Option<Answered>> {
         let end = Instant::now() + PATIENCE;
         loop {
-            if self.may_answer(id, &call()) {
-                return Ok(None);
-            }
-            let leader = peers.leader_now(self).await?;
-            if leader.is_none() && self.shared.read(|core, _| core.knows(id)) {
-                return Ok(None);
-            }
-            let asked = match &leader {
-                Some(client) => client.here(call()).await,
-                None => Err(Error::UnknownTask { id: id.to_string() }),
+            let Some(client) = peers.leader_now(self).await? else { return Ok(None) };
+            let asked = tokio::select! {
+                biased;
+                asked = client.here(call()) => asked,
+                // That one is gone, which its connection shows later.
+                () = peers.another_leads() => continue,
             };
-            let error = match asked {
-                Ok(answer) => return Ok(Some(answer)),
+            match asked {
                 Err(error) if is_lost(&error) && Instant::now() < end => {
                     tokio::time::sleep(AGAIN).await;
-                    continue;
                 }
-                Err(error) => error,
-            };
-            if !knows_nothing(&error) {
-                return Err(no_leader(error));
+                asked => return asked.map(Some).map_err(no_leader),
             }
-            // Tasks that live in memory are known where they were taken.
-            if let Some(client) = peers.taker(self, id).await {
-                match client.here(call()).await {
-                    Err(other) if knows_nothing(&other) || is_lost(&other) => {}
-                    answer => return answer.map(Some),
-                }
-            }
-            return match leader {
-                Some(_) => Err(error),
-                None => Ok(None),
-            };
+        }
+    }
+
+    /// What the one answers that took a task and does not lead: tasks that live in memory are known there,
+    /// whoever leads. None where it knows nothing of the task, or cannot be asked.
+    async fn of_taker(
+        &self,
+        peers: &Peers,
+        id: TaskId,
+        call: impl Fn() -> PeerCall + Copy + Send,
+    ) -> Option<Result<Answered>> {
+        let client = peers.taker(self, id).await?;
+        match client.here(call()).await {
+            Err(error) if knows_nothing(&error) || is_lost(&error) => None,
+            answer => Some(answer),
         }
     }
 
@@ -359,7 +384,7 @@ impl Coordinator {
     pub(crate) async fn record_elsewhere(
         &self,
         id: TaskId,
-        call: impl Fn() -> PeerCall + Send,
+        call: impl Fn() -> PeerCall + Copy + Send,
     ) -> Result<Option<TaskRecord>> {
         match self.elsewhere(id, call).await? {
             None => Ok(None),
@@ -371,7 +396,7 @@ impl Coordinator {
     pub(crate) async fn told_elsewhere(
         &self,
         id: TaskId,
-        call: impl Fn() -> PeerCall + Send,
+        call: impl Fn() -> PeerCall + Copy + Send,
     ) -> Result<Option<Told>> {
         match self.elsewhere(id, call).await? {
             None => Ok(None),
@@ -380,23 +405,28 @@ impl Coordinator {
         }
     }
 
+    /// Whether only one that certainly leads may take a task: no log refuses one in memory whose key stands
+    /// for another one already, and none knows what a task depends on that is not known here.
+    pub(crate) fn must_lead_now(&self, spec: &TaskSpec) -> bool {
+        let is_far = |id: &TaskId| !self.shared.read(|core, _| core.knows(*id));
+        !spec.durable && spec.idempotency_key.is_some() || spec.depends_on.iter().any(is_far)
+    }
+
     /// The one that leads, where tasks are such that only that one takes them: durable ones, those with a
     /// key, which stands for one task in all of the cluster, and those that depend on tasks that are not
     /// known here. None where this one is to take them.
     pub(crate) async fn leader_for(
         &self,
-        specs: impl Iterator<Item = &TaskSpec> + Send,
+        specs: impl Iterator<Item = &TaskSpec> + Clone + Send,
     ) -> Result<Option<Client>> {
         let Some(peers) = &self.peers else { return Ok(None) };
-        let is_far = |id: &TaskId| !self.shared.read(|core, _| core.knows(*id));
-        let mut specs = specs;
         if planted_here!(FollowerAccepts) {
             return Ok(None);
         }
-        let wanted = specs.any(|spec| {
-            spec.durable || spec.idempotency_key.is_some() || spec.depends_on.iter().any(is_far)
-        });
-        match wanted && !peers.leads() {
+        if specs.clone().any(|spec| self.must_lead_now(spec)) {
+            return peers.leader_now(self).await;
+        }
+        match specs.clone().any(|spec| spec.durable) && !peers.leads() {
             true => peers.leader(self).await,
             false => Ok(None),
         }
@@ -409,7 +439,7 @@ impl Coordinator {
         let may_repeat = tasks.iter().all(|(spec, _)| spec.idempotency_key.is_some());
         let end = Instant::now() + PATIENCE;
         loop {
-            let Some(client) = peers.leader(self).await? else {
+            let Some(client) = self.leader_for(tasks.iter().map(|(spec, _)| spec)).await? else {
                 return self.submit_here(tasks).await;
             };
             let parcel = Parcel::of(tasks.clone())?;
@@ -433,31 +463,25 @@ impl Coordinator {
         key: &str,
     ) -> Result<Option<Option<(TaskId, [u8; 32])>>> {
         let Some(peers) = &self.peers else { return Ok(None) };
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let Some(client) = peers.leader_now(self).await? else { return Ok(None) };
-            match client.here(PeerCall::Keyed(key.to_owned())).await {
-                Ok(Answered::Told(Told::Keyed(known))) => return Ok(Some(known)),
-                Ok(_) => return Err(Client::odd()),
-                Err(error) if is_lost(&error) && Instant::now() < end => {
-                    tokio::time::sleep(AGAIN).await;
-                }
-                Err(error) => return Err(no_leader(error)),
-            }
+        let call = || PeerCall::Keyed(key.to_owned());
+        match self.of_leader(peers, call).await? {
+            None => Ok(None),
+            Some(Answered::Told(Told::Keyed(known))) => Ok(Some(known)),
+            Some(_) => Err(Client::odd()),
         }
     }
 
     /// A page of the tasks of the one that leads, where that is another.
     pub(crate) async fn tasks_of_leader(&self, filter: &TaskFilter) -> Result<Option<TaskPage>> {
         let Some(peers) = &self.peers else { return Ok(None) };
-        let Some(client) = peers.leader_now(self).await? else { return Ok(None) };
-        let listed = client.here(PeerCall::Tasks(filter.clone())).await;
-        match listed.map_err(no_leader)? {
-            Answered::Told(Told::Page(records, next)) => {
+        let call = || PeerCall::Tasks(filter.clone());
+        match self.of_leader(peers, call).await? {
+            None => Ok(None),
+            Some(Answered::Told(Told::Page(records, next))) => {
                 let tasks = records.into_iter().map(|record| record.with(None)).collect();
                 Ok(Some(TaskPage { tasks, next }))
             }
-            _ => Err(Client::odd()),
+            Some(_) => Err(Client::odd()),
         }
     }
 

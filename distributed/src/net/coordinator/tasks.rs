@@ -136,7 +136,7 @@ impl Coordinator {
     /// Resolves once the task is terminal, whatever its state then is.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::Stopped`].
+    /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::Stopped`]; [`Error::NoLeader`].
     pub async fn wait(&self, id: TaskId) -> Result<TaskRecord> {
         loop {
             if let Some(record) = self.record_elsewhere(id, || PeerCall::Wait(id)).await? {
@@ -223,7 +223,8 @@ impl Coordinator {
     /// # Errors
     /// [`Error::UnknownTask`]; [`Error::Expired`] for one that was accepted and whose result is gone;
     /// [`Error::ResultLost`], [`Error::ResultUnread`]; [`Error::Journal`] where it cannot be read
-    /// back, [`Error::Stopped`].
+    /// back, [`Error::Stopped`]; [`Error::NoLeader`] where only one that leads can answer, and none
+    /// did for 10 s.
     pub async fn task(&self, id: TaskId) -> Result<TaskRecord> {
         if let Some(record) = self.record_elsewhere(id, || PeerCall::Task(id)).await? {
             return Ok(record);
@@ -278,7 +279,7 @@ impl Coordinator {
     /// The model of a task, also of one whose result is gone while its key stands.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`], [`Error::Expired`].
+    /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::NoLeader`].
     pub async fn model_of(&self, id: TaskId) -> Result<Arc<ModelRef>> {
         match self.told_elsewhere(id, || PeerCall::ModelOf(id)).await? {
             None => {}
@@ -293,7 +294,7 @@ impl Coordinator {
     ///
     /// # Errors
     /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::NotEnded`]; [`Error::Stopped`] where the
-    /// journal takes no more.
+    /// journal takes no more; [`Error::NoLeader`].
     pub async fn let_go(&self, id: TaskId) -> Result<TaskState> {
         match self.told_elsewhere(id, || PeerCall::LetGo(id)).await? {
             None => {}
@@ -327,7 +328,7 @@ impl Coordinator {
     /// A page of the tasks of which results are kept or to come.
     ///
     /// # Errors
-    /// [`Error::Journal`] where some cannot be read back, [`Error::Stopped`].
+    /// [`Error::Journal`] where some cannot be read back, [`Error::Stopped`]; [`Error::NoLeader`].
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<TaskPage> {
         loop {
             let of_leader = self.tasks_of_leader(filter).await?;

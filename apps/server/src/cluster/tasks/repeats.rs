@@ -64,22 +64,22 @@ impl Task<Inputs> {
     }
 
     /// The task that the same request stands for already. A durable one whose key no leader could look up is
-    /// submitted: the log finds the key then. `unanswered` says that none answered before.
+    /// submitted: the log finds the key then. `unanswered` is the refusal of a question that none answered.
     async fn repeated(
         &mut self,
         state: &ServerState,
-        unanswered: &mut bool,
+        unanswered: &mut Option<Fault>,
     ) -> Result<Option<TaskId>, Fault> {
         let (Some(key), Some(digest)) = (&self.idempotency_key, self.digest) else {
             return Ok(None);
         };
         let durable = self.durable == Some(true);
-        if durable && *unanswered {
+        if durable && unanswered.is_some() {
             return Ok(None);
         }
         let known = match state.coordinator().keyed(key).await {
-            Err(ClusterError::NoLeader { .. }) if durable => {
-                *unanswered = true;
+            Err(error @ ClusterError::NoLeader { .. }) if durable => {
+                *unanswered = Some(faults::cluster(error));
                 None
             }
             known => known.map_err(faults::cluster)?,
@@ -109,14 +109,17 @@ pub(super) async fn accept(
     let mut fresh = Vec::with_capacity(tasks.len());
     // What they hold goes with them, once the tensors are the coordinator's.
     let mut references = References::new(state, caller);
-    let mut unanswered = false;
+    let mut unanswered = None;
     for (i, mut task) in tasks.into_iter().enumerate() {
         task.check_caller(caller).map_err(|fault| at(i, fault))?;
         let id = task.repeated(state, &mut unanswered).await.map_err(|fault| at(i, fault))?;
         known.push(id);
         if id.is_none() {
+            let is_keyed = task.digest.is_some();
             let spec = task.spec(state, &mut references).await;
-            fresh.push(spec.map_err(|fault| at(i, fault))?);
+            // Its key may stand for a task since before what it names was gone.
+            let refusal = |fault| unanswered.clone().filter(|_| is_keyed).unwrap_or(fault);
+            fresh.push(spec.map_err(|fault| at(i, refusal(fault)))?);
         }
     }
     among_fresh(&known, &mut fresh);
