@@ -230,8 +230,9 @@ pub enum Error {
     /// submission without a key may have been.
     #[error("another coordinator has come to lead, and has the task if it was accepted: ask again")]
     HandedOver,
-    /// No coordinator of the cluster leads, or it cannot be reached.
-    #[error("no coordinator that leads can be reached, and only that one takes this: {reason}")]
+    /// No coordinator of the cluster leads, or it cannot be reached; or that cannot which took a task. Nothing
+    /// was taken.
+    #[error("the coordinator that can answer is not reached: {reason}")]
     NoLeader {
         /// What was tried.
         reason: String,

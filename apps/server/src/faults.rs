@@ -74,8 +74,9 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
         ClusterError::HandedOver => Fault::unavailable("handed_over", message)
             .hint("submit it again with its idempotency key; without one look for it in the list of tasks first"),
         ClusterError::NoLeader { .. } => {
-            tracing::warn!(cause = %message, "no coordinator leads");
-            let message = "no coordinator of the cluster leads at present, or it is not reached";
+            tracing::warn!(cause = %message, "a coordinator is not reached");
+            let message = "no coordinator of the cluster leads at present, or the one that can answer is \
+                           not reached";
             Fault::unavailable("no_leader", message)
                 .hint("try again in a few seconds; inference without durable or a key goes on")
         }

@@ -3,6 +3,7 @@
 mod backlog;
 pub(crate) mod core_handle;
 mod election;
+pub(crate) mod elsewhere;
 mod events;
 pub(crate) mod exchange;
 mod fleet;

@@ -178,6 +178,9 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
     for coordinator in [one, two] {
         assert_eq!(ended(coordinator, fleeting).await, TaskState::Succeeded);
     }
+    let gone = submit(two, task(0, false)).await.expect("room");
+    assert_eq!(ended(one, gone).await, TaskState::Succeeded);
+    assert_eq!(one.let_go(gone).await.expect("it has ended"), TaskState::Succeeded);
     // A key stands for one task in all of the cluster.
     let keys = [submit(two, keyed("k")).await, submit(one, keyed("k")).await];
     let [Ok(there), Ok(here)] = keys else { panic!("{keys:?}") };
@@ -356,6 +359,7 @@ async fn tasks_in_memory_are_told_of_while_none_leads() {
     let durable = submit(one, task(60_000, true)).await.expect("it leads");
     let tasks = [submit(one, task(900, false)).await, submit(two, task(900, false)).await];
     let tasks = tasks.map(|id| id.expect("room"));
+    let long = submit(two, task(12_000, false)).await.expect("room");
     rig.lead.close(true);
     until("none leads", || [one, two].iter().all(|it| !it.peers().iter().any(|it| it.leads))).await;
     let began = std::time::Instant::now();
@@ -364,11 +368,17 @@ async fn tasks_in_memory_are_told_of_while_none_leads() {
         assert_eq!(ended(coordinator, id).await, TaskState::Succeeded);
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
+    // Longer than a leader is waited for.
+    let waits = tokio::spawn({
+        let one = one.clone();
+        async move { ended(&one, long).await }
+    });
     // Only one that leads knows of others.
     let in_memory = || TaskSpec { durable: false, ..keyed("k") };
     let (asked, submitted) = tokio::join!(two.state_of(durable), submit(one, in_memory()));
     assert!(matches!(asked, Err(Error::NoLeader { .. })), "{asked:?}");
     assert!(matches!(submitted, Err(Error::NoLeader { .. })), "{submitted:?}");
+    assert_eq!(waits.await.expect("no panic"), TaskState::Succeeded);
     rig.lead.close(false);
     two.cancel(durable).await.expect("one leads again");
     assert_eq!(ended(one, durable).await, TaskState::Cancelled);

@@ -67,7 +67,7 @@ impl InMemory {
         (state.led, state.stood_still) = (false, Some(state.epoch));
     }
 
-    /// From now on, or no longer, none may lead.
+    /// While it is closed none may lead.
     #[cfg(test)]
     pub(crate) fn close(&self, closed: bool) {
         let mut state = self.state();

@@ -117,7 +117,7 @@ fn renew(session: &Session, held: &Mutex<Option<Held>>, holder: &str, time: Dura
 }
 
 fn lock(held: &Mutex<Option<Held>>) -> MutexGuard<'_, Option<Held>> {
-    // It is replaced as a whole.
+    // Every step leaves it whole.
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

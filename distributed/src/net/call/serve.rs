@@ -9,8 +9,8 @@ use super::{
 };
 use crate::error::{Error, Result};
 use crate::net::coordinator::Coordinator;
+use crate::net::coordinator::elsewhere::knows_nothing;
 use crate::net::coordinator::gate::Gate;
-use crate::net::coordinator::peers::knows_nothing;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::members::Connected;
 use crate::net::identity::renew;
@@ -173,20 +173,26 @@ impl Caller {
             return Ok((Told::Part(part), Vec::new()));
         }
         let coordinator = &self.gate.coordinator;
+        // Nothing is taken of tasks, and of anything else the next leader knows what became.
+        let refusal = match &call {
+            PeerCall::SubmitAll(_) => {
+                let reason = "the coordinator that was asked does not lead, or not for certain";
+                Error::NoLeader { reason: reason.to_owned() }
+            }
+            _ => Error::HandedOver,
+        };
         let may_answer = match call {
-            // The log refuses an older leader's tasks, and a key that it knows stands.
+            // The log refuses durable tasks of an older leader, and a key that it knows stands.
             PeerCall::SubmitAll(_) | PeerCall::Keyed(_) => coordinator.leads(),
             _ => coordinator.leads_now(),
         };
         if !may_answer && !call.task().is_some_and(|id| coordinator.may_answer(id, &call)) {
             // Not yet, or not any more.
-            return Err(Error::HandedOver);
+            return Err(refusal);
         }
         match self.tell_peer(call, recv).await {
             // It may have come to follow before it looked.
-            Err(error) if knows_nothing(&error) && !coordinator.leads_now() => {
-                Err(Error::HandedOver)
-            }
+            Err(error) if knows_nothing(&error) && !coordinator.leads_now() => Err(refusal),
             told => told,
         }
     }
@@ -203,7 +209,7 @@ impl Caller {
             }
             PeerCall::Keyed(key) => {
                 let known = coordinator.keyed(&key).await?;
-                // As above.
+                // It may have come to follow before it looked.
                 if known.is_none() && !leads_now() {
                     return Err(Error::HandedOver);
                 }
@@ -218,7 +224,7 @@ impl Caller {
                 let page = coordinator.tasks(&filter).await?;
                 let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
                 let tasks = page.tasks.into_iter().map(record).collect();
-                // As above.
+                // As with keys.
                 if !leads_now() {
                     return Err(Error::HandedOver);
                 }
@@ -249,7 +255,8 @@ impl Caller {
         }
         let this = &self.gate.coordinator;
         if tasks.iter().any(|(spec, _)| this.must_lead_now(spec)) && !this.leads_now() {
-            return Err(Error::HandedOver);
+            let reason = "the lease of the coordinator that was asked may be over".to_owned();
+            return Err(Error::NoLeader { reason });
         }
         coordinator.submit_all(tasks).await
     }

@@ -3,13 +3,13 @@
 use crate::config::CoordinatorConfig;
 use crate::control::authority::{Lead, Leading, Present};
 use crate::error::{Error, Result};
-use crate::net::call::{Client, Parcel, PeerCall, Told};
+use crate::net::call::Client;
 use crate::net::coordinator::Coordinator;
 use crate::net::coordinator::mirror::Mirror;
 use crate::net::identity::role::Role;
 use crate::net::outside::{self, planted_here};
 use crate::net::transport::coordinators::Coordinators;
-use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec};
+use crate::task::TaskId;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -17,14 +17,14 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long one that leads is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 /// Time to connect to another: one that is gone does not answer.
 const CONNECT: Duration = Duration::from_secs(1);
 /// How soon one that is not reached is tried again.
-const AGAIN: Duration = Duration::from_millis(200);
+pub(super) const AGAIN: Duration = Duration::from_millis(200);
 
 /// What a coordinator shows the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -112,8 +112,8 @@ pub(crate) struct Peers {
     election: Mutex<Option<JoinHandle<()>>>,
     /// The folder that is kept alike, if there is one.
     mirror: OnceLock<Arc<Mirror>>,
-    /// Held while one is made.
-    connecting: tokio::sync::Mutex<()>,
+    /// Held while one is made: which coordinator was not reached last, when, and why.
+    connecting: tokio::sync::Mutex<Option<(u64, Instant, String)>>,
     /// The connections to others, by their numbers.
     clients: Mutex<Vec<(u64, Client)>>,
 }
@@ -187,19 +187,24 @@ impl Peers {
         if let Some(client) = known().filter(Client::is_open) {
             return Ok(client);
         }
-        // One connection for all that wait for it.
-        let _turn = self.connecting.lock().await;
+        // One try for all that wait for it.
+        let mut turn = self.connecting.lock().await;
         if let Some(client) = known().filter(Client::is_open) {
             return Ok(client);
         }
-        let (pki, name) = (coordinator.pki().clone(), format!("coordinator-{:x}", self.number));
-        let issuing = outside::blocking(move || pki.issue(Role::Admin, &name));
-        let identity = issuing.await.map_err(|_| Error::Stopped)??;
-        let late =
-            |_| Error::Connection(format!("no answer from {} within {CONNECT:?}", peer.quic));
-        let at: Coordinators = peer.quic.parse()?;
-        let connecting = timeout(CONNECT, Client::connect(at, &identity));
-        let client = connecting.await.map_err(late)??;
+        match &*turn {
+            Some((number, at, why)) if *number == peer.number && at.elapsed() < AGAIN => {
+                return Err(Error::Connection(why.clone()));
+            }
+            _ => {}
+        }
+        let client = match self.connect(coordinator, peer).await {
+            Ok(client) => client,
+            Err(error) => {
+                *turn = Some((peer.number, Instant::now(), error.to_string()));
+                return Err(error);
+            }
+        };
         let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         let present = self.standing.borrow().present.clone();
         let is_present = |number: u64| present.iter().any(|peer| peer.number == number);
@@ -208,14 +213,25 @@ impl Peers {
         Ok(client)
     }
 
-    /// The one that leads; none where that is this one, as far as it knows. Waits a while for one.
-    pub(crate) async fn leader(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
+    async fn connect(&self, coordinator: &Coordinator, peer: &Peer) -> Result<Client> {
+        let (pki, name) = (coordinator.pki().clone(), format!("coordinator-{:x}", self.number));
+        let issuing = outside::blocking(move || pki.issue(Role::Admin, &name));
+        let identity = issuing.await.map_err(|_| Error::Stopped)??;
+        let late =
+            |_| Error::Connection(format!("no answer from {} within {CONNECT:?}", peer.quic));
+        let at: Coordinators = peer.quic.parse()?;
+        let connecting = timeout(CONNECT, Client::connect(at, &identity));
+        connecting.await.map_err(late)?
+    }
+
+    /// The one that leads; none where that is this one, as far as it knows. Waits 10 s for one.
+    pub(super) async fn leader(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
         self.find(coordinator, || true).await
     }
 
     /// As [`Peers::leader`], where old answers are wrong ones: none only while no other can lead. This one
     /// may have stood still until its lead was over.
-    async fn leader_now(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
+    pub(super) async fn leader_now(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
         self.find(coordinator, || coordinator.leads_now()).await
     }
 
@@ -234,9 +250,10 @@ impl Peers {
             }
             let other = |peer: &&Peer| peer.leads && peer.number != self.number;
             if let Some(peer) = now.present.iter().find(other) {
-                match self.reach(coordinator, peer).await {
-                    Ok(client) => return Ok(Some(client)),
-                    Err(error) => reason = error.to_string(),
+                match timeout_at(end, self.reach(coordinator, peer)).await {
+                    Ok(Ok(client)) => return Ok(Some(client)),
+                    Ok(Err(error)) => reason = error.to_string(),
+                    Err(_) => reason = format!("no answer from {}", peer.quic),
                 }
             } else if let Some(trouble) = now.trouble {
                 reason = trouble;
@@ -252,7 +269,7 @@ impl Peers {
     }
 
     /// Resolves once another leads than now.
-    async fn another_leads(&self) {
+    pub(super) async fn another_leads(&self) {
         let mut standing = self.standing.subscribe();
         let leader = |standing: &Standing| {
             standing.present.iter().find(|peer| peer.leads).map(|peer| peer.number)
@@ -262,229 +279,19 @@ impl Peers {
         let _ = standing.wait_for(|now| leader(now).is_some_and(|now| Some(now) != before)).await;
     }
 
-    /// The one that took a task, if it is another that takes part and does not lead.
-    async fn taker(&self, coordinator: &Coordinator, id: TaskId) -> Option<Client> {
-        let present = self.standing.borrow().present.clone();
+    /// Whether one of them leads, as far as is known here.
+    pub(super) fn is_led(&self) -> bool {
+        self.standing.borrow().present.iter().any(|peer| peer.leads)
+    }
+
+    /// The one that took a task, where that is another that takes part and does not lead.
+    pub(super) fn taker(&self, id: TaskId) -> Option<Peer> {
         let is_taker = |it: &&Peer| it.number == id.epoch && it.number != self.number && !it.leads;
-        self.reach(coordinator, present.iter().find(is_taker)?).await.ok()
+        self.standing.borrow().present.iter().find(is_taker).cloned()
     }
-}
-
-/// Whether a coordinator says that it knows nothing of a task.
-pub(crate) fn knows_nothing(error: &Error) -> bool {
-    matches!(error, Error::UnknownTask { .. } | Error::Expired { .. })
-}
-
-/// Whether another coordinator may answer instead.
-fn is_lost(error: &Error) -> bool {
-    matches!(
-        error,
-        Error::Connection(_)
-            | Error::Unreachable { .. }
-            | Error::Stopped
-            | Error::Draining
-            | Error::HandedOver
-    )
-}
-
-/// What is said of a question that no leader answered in time.
-fn no_leader(error: Error) -> Error {
-    match is_lost(&error) {
-        true => Error::NoLeader { reason: error.to_string() },
-        false => error,
-    }
-}
-
-/// An answer, and the outputs of a record.
-pub(crate) enum Answered {
-    Told(Told),
-    Record(Box<TaskRecord>),
 }
 
 impl Coordinator {
-    /// Whether what is known of a task here is what the cluster knows of it. Durable ones are the leader's,
-    /// and an end is for good.
-    pub(crate) fn may_answer(&self, id: TaskId, call: &PeerCall) -> bool {
-        let Some(standing) = self.shared.read(|core, _| core.standing(id)) else { return false };
-        let stays = standing.state.is_terminal() || !call.is_about_now();
-        !standing.durable || self.leads() && (stays || self.leads_now())
-    }
-
-    /// What another coordinator answers about a task; none where this one is to answer.
-    pub(crate) async fn elsewhere(
-        &self,
-        id: TaskId,
-        call: impl Fn() -> PeerCall + Copy + Send,
-    ) -> Result<Option<Answered>> {
-        let Some(peers) = &self.peers else { return Ok(None) };
-        if self.may_answer(id, &call()) {
-            return Ok(None);
-        }
-        let of_leader = tokio::select! {
-            biased;
-            of_leader = self.of_leader(peers, call) => of_leader,
-            // Also while none leads.
-            Some(answer) = self.of_taker(peers, id, call) => return answer.map(Some),
-        };
-        let unknown = match &of_leader {
-            Ok(None) => !self.shared.read(|core, _| core.knows(id)),
-            Ok(Some(_)) => false,
-            Err(error) => knows_nothing(error),
-        };
-        match unknown {
-            true => match self.of_taker(peers, id, call).await {
-                Some(answer) => answer.map(Some),
-                None => of_leader,
-            },
-            false => of_leader,
-        }
-    }
-
-    /// What the one that leads answers, or the next one where its answer is lost; none where this one is to
-    /// answer.
-    async fn of_leader(
-        &self,
-        peers: &Peers,
-        call: impl Fn() -> PeerCall + Copy + Send,
-    ) -> Result<Option<Answered>> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let Some(client) = peers.leader_now(self).await? else { return Ok(None) };
-            let asked = tokio::select! {
-                biased;
-                asked = client.here(call()) => asked,
-                // That one is gone, which its connection shows later.
-                () = peers.another_leads() => continue,
-            };
-            match asked {
-                Err(error) if is_lost(&error) && Instant::now() < end => {
-                    tokio::time::sleep(AGAIN).await;
-                }
-                asked => return asked.map(Some).map_err(no_leader),
-            }
-        }
-    }
-
-    /// What the one answers that took a task and does not lead: tasks that live in memory are known there,
-    /// whoever leads. None where it knows nothing of the task, or cannot be asked.
-    async fn of_taker(
-        &self,
-        peers: &Peers,
-        id: TaskId,
-        call: impl Fn() -> PeerCall + Copy + Send,
-    ) -> Option<Result<Answered>> {
-        let client = peers.taker(self, id).await?;
-        match client.here(call()).await {
-            Err(error) if knows_nothing(&error) || is_lost(&error) => None,
-            answer => Some(answer),
-        }
-    }
-
-    /// A record that another coordinator has; none where this one is to answer.
-    pub(crate) async fn record_elsewhere(
-        &self,
-        id: TaskId,
-        call: impl Fn() -> PeerCall + Copy + Send,
-    ) -> Result<Option<TaskRecord>> {
-        match self.elsewhere(id, call).await? {
-            None => Ok(None),
-            Some(Answered::Record(record)) => Ok(Some(*record)),
-            Some(Answered::Told(_)) => Err(Client::odd()),
-        }
-    }
-
-    pub(crate) async fn told_elsewhere(
-        &self,
-        id: TaskId,
-        call: impl Fn() -> PeerCall + Copy + Send,
-    ) -> Result<Option<Told>> {
-        match self.elsewhere(id, call).await? {
-            None => Ok(None),
-            Some(Answered::Told(told)) => Ok(Some(told)),
-            Some(Answered::Record(_)) => Err(Client::odd()),
-        }
-    }
-
-    /// Whether only one that certainly leads may take a task: no log refuses one in memory whose key stands
-    /// for another one already, and none knows what a task depends on that is not known here.
-    pub(crate) fn must_lead_now(&self, spec: &TaskSpec) -> bool {
-        let is_far = |id: &TaskId| !self.shared.read(|core, _| core.knows(*id));
-        !spec.durable && spec.idempotency_key.is_some() || spec.depends_on.iter().any(is_far)
-    }
-
-    /// The one that leads, where tasks are such that only that one takes them: durable ones, those with a
-    /// key, which stands for one task in all of the cluster, and those that depend on tasks that are not
-    /// known here. None where this one is to take them.
-    pub(crate) async fn leader_for(
-        &self,
-        specs: impl Iterator<Item = &TaskSpec> + Clone + Send,
-    ) -> Result<Option<Client>> {
-        let Some(peers) = &self.peers else { return Ok(None) };
-        if planted_here!(FollowerAccepts) {
-            return Ok(None);
-        }
-        if specs.clone().any(|spec| self.must_lead_now(spec)) {
-            return peers.leader_now(self).await;
-        }
-        match specs.clone().any(|spec| spec.durable) && !peers.leads() {
-            true => peers.leader(self).await,
-            false => Ok(None),
-        }
-    }
-
-    /// Has the one that leads accept tasks. Those that all have keys are given to the next one where the
-    /// answer was lost: it takes none twice.
-    pub(crate) async fn pass_on(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
-        let peers = self.peers.as_ref().ok_or(Error::NoJournal)?;
-        let may_repeat = tasks.iter().all(|(spec, _)| spec.idempotency_key.is_some());
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let Some(client) = self.leader_for(tasks.iter().map(|(spec, _)| spec)).await? else {
-                return self.submit_here(tasks).await;
-            };
-            let parcel = Parcel::of(tasks.clone())?;
-            let passed = tokio::select! {
-                passed = client.pass_on(parcel) => passed,
-                // That one is gone, which its connection shows later.
-                () = peers.another_leads(), if may_repeat => continue,
-            };
-            match passed {
-                Err(error) if may_repeat && is_lost(&error) && Instant::now() < end => {
-                    tokio::time::sleep(AGAIN).await;
-                }
-                passed => return passed,
-            }
-        }
-    }
-
-    /// What a key stands for, where another leads.
-    pub(crate) async fn keyed_elsewhere(
-        &self,
-        key: &str,
-    ) -> Result<Option<Option<(TaskId, [u8; 32])>>> {
-        let Some(peers) = &self.peers else { return Ok(None) };
-        let call = || PeerCall::Keyed(key.to_owned());
-        match self.of_leader(peers, call).await? {
-            None => Ok(None),
-            Some(Answered::Told(Told::Keyed(known))) => Ok(Some(known)),
-            Some(_) => Err(Client::odd()),
-        }
-    }
-
-    /// A page of the tasks of the one that leads, where that is another.
-    pub(crate) async fn tasks_of_leader(&self, filter: &TaskFilter) -> Result<Option<TaskPage>> {
-        let Some(peers) = &self.peers else { return Ok(None) };
-        let call = || PeerCall::Tasks(filter.clone());
-        match self.of_leader(peers, call).await? {
-            None => Ok(None),
-            Some(Answered::Told(Told::Page(records, next))) => {
-                let tasks = records.into_iter().map(|record| record.with(None)).collect();
-                Ok(Some(TaskPage { tasks, next }))
-            }
-            Some(_) => Err(Client::odd()),
-        }
-    }
-
     /// A part of a file of the folder that is kept alike.
     pub(crate) async fn part(&self, sha256: String, offset: u64) -> Result<Option<Vec<u8>>> {
         let mirror = self.peers.as_ref().and_then(|peers| peers.mirror.get());

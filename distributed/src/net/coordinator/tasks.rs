@@ -16,10 +16,6 @@ use crate::task::{ModelRef, TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec, 
 use std::sync::Arc;
 use std::time::Duration;
 
-fn is_keyed(spec: &TaskSpec) -> bool {
-    spec.durable && spec.idempotency_key.is_some()
-}
-
 impl Coordinator {
     /// Accepts a task that lives in memory.
     ///
@@ -56,17 +52,7 @@ impl Coordinator {
     /// not have room for them in time. Where there are several coordinators, [`Error::NoLeader`], and
     /// [`Error::HandedOver`] for tasks without keys, which the next one that leads may have.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
-        match self.leader_for(tasks.iter().map(|(spec, _)| spec)).await? {
-            Some(_) => self.pass_on(tasks).await,
-            None if self.peers.is_some() && tasks.iter().all(|(spec, _)| is_keyed(spec)) => {
-                match self.submit_here(tasks.clone()).await {
-                    // Another leads now, and takes none twice.
-                    Err(Error::HandedOver) => self.pass_on(tasks).await,
-                    taken => taken,
-                }
-            }
-            None => self.submit_here(tasks).await,
-        }
+        self.submit_or_pass_on(tasks).await
     }
 
     pub(super) async fn submit_here(
@@ -167,12 +153,8 @@ impl Coordinator {
     /// # Errors
     /// As [`Coordinator::submit_all`]; what becomes of an accepted task is in its record.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
-        if self.leader_for(std::iter::once(&spec)).await?.is_some() {
-            let ids = self.pass_on(vec![(spec, Vec::new())]).await?;
-            return self.wait(ids.first().copied().ok_or(Error::Stopped)?).await;
-        }
-        if self.peers.is_some() && spec.durable {
-            // Its end may be another coordinator's to tell.
+        if self.peers.is_some() && (spec.durable || self.must_lead_now(&spec)) {
+            // Another coordinator may take it, and tell its end.
             let ids = self.submit_all(vec![(spec, Vec::new())]).await?;
             return self.wait(ids.first().copied().ok_or(Error::Stopped)?).await;
         }
@@ -223,8 +205,8 @@ impl Coordinator {
     /// # Errors
     /// [`Error::UnknownTask`]; [`Error::Expired`] for one that was accepted and whose result is gone;
     /// [`Error::ResultLost`], [`Error::ResultUnread`]; [`Error::Journal`] where it cannot be read
-    /// back, [`Error::Stopped`]; [`Error::NoLeader`] where only one that leads can answer, and none
-    /// did for 10 s.
+    /// back, [`Error::Stopped`]; [`Error::NoLeader`] where only another coordinator can answer, and is
+    /// not reached within some 10 s.
     pub async fn task(&self, id: TaskId) -> Result<TaskRecord> {
         if let Some(record) = self.record_elsewhere(id, || PeerCall::Task(id)).await? {
             return Ok(record);

@@ -8,6 +8,7 @@ use crate::cluster::references::{References, Taken};
 use crate::fault::Fault;
 use crate::faults;
 use crate::state::ServerState;
+use axum::http::StatusCode;
 use lgp_sdk::{ClusterError, Priority, TaskId, TaskSpec};
 use sha2::{Digest as _, Sha256};
 
@@ -63,38 +64,44 @@ impl Task<Inputs> {
         Some(hash.finalize().into())
     }
 
-    /// The task that the same request stands for already. A durable one whose key no leader could look up is
-    /// submitted: the log finds the key then. `unanswered` is the refusal of a question that none answered.
+    /// Whether the same request stands for a task already. `unanswered` says why no question was answered
+    /// that was asked before.
     async fn repeated(
         &mut self,
         state: &ServerState,
-        unanswered: &mut Option<Fault>,
-    ) -> Result<Option<TaskId>, Fault> {
+        unanswered: &mut Option<String>,
+    ) -> Result<Repeated, Fault> {
         let (Some(key), Some(digest)) = (&self.idempotency_key, self.digest) else {
-            return Ok(None);
+            return Ok(Repeated::Not);
         };
         let durable = self.durable == Some(true);
         if durable && unanswered.is_some() {
-            return Ok(None);
+            return Ok(Repeated::Perhaps);
         }
         let known = match state.coordinator().keyed(key).await {
-            Err(error @ ClusterError::NoLeader { .. }) if durable => {
-                *unanswered = Some(faults::cluster(error));
-                None
+            Err(ClusterError::NoLeader { reason }) if durable => {
+                *unanswered = Some(reason);
+                return Ok(Repeated::Perhaps);
             }
             known => known.map_err(faults::cluster)?,
         };
         match known {
-            Some((id, known)) if known == digest => Ok(Some(id)),
-            Some(_) => {
-                // It may stand for a task whose digest is that of the whole task, as those in journals of
-                // earlier programs are: this one is compared with it as a whole.
-                self.digest = None;
-                Ok(None)
-            }
-            None => Ok(None),
+            Some((id, known)) if known == digest => return Ok(Repeated::Yes(id)),
+            // It may stand for a task whose digest is that of the whole task, as those in journals of
+            // earlier programs are: this one is compared with it as a whole.
+            Some(_) => self.digest = None,
+            None => {}
         }
+        Ok(Repeated::Not)
     }
+}
+
+/// Whether a request stands for a task already.
+enum Repeated {
+    Yes(TaskId),
+    Not,
+    /// No leader looked the key up. A durable task is submitted all the same: the log finds the key then.
+    Perhaps,
 }
 
 /// Has the coordinator accept the tasks of a request, all or none, but for those that it has already. `at`
@@ -112,15 +119,20 @@ pub(super) async fn accept(
     let mut unanswered = None;
     for (i, mut task) in tasks.into_iter().enumerate() {
         task.check_caller(caller).map_err(|fault| at(i, fault))?;
-        let id = task.repeated(state, &mut unanswered).await.map_err(|fault| at(i, fault))?;
-        known.push(id);
-        if id.is_none() {
-            let is_keyed = task.digest.is_some();
-            let spec = task.spec(state, &mut references).await;
-            // Its key may stand for a task since before what it names was gone.
-            let refusal = |fault| unanswered.clone().filter(|_| is_keyed).unwrap_or(fault);
-            fresh.push(spec.map_err(|fault| at(i, refusal(fault)))?);
+        let repeated = task.repeated(state, &mut unanswered).await.map_err(|fault| at(i, fault))?;
+        if let Repeated::Yes(id) = repeated {
+            known.push(Some(id));
+            continue;
         }
+        known.push(None);
+        let spec = task.spec(state, &mut references).await;
+        fresh.push(spec.map_err(|fault| match (&repeated, &unanswered) {
+            // Its key may stand for a task from before what it names was gone.
+            (Repeated::Perhaps, Some(reason)) if is_gone(&fault) => {
+                at(i, faults::cluster(ClusterError::NoLeader { reason: reason.clone() }))
+            }
+            _ => at(i, fault),
+        })?);
     }
     among_fresh(&known, &mut fresh);
     let ids = match fresh.is_empty() {
@@ -130,6 +142,11 @@ pub(super) async fn accept(
     let mut ids = ids.into_iter();
     let all: Option<Vec<TaskId>> = known.into_iter().map(|id| id.or_else(|| ids.next())).collect();
     all.ok_or_else(|| Fault::internal("a task was accepted without an id"))
+}
+
+/// Whether a request names what there is no more, or never was.
+fn is_gone(fault: &Fault) -> bool {
+    [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&fault.status)
 }
 
 /// Has the new tasks of a batch name one another by their positions among themselves, and the others by

@@ -6,7 +6,7 @@ use crate::net::call::{
     ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Item, PeerCall, Spec,
     Told, room,
 };
-use crate::net::coordinator::peers::Answered;
+use crate::net::coordinator::elsewhere::Answered;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::transport::close::{Close, final_error};
 use crate::net::transport::rpc;
