@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 use tempfile::TempDir;
 
 const MODELS: &str = "/api/v1/cluster/models";
@@ -36,7 +37,11 @@ impl Disk {
     /// Takes all the room but so much.
     fn fill(&self, left: usize) {
         let mut file = File::create(self.filler()).unwrap();
-        while file.write_all(&[0; 4096]).is_ok() {}
+        let mut takes = || (0..).take_while(|_| file.write_all(&[0; 4096]).is_ok()).count();
+        // The thread that wrote a file may close it a moment after its upload was refused.
+        while takes() > 0 {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         let length = file.metadata().unwrap().len();
         file.set_len(length - u64::try_from(left).unwrap()).unwrap();
     }
