@@ -82,6 +82,34 @@ pub(crate) fn postgresql() -> Result<()> {
     }
 }
 
+/// Makes sure that there is a browser that a program can drive.
+pub(crate) fn chromium() -> Result<()> {
+    match cmd::capture(cmd::command("chromedriver").arg("--version")) {
+        Ok(finished) if finished.ok => Ok(()),
+        _ => install(&["chromium", "chromium-driver"]),
+    }
+}
+
+/// Installs what finds pages that not everybody can read, of the version that its results are known of.
+pub(crate) fn axe() -> Result<()> {
+    let folder = cmd::root().join("target/axe");
+    if folder.join("node_modules/axe-core/axe.min.js").exists() {
+        return Ok(());
+    }
+    if !cmd::capture(cmd::command("npm").arg("--version")).is_ok_and(|finished| finished.ok) {
+        install(&["npm"])?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let mut npm = cmd::command("npm");
+    npm.args(["install", "--no-audit", "--no-fund", "--prefix"])
+        .arg(&folder)
+        .arg("axe-core@4.14.1");
+    match cmd::capture(&mut npm)?.ok {
+        true => Ok(()),
+        false => bail!("npm cannot install axe-core"),
+    }
+}
+
 /// Installs the two servers of the control plane, and what makes users in one.
 pub(crate) fn etcd_and_nats() -> Result<()> {
     let programs = ["/usr/bin/etcd", "/usr/bin/etcdctl", "/usr/sbin/nats-server"];

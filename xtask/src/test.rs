@@ -90,9 +90,11 @@ fn deny() -> Result<Outcome> {
 
 fn workspace() -> Result<Outcome> {
     // Tests report that they were skipped where what they need is not there.
-    let needed: [(&str, Install); 5] = [
+    let needed: [(&str, Install); 7] = [
         ("OpenCL", apt::opencl),
         ("promtool", apt::promtool),
+        ("Chromium", apt::chromium),
+        ("axe-core", apt::axe),
         ("PostgreSQL", apt::postgresql),
         ("etcd and NATS", apt::etcd_and_nats),
         ("a server of S3", || python::s3().map(drop)),

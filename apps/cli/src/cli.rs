@@ -57,6 +57,10 @@ pub(crate) enum Command {
     Control(commands::control::Args),
     /// Make this machine a worker of a cluster elsewhere
     Join(commands::join::Args),
+    /// Show what a coordinator and its local workers have logged
+    Logs(commands::logs::Args),
+    /// Open the cluster's page in a browser, signed in
+    Dashboard(commands::dashboard::Args),
     /// Stop a coordinator and its workers
     Stop(commands::stop::Args),
     /// Show how a coordinator is doing
@@ -79,6 +83,8 @@ pub(crate) enum Command {
     Cancel(commands::cancel::Args),
     /// List, add, remove, load and unload models
     Models(commands::models::Args),
+    /// Print what a shell needs to complete commands
+    Completions(commands::completions::Args),
     /// The process that start leaves running
     #[command(hide = true)]
     Coordinator,

@@ -2,15 +2,18 @@
 
 pub(crate) mod bench;
 pub(crate) mod cancel;
+pub(crate) mod completions;
 pub(crate) mod control;
 pub(crate) mod convert;
 pub(crate) mod coordinator;
+pub(crate) mod dashboard;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod inspect;
 pub(crate) mod join;
 pub(crate) mod keys;
+pub(crate) mod logs;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod profile;
@@ -52,6 +55,8 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Keys(args) => keys::run(args, out),
         Command::Control(args) => control::run(args, out),
         Command::Join(args) => join::run(args, out),
+        Command::Logs(args) => logs::run(args, out),
+        Command::Dashboard(args) => dashboard::run(args, out),
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),
         Command::Stats(args) => stats::run(args, out),
@@ -63,6 +68,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Tasks(args) => tasks::run(args, out),
         Command::Cancel(args) => cancel::run(args, out),
         Command::Models(args) => models::run(args, out),
+        Command::Completions(args) => completions::run(args, out),
         Command::Coordinator => coordinator::run(),
         Command::Worker => worker::run(),
     }

@@ -63,6 +63,11 @@ pub(crate) fn worker_log(data: &Path) -> PathBuf {
     data.join("workers.log")
 }
 
+/// The logs in the data folder, of the coordinator and of its local workers.
+pub(crate) fn logs(data: &Path) -> Vec<PathBuf> {
+    vec![log_file(data), worker_log(data)]
+}
+
 /// The journal of durable tasks in the data folder.
 pub(crate) fn journal(data: &Path) -> PathBuf {
     data.join("tasks.journal")

@@ -84,6 +84,11 @@ impl Target {
         settings::data_folder(&flags, settings::environment)
     }
 
+    /// Whether a coordinator is meant that is named by its address.
+    pub(crate) fn is_server(&self) -> bool {
+        self.server.is_some()
+    }
+
     /// A client of the coordinator that is meant.
     ///
     /// # Errors

@@ -15,6 +15,7 @@ mod layer;
 mod limits;
 mod local;
 mod rights;
+mod sign_ins;
 
 pub(crate) use keys::now_s;
 pub use keys::{KeyInfo, KeyRole, Keys, NewKey};
@@ -25,6 +26,7 @@ pub(crate) use caller::{Caller, NO_KEY};
 pub(crate) use layer::{Gate, authenticate, key_is_gone};
 pub(crate) use limits::Limits;
 pub(crate) use rights::{Right, Rights};
+pub(crate) use sign_ins::SignIns;
 
 use crate::error::Result;
 use audit::Audit;
@@ -45,6 +47,7 @@ pub struct Access {
     local: Option<LocalKey>,
     audit: Option<Audit>,
     limits: Limits,
+    sign_ins: SignIns,
 }
 
 impl Access {
@@ -53,7 +56,8 @@ impl Access {
     /// # Errors
     /// [`Error::Cluster`](crate::Error::Cluster) where they cannot be read.
     pub fn open(pki: &Pki) -> Result<Self> {
-        Ok(Self { keys: Keys::open(pki)?, local: None, audit: None, limits: Limits::default() })
+        let (limits, sign_ins) = (Limits::default(), SignIns::default());
+        Ok(Self { keys: Keys::open(pki)?, local: None, audit: None, limits, sign_ins })
     }
 
     /// The same with the key of this machine's owner, which may do everything.
@@ -119,7 +123,10 @@ impl Access {
 
     /// Whether a caller of this name may still come: its key is neither revoked nor expired.
     pub(crate) fn knows(&self, id: &str) -> bool {
-        id == LocalKey::ID || self.keys.knows(id)
+        match self.sign_ins.asked_by(id) {
+            Some(by) => by == LocalKey::ID || self.keys.knows(&by),
+            None => id == LocalKey::ID || self.keys.knows(id),
+        }
     }
 
     /// Whether a caller who has been let in may still be served.
@@ -141,6 +148,22 @@ impl Access {
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.keys
+    }
+
+    /// Those who sign in with a browser.
+    pub(crate) fn sign_ins(&self) -> &SignIns {
+        &self.sign_ins
+    }
+
+    /// The caller whose key a text is, if it is one that is good now.
+    fn find(&self, text: &str) -> Option<Caller> {
+        if self.local.as_ref().is_some_and(|local| local.is(text)) {
+            return Some(Caller::owner());
+        }
+        if let Some((key, _)) = self.sign_ins.find(text) {
+            return self.knows(&key.id).then(|| Caller::of(key));
+        }
+        self.keys.find(text).map(Caller::of)
     }
 
     /// What the limits of keys have left.

@@ -1,6 +1,7 @@
 //! Whoever owns the processes: the server asks it for more or fewer workers, and for the end.
 
 use lgp_sdk::TaskId;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -24,6 +25,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Ends the coordinator: `now` drops what is queued, otherwise it is finished first. Returns
     /// at once, so that the request that asked for it can be answered.
     fn stop(&self, now: bool);
+
+    /// The files to which it, and the workers that it started, log; none unless it says so.
+    fn logs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 }
 
 /// What became of a restart.

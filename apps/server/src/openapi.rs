@@ -37,7 +37,7 @@ const OF_KEYS: [u16; 3] = [401, 403, 429];
 const OF_BODIES: [u16; 5] = [400, 408, 413, 415, 503];
 
 /// The parameters of paths: what stands before them, their names, and what they are.
-const IN_PATHS: [(&str, &str, &str, &str); 8] = [
+const IN_PATHS: [(&str, &str, &str, &str); 9] = [
     ("tasks", "id", "TaskId", "The task, as its submission was answered"),
     ("workers", "id", "Name", "The worker"),
     ("keys", "id", "Name", "The public name of the key"),
@@ -45,6 +45,7 @@ const IN_PATHS: [(&str, &str, &str, &str); 8] = [
     ("models", "model", "PlainModelName", "The model"),
     ("aliases", "alias", "PlainModelName", "The alias"),
     ("versions", "version", "ModelVersion", "Its version"),
+    ("dashboard", "file", "Name", "The file"),
     ("region", "region", "Name", "The region"),
 ];
 

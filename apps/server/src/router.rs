@@ -6,7 +6,9 @@ use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::route::{Content, Route};
 use crate::state::ServerState;
-use crate::{call, cluster, docs, drain, exposition, guard, leader, oip, openapi, place, probes};
+use crate::{
+    call, cluster, dashboard, docs, drain, exposition, guard, leader, oip, openapi, place, probes,
+};
 use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
@@ -22,6 +24,7 @@ pub(crate) fn routes() -> Vec<Route> {
     let mut all = oip::routes();
     all.extend(cluster::routes());
     all.extend(docs::routes());
+    all.extend(dashboard::routes());
     all.extend([
         Route::get("/metrics", Submit, exposition::metrics, "Metrics, as Prometheus reads them")
             .answers_as(200, Content::Text(exposition::FORMAT, "Metrics"))

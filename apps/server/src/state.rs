@@ -7,6 +7,7 @@ use crate::catalog::Catalog;
 use crate::config::ServerConfig;
 use crate::driver::Driver;
 use crate::feed::Feed;
+use crate::history::History;
 use crate::metrics::Metrics;
 use crate::places::Places;
 use crate::sequences::Sequences;
@@ -36,6 +37,7 @@ struct Inner {
     answers: Answers,
     writers: Writers,
     feed: Feed,
+    history: History,
     regions: Regions,
     shadows: Shadows,
     shed: Shed,
@@ -74,6 +76,7 @@ impl ServerState {
         let listeners = Places::new(config.listeners_max);
         let waiters = Places::new(config.waiters_max);
         let feed = Feed::new(&coordinator, config.events_kept_max);
+        let history = History::new(&coordinator);
         let tracing = Tracing::new(&config);
         let inner = Inner {
             config,
@@ -85,6 +88,7 @@ impl ServerState {
             answers,
             writers,
             feed,
+            history,
             regions: Regions::default(),
             shadows: Shadows::default(),
             shed: Shed::default(),
@@ -158,6 +162,11 @@ impl ServerState {
     /// The events of the cluster.
     pub(crate) fn feed(&self) -> &Feed {
         &self.inner.feed
+    }
+
+    /// What the totals were.
+    pub(crate) fn history(&self) -> &History {
+        &self.inner.history
     }
 
     /// Shared memory that clients have registered.

@@ -5,6 +5,7 @@
 
 use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
+use crate::folder;
 use crate::logging::LogFormat;
 use crate::settings::Limits;
 use crate::simd::Simd;
@@ -322,6 +323,10 @@ impl Driver for LocalDriver {
 
     fn stop(&self, now: bool) {
         self.request_stop(if now { Stop::Now } else { Stop::Drain });
+    }
+
+    fn logs(&self) -> Vec<PathBuf> {
+        self.0.fleet.log.parent().map(folder::logs).unwrap_or_default()
     }
 }
 

@@ -74,7 +74,13 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 fn created(made: &Value) -> String {
     let token = made["token"].as_str().unwrap_or_default();
     let quic: Option<SocketAddr> = made["quic"].as_str().and_then(|addr| addr.parse().ok());
+    let addresses = made["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let addresses: Vec<&str> = addresses.iter().filter_map(Value::as_str).collect();
     let place = match quic {
+        // The first of the addresses of this machine, which listens at all of them.
+        Some(addr) if addr.ip().is_unspecified() && !addresses.is_empty() => {
+            addresses[0].to_owned()
+        }
         Some(addr) if addr.ip().is_unspecified() && addr.port() == 8443 => "HOST".to_owned(),
         Some(addr) if addr.ip().is_unspecified() => format!("HOST:{}", addr.port()),
         Some(addr) => addr.to_string(),
@@ -85,7 +91,12 @@ fn created(made: &Value) -> String {
             "the cluster listens on this machine only; for others: radeon-cluster start --quic \
              0.0.0.0:8443\n"
         }
-        Some(addr) if addr.ip().is_unspecified() => "HOST is a name or address of this machine\n",
+        Some(addr) if addr.ip().is_unspecified() && addresses.is_empty() => {
+            "HOST is a name or address of this machine\n"
+        }
+        Some(_) if addresses.len() > 1 => {
+            &format!("this machine is also {}\n", addresses[1..].join(", "))
+        }
         _ => "",
     };
     match made["role"].as_str() {

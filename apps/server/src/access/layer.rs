@@ -110,11 +110,7 @@ fn identify(state: &ServerState, headers: &HeaderMap, peer: &Peer) -> Result<Cal
             "the header Authorization is not understood, expected it once, as 'Bearer KEY'",
         )
     })?;
-    let access = state.access();
-    if access.local.as_ref().is_some_and(|local| local.is(key)) {
-        return Ok(Caller::owner());
-    }
-    access.keys.find(key).map(Caller::of).ok_or_else(key_is_gone)
+    state.access().find(key).ok_or_else(key_is_gone)
 }
 
 /// Why a key is refused that is not, or no longer, good.

@@ -134,6 +134,11 @@ pub(crate) async fn stats(State(state): State<ServerState>, caller: Caller) -> J
     Json(stats)
 }
 
+/// `GET stats/history`: columns of equal length, oldest first.
+pub(crate) async fn history(State(state): State<ServerState>) -> Json<Value> {
+    Json(state.history().columns())
+}
+
 /// `GET health`: 200 while an inference would find a worker, 503 otherwise.
 pub(crate) async fn health(State(state): State<ServerState>) -> (StatusCode, Json<Value>) {
     let ready = state.catalog().is_ready();

@@ -1,7 +1,10 @@
 //! The table of routes under `/api/v1/cluster`: who may use each, what it takes and what it answers.
 
-use super::{admin, aliases, events, journal, keys, listing, models, tasks, tokens, workers};
+use super::{
+    admin, aliases, events, journal, keys, listing, logs, models, sign_ins, tasks, tokens, workers,
+};
 use crate::access::KeyRole::{Admin, Infer, Submit};
+use crate::access::Right;
 use crate::route::{Content, Route};
 
 /// Everything under `/api/v1/cluster`.
@@ -44,11 +47,25 @@ fn cluster() -> Vec<Route> {
             .refuses(&[501]),
         Route::get(at("/stats"), Submit, admin::stats, "Totals of tasks and workers")
             .answers(200, "Stats"),
+        Route::get(
+            at("/stats/history"),
+            Submit,
+            admin::history,
+            "What the totals were every two seconds of the last half hour",
+        )
+        .answers(200, "History"),
         Route::get(at("/events"), Submit, events::listen, "Events as they happen, server-sent")
             .query("after", "EventId", "The event that was heard last: those since come first")
             .header("Last-Event-ID", "EventId", "The same, and counts where both are given")
             .answers_as(200, Content::Text("text/event-stream", "EventStream"))
             .refuses(&[400, 503]),
+        Route::get(at("/logs"), Admin, logs::show, "The latest lines of this machine's logs")
+            .query("level", "LogLevel", "The least that they matter")
+            .query("contains", "Text", "A part of them")
+            .query("after", "LogTime", "Only later ones")
+            .query("limit", "PageLimit", "Most lines in the answer")
+            .answers(200, "Logs")
+            .refuses(&[400]),
         Route::get(at("/health"), Infer, admin::health, "Whether an inference would find a worker")
             .answers(200, "Health")
             .answers(503, "Health"),
@@ -193,6 +210,17 @@ fn tasks() -> Vec<Route> {
 
 fn members() -> Vec<Route> {
     vec![
+        Route::post(at("/sign-ins"), Submit, sign_ins::link, "Makes a link that signs in once")
+            .answers(201, "SignIn")
+            .refuses(&[503]),
+        Route::post(at("/session"), Right::Anybody, sign_ins::begin, "Signs in by such a link")
+            .takes("SignInCode")
+            .answers(201, "CreatedSession")
+            .refuses(&[401]),
+        Route::get(at("/session"), Infer, sign_ins::show, "Who one is, and what one may do")
+            .answers(200, "Session"),
+        Route::delete(at("/session"), Infer, sign_ins::end, "Signs out")
+            .answers(200, "EndedSession"),
         Route::get(at("/keys"), Admin, keys::list, "API keys, without their secrets")
             .answers(200, "Keys"),
         Route::post(at("/keys"), Admin, keys::create, "Makes an API key, which is shown this once")

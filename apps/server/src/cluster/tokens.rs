@@ -9,8 +9,11 @@ use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use lgp_sdk::{ClusterError as Error, Revocation, Role, TokenInfo, Tokens, WorkerId};
+use qrcode::render::svg;
+use qrcode::{EcLevel, QrCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[derive(Deserialize)]
@@ -47,8 +50,33 @@ pub(crate) async fn create(
     tracing::info!(by = "REST", token = %info.id, %role, "a join token was made");
     let mut value = describe(&info);
     value["token"] = json!(token.to_string());
-    value["quic"] = json!(state.coordinator().quic_addr().to_string());
+    let quic = state.coordinator().quic_addr();
+    let addresses = addresses(quic);
+    value["quic"] = json!(quic.to_string());
+    if let (Role::Worker, Some(first)) = (role, addresses.first()) {
+        value["qr_svg"] = json!(picture(&format!("radeon-cluster join {first} {token}")));
+    }
+    value["addresses"] = json!(addresses);
     Ok((StatusCode::CREATED, Json(value)))
+}
+
+/// Where this machine is reached that listens at an address: at each of its own, where it listens at all.
+fn addresses(listens: SocketAddr) -> Vec<String> {
+    if !listens.ip().is_unspecified() {
+        return vec![listens.to_string()];
+    }
+    let found = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
+    let mut found: Vec<IpAddr> = found.filter(|it| !it.is_loopback()).map(|it| it.ip()).collect();
+    // Those of one link alone have to be named with it.
+    found.retain(|ip| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local()));
+    found.sort_by_key(IpAddr::is_ipv6);
+    found.into_iter().map(|ip| SocketAddr::new(ip, listens.port()).to_string()).collect()
+}
+
+/// A text as a code that cameras read; none where it is too long for one.
+fn picture(text: &str) -> Option<String> {
+    let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
+    Some(code.render::<svg::Color<'_>>().min_dimensions(240, 240).build())
 }
 
 /// `GET tokens`: a bare array, oldest first; those that let nobody in any more included.

@@ -128,6 +128,8 @@ async fn the_description_is_whole() {
         .map(|(method, path)| format!("{method} {path}"))
         .collect();
     let expected = [
+        "GET /",
+        "GET /dashboard/{file}",
         "GET /docs",
         "GET /docs/page.css",
         "GET /docs/page.js",
@@ -136,6 +138,7 @@ async fn the_description_is_whole() {
         "GET /readyz",
         "GET /v2/health/live",
         "GET /v2/health/ready",
+        "POST /api/v1/cluster/session",
     ];
     assert_eq!(without_key, expected);
     for (pattern, required) in [("tasks", true), ("models/{model}", true), ("restart", false)] {
@@ -254,6 +257,13 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     ] {
         client.ask(method, &format!("{api}{pattern}"), &[]).await;
     }
+    let code = text(&client.ask("POST", &format!("{api}/sign-ins"), &[]).await["code"]);
+    let session = format!("{api}/session");
+    let answer = client.rig.post(&session, json!({ "code": code }).to_string()).await;
+    client.check("POST", &session, &answer);
+    client.left.remove(&("POST".to_owned(), session.clone()));
+    client.ask("DELETE", &session, &[]).await;
+    client.ask("GET", "/dashboard/{file}", &["app.js"]).await;
     for kind in ["keys", "tokens"] {
         let id = text(&client.ask("POST", &format!("{api}/{kind}"), &[]).await["id"]);
         client.ask("GET", &format!("{api}/{kind}"), &[]).await;

@@ -1,0 +1,29 @@
+//! `completions`: what a shell needs to complete commands.
+
+use crate::cli::Cli;
+use crate::failure::{Failure, Result};
+use crate::output::Output;
+use clap::CommandFactory;
+use clap_complete::Shell;
+use serde_json::json;
+
+/// Flags of `completions`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster completions bash > \
+    ~/.local/share/bash-completion/completions/radeon-cluster\n\n\
+    zsh reads such files from a folder of $fpath, as _radeon-cluster; fish from\n\
+    ~/.config/fish/completions, as radeon-cluster.fish.")]
+pub(crate) struct Args {
+    /// The shell: bash, elvish, fish, powershell or zsh
+    shell: Shell,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let mut written = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "radeon-cluster", &mut written);
+    let script =
+        String::from_utf8(written).map_err(|error| Failure::internal(error.to_string()))?;
+    let value = json!({ "shell": args.shell.to_string(), "script": script });
+    out.emit(&value, |_| script.clone())
+}

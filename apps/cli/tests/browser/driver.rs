@@ -1,0 +1,201 @@
+//! A browser that a test drives.
+
+use crate::harness::{Cluster, World};
+use fantoccini::{Client, ClientBuilder, Locator};
+use hyper_util::client::legacy::connect::HttpConnector;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// A browser with one tab, and the cluster whose dashboard it shows.
+pub(crate) struct Browser {
+    pub(crate) cluster: Cluster,
+    pub(crate) client: Client,
+    driver: Child,
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // The browser ends with what drives it.
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+impl Browser {
+    /// Starts a cluster with so many workers and a browser of this size; nothing where there is no browser, which is said.
+    pub(crate) async fn start((width, height): (u32, u32), workers: &str) -> Option<Self> {
+        let Some((driver, port)) = chromedriver() else {
+            println!(
+                "skipped: chromium: chromedriver is not installed: apt-get install chromium-driver"
+            );
+            return None;
+        };
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            &format!("--window-size={width},{height}"),
+        ];
+        let options = json!({ "goog:chromeOptions": { "args": arguments }, "goog:loggingPrefs": { "browser": "ALL" } });
+        let capabilities = options.as_object().expect("an object").clone();
+        let mut builder = ClientBuilder::new(HttpConnector::new());
+        builder.capabilities(capabilities);
+        let client = builder.connect(&format!("http://127.0.0.1:{port}")).await.expect("a session");
+        let cluster = Cluster::start(World::new(), workers);
+        Some(Self { cluster, client, driver })
+    }
+
+    /// The address of the dashboard, which ends with a slash.
+    pub(crate) fn address(&self) -> String {
+        format!("{}/", self.cluster.endpoint["http"].as_str().expect("an address"))
+    }
+
+    /// Opens the dashboard as `radeon-cluster dashboard` does.
+    pub(crate) async fn sign_in(&self) {
+        let link = self.cluster.run(&["dashboard"]).json();
+        self.client.goto(link["url"].as_str().expect("an address")).await.expect("reached");
+        self.shows("h1", "Overview").await;
+    }
+
+    /// Goes to a page by its name in the list of pages.
+    pub(crate) async fn open(&self, page: &str) {
+        self.client
+            .find(Locator::LinkText(page))
+            .await
+            .expect("a link")
+            .click()
+            .await
+            .expect("shown");
+        self.shows("h1", page).await;
+    }
+
+    pub(crate) async fn click(&self, button: &str) {
+        let open = self.script("return Boolean(document.querySelector('dialog[open]'))").await;
+        let place = if open == json!(true) { "//dialog[@open]" } else { "" };
+        let shown = "not(ancestor-or-self::*[@hidden])";
+        let path = format!("{place}//button[{shown} and normalize-space()='{button}']");
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let clicked = match self.client.find(Locator::XPath(&path)).await {
+                Ok(found) => found.click().await,
+                Err(error) => Err(error),
+            };
+            match clicked {
+                Ok(()) => return,
+                Err(error) => assert!(Instant::now() < until, "button {button}: {error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    /// What a script answers.
+    pub(crate) async fn script(&self, text: &str) -> Value {
+        self.client.execute(text, Vec::new()).await.expect(text)
+    }
+
+    pub(crate) async fn text(&self, css: &str) -> String {
+        let texts = format!(
+            "return [...document.querySelectorAll({css:?})].map((it) => it.innerText).join('\\n')"
+        );
+        self.script(&texts).await.as_str().unwrap_or_default().to_owned()
+    }
+
+    /// Waits until an element has a text.
+    #[track_caller]
+    pub(crate) fn shows<'a>(
+        &'a self,
+        css: &'a str,
+        part: &'a str,
+    ) -> impl Future<Output = ()> + 'a {
+        let caller = std::panic::Location::caller();
+        async move {
+            let until = Instant::now() + PATIENCE;
+            loop {
+                let text = self.text(css).await;
+                if text.contains(part) {
+                    return;
+                }
+                if Instant::now() >= until {
+                    let page = self.text("body").await;
+                    panic!(
+                        "{caller}: {css} shows {text:?}, expected {part:?}, on the page {page:?}"
+                    );
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        }
+    }
+
+    /// Nothing was written to the browser's console: no error, and nothing that the policy forbids.
+    pub(crate) async fn is_quiet(&self) {
+        let logged = self.client.issue_cmd(Log).await.expect("Chromium has it");
+        let entries = logged.as_array().cloned().unwrap_or_default();
+        // The favicon of an API without one, and refusals that a test provokes, are no errors of the page.
+        let wrong = entries.iter().filter(|it| it["source"] != "network").collect::<Vec<_>>();
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    /// What axe-core finds wrong with the page for people who read it otherwise, and whether it is wider than
+    /// its window.
+    pub(crate) async fn is_accessible(&self, page: &str) {
+        let wide = self.script(
+            "return document.documentElement.scrollWidth - document.documentElement.clientWidth",
+        );
+        assert_eq!(wide.await, json!(0), "{page} is wider than its window");
+        let Ok(axe) = std::fs::read_to_string(axe()) else {
+            println!(
+                "skipped: axe: axe-core is not installed: npm install --prefix target/axe axe-core"
+            );
+            return;
+        };
+        self.script(&format!("{axe}; window.axe = axe")).await;
+        let run = "const done = arguments[0]; axe.run(document, { resultTypes: ['violations'] })
+            .then((found) => done(found.violations.map((it) => [it.id, it.nodes.map((node) => node.html)])))
+            .catch((error) => done(String(error)))";
+        let found = self.client.execute_async(run, Vec::new()).await.expect("it ends");
+        assert_eq!(found, json!([]), "{page}");
+    }
+}
+
+/// Chromium's own command for what was written to the console.
+#[derive(Debug)]
+struct Log;
+
+impl fantoccini::wd::WebDriverCompatibleCommand for Log {
+    fn endpoint(
+        &self,
+        base: &url::Url,
+        session: Option<&str>,
+    ) -> Result<url::Url, url::ParseError> {
+        base.join(&format!("session/{}/se/log", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &url::Url) -> (http::Method, Option<String>) {
+        (http::Method::POST, Some(json!({ "type": "browser" }).to_string()))
+    }
+}
+
+fn axe() -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    root.join("target/axe/node_modules/axe-core/axe.min.js")
+}
+
+/// Starts what drives the browser on a free port.
+fn chromedriver() -> Option<(Child, u16)> {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
+    let mut command = Command::new("chromedriver");
+    command.arg(format!("--port={port}")).stdout(Stdio::null()).stderr(Stdio::null());
+    let driver = command.spawn().ok()?;
+    let until = Instant::now() + PATIENCE;
+    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+        assert!(Instant::now() < until, "chromedriver does not listen");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    Some((driver, port))
+}

@@ -1,0 +1,225 @@
+//! What each page shows and does.
+
+use crate::driver::Browser;
+use fantoccini::Locator;
+use serde_json::json;
+
+const DESK: (u32, u32) = (1280, 900);
+/// The narrowest window that Chromium makes is a little wider than a phone.
+const PHONE: (u32, u32) = (500, 900);
+const PAGES: [&str; 7] = ["Overview", "Machines", "Tasks", "Models", "Try a model", "Log", "Keys"];
+
+/// A ring of ink on paper, which is a zero.
+fn zero() -> image::GrayImage {
+    image::GrayImage::from_fn(64, 64, |x, y| {
+        let (x, y) = ((x as f32 - 32.0) / 16.0, (y as f32 - 32.0) / 24.0);
+        image::Luma([if (0.75..1.15).contains(&x.hypot(y)) { 0 } else { 255 }])
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_picture_is_told_what_it_is_and_the_task_is_found_again() {
+    let Some(browser) = Browser::start(DESK, "2").await else { return };
+    browser.sign_in().await;
+    browser.open("Try a model").await;
+    browser.shows("select", "digits/1").await;
+    let picture = browser.cluster.world.path("zero.png");
+    zero().save(&picture).expect("the folder is ours");
+    let file = browser.client.find(Locator::Css("input[type=file]")).await.expect("a field");
+    file.send_keys(&picture.display().to_string()).await.expect("ours");
+    browser.shows("main", "The largest value of logits is at place 0").await;
+    browser.shows("main", "in the model").await;
+    browser.shows("main", "on cpu of local-").await;
+    browser.is_accessible("an answer").await;
+
+    browser.open("Tasks").await;
+    browser.shows("tbody", "succeeded").await;
+    browser
+        .client
+        .find(Locator::Css("tbody button"))
+        .await
+        .expect("a task")
+        .click()
+        .await
+        .expect("ours");
+    browser.shows("dialog", "What was decided about it").await;
+    browser.shows("dialog", "digits/1").await;
+    browser.is_accessible("a task").await;
+    browser.click("Close").await;
+    browser.open("Overview").await;
+    browser.shows("main", "2 workers are ready").await;
+    browser.shows(".numbers", "Succeeded\n1").await;
+    browser.shows(".chart", "tasks a second end at present").await;
+    browser.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_filtered_and_cancelled() {
+    let Some(browser) = Browser::start(DESK, "0").await else { return };
+    let image = browser.cluster.world.path("image.npy");
+    std::fs::write(&image, digits()).expect("the folder is ours");
+    let input = format!("image={}", image.display());
+    browser.cluster.run(&["submit", "--model", "digits", "--input", &input]).json();
+    browser.sign_in().await;
+    browser.shows("main", "No worker is ready").await;
+    browser.shows("main", "Waiting tasks by model").await;
+    browser.open("Tasks").await;
+    browser.shows("tbody", "queued").await;
+    let state = browser.client.find(Locator::Css("select")).await.expect("a filter");
+    state.select_by_value("failed").await.expect("a state");
+    browser.shows("main", "No tasks like that").await;
+    state.select_by_value("queued").await.expect("a state");
+    browser.shows("tbody", "queued").await;
+    browser
+        .client
+        .find(Locator::Css("tbody button"))
+        .await
+        .expect("a task")
+        .click()
+        .await
+        .expect("ours");
+    browser.click("Cancel the task").await;
+    browser.click("Cancel it").await;
+    browser.shows("#said", "is cancelled").await;
+    state.select_by_value("cancelled").await.expect("a state");
+    browser.shows("tbody", "cancelled").await;
+    browser.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn models_are_added_unloaded_and_removed_and_a_bad_file_is_explained() {
+    let Some(browser) = Browser::start(DESK, "2").await else { return };
+    browser.sign_in().await;
+    browser.open("Models").await;
+    browser.shows(".cards", "digits, version 1").await;
+    browser
+        .client
+        .find(Locator::Css("summary"))
+        .await
+        .expect("a part")
+        .click()
+        .await
+        .expect("ours");
+    let add = async |name: &str, bytes: &[u8]| {
+        let path = browser.cluster.world.write(name, bytes);
+        let file = browser.client.find(Locator::Css("input[type=file]")).await.expect("a field");
+        file.send_keys(&path.display().to_string()).await.expect("ours");
+        browser.click("Add").await;
+    };
+    add("broken.onnx", b"no model").await;
+    browser.shows("#trouble", "model").await;
+    let digits = concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits.onnx");
+    browser.script("document.querySelector('main form').reset()").await;
+    add("second one.onnx", &std::fs::read(digits).expect("in the tree")).await;
+    browser.shows(".cards", "second-one, version 1").await;
+    browser.shows(".cards", "ready on local-1, local-2").await;
+    browser.is_accessible("models").await;
+    browser
+        .script(
+            "[...document.querySelectorAll('.card')].at(-1).querySelector('button.danger').click()",
+        )
+        .await;
+    browser.click("Remove it").await;
+    browser.shows("#said", "is removed").await;
+    browser.click("Unload").await;
+    browser.shows(".cards", "unavailable").await;
+    browser.click("Load").await;
+    browser.shows(".cards", "ready on").await;
+    browser.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_machine_is_added_by_what_the_dialog_says_and_leaves_again() {
+    let Some(browser) = Browser::start(DESK, "2").await else { return };
+    browser.sign_in().await;
+    browser.open("Machines").await;
+    browser.click("Add a machine").await;
+    browser.click("Make a token").await;
+    browser.shows("dialog", "listens for machines on itself alone").await;
+    browser.shows("dialog pre", "radeon-cluster join 127.0.0.1:").await;
+    browser.is_accessible("the dialog").await;
+    let command = browser.text("dialog pre").await;
+    let arguments: Vec<&str> = command.split_whitespace().skip(1).collect();
+    let joined = browser.cluster.world.spawn(&[&arguments[..], &["--name", "visitor"]].concat());
+    browser.click("Close").await;
+    browser.shows(".cards", "visitor").await;
+    browser.shows("table", "used up").await;
+    browser.is_accessible("machines").await;
+    let leave = "[...document.querySelectorAll('.card')].find((it) => it.dataset.id === 'visitor').querySelector('button').click()";
+    browser.script(leave).await;
+    browser.click("Let it leave").await;
+    crate::harness::output(joined);
+    browser.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_filtered_and_goes_on() {
+    let Some(browser) = Browser::start(DESK, "2").await else { return };
+    browser.sign_in().await;
+    browser.open("Log").await;
+    browser.shows("tbody", "worker joined").await;
+    browser.shows("tbody", "loading").await;
+    let part = browser.client.find(Locator::Css("input[type=search]")).await.expect("a filter");
+    part.send_keys("an API key was made").await.expect("ours");
+    browser.shows("main", "No lines like that").await;
+    browser.cluster.run(&["keys", "create", "--role", "infer"]).json();
+    browser.shows("tbody", "an API key was made").await;
+    browser.is_accessible("the log").await;
+    browser.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_are_made_and_revoked() {
+    let Some(browser) = Browser::start(DESK, "2").await else { return };
+    browser.sign_in().await;
+    browser.open("Keys").await;
+    browser.shows("main", "There is no key but the one").await;
+    browser
+        .client
+        .find(Locator::Css("summary"))
+        .await
+        .expect("a part")
+        .click()
+        .await
+        .expect("ours");
+    browser
+        .client
+        .find(Locator::Css("input[type=text]"))
+        .await
+        .expect("a note")
+        .send_keys("camera")
+        .await
+        .expect("ours");
+    browser.click("Make a key").await;
+    browser.shows("dialog pre", "lgp_").await;
+    browser.click("Close").await;
+    browser.shows("tbody", "camera").await;
+    browser.is_accessible("keys").await;
+    browser.click("Revoke").await;
+    browser.click("Revoke it").await;
+    browser.shows("main", "There is no key but the one").await;
+    browser.is_quiet().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_is_for_everybody_and_for_a_narrow_window() {
+    let Some(browser) = Browser::start(PHONE, "2").await else { return };
+    browser.sign_in().await;
+    for page in PAGES {
+        browser.open(page).await;
+        browser.is_accessible(page).await;
+        // Its head is where a screen reader goes on.
+        let at = browser.script("return document.activeElement.textContent").await;
+        assert!(page == "Overview" || at == json!(page), "{page}: {at}");
+    }
+    browser.is_quiet().await;
+}
+
+/// One picture as NumPy writes it: 64 zeros.
+fn digits() -> Vec<u8> {
+    let head = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 8, 8), }";
+    let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    bytes.extend(format!("{head:<117}\n").as_bytes());
+    bytes.resize(128 + 64 * 4, 0);
+    bytes
+}

@@ -1,0 +1,241 @@
+//! The latest lines of log files, as a program of this platform writes them: text for people, or JSON.
+
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Bytes at the end of each file that are looked at.
+const BYTES_MAX: u64 = 4 << 20;
+/// The same for who has had what came before.
+const NEWS_BYTES_MAX: u64 = 256 << 10;
+/// Longest line that is told; what follows is cut off.
+const LINE_BYTES_MAX: usize = 4 << 10;
+
+/// How much a line matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Each step.
+    Trace,
+    /// What developers look for.
+    Debug,
+    /// What happens.
+    Info,
+    /// What may need somebody.
+    Warn,
+    /// What does.
+    Error,
+}
+
+impl LogLevel {
+    /// Every level, the least first.
+    pub const ALL: [Self; 5] = [Self::Trace, Self::Debug, Self::Info, Self::Warn, Self::Error];
+
+    /// The name as it is written in requests.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warn => "warn",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|level| level.name().eq_ignore_ascii_case(text));
+        found.ok_or_else(|| {
+            format!("'{text}' is no level, expected trace, debug, info, warn or error")
+        })
+    }
+}
+
+/// A line of a log, with those that follow and have no time of their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// When it was written: RFC 3339, UTC, microseconds.
+    pub at: String,
+    /// How much it matters.
+    pub level: LogLevel,
+    /// The name of its file without its ending: `coordinator` or `workers`.
+    pub source: String,
+    /// What it says.
+    pub text: String,
+}
+
+/// Which lines are wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogFilter {
+    /// The least that they matter.
+    pub level: LogLevel,
+    /// A part of their text or of their source, in any case.
+    pub contains: String,
+    /// Only those that were written later than this time, as [`LogLine::at`] has it.
+    pub after: Option<String>,
+    /// The most of them: the latest.
+    pub limit: usize,
+}
+
+impl LogFilter {
+    fn takes(&self, line: &LogLine, contains: &str) -> bool {
+        let later = self.after.as_ref().is_none_or(|after| line.at > *after);
+        let has = |text: &str| text.to_lowercase().contains(contains);
+        later && line.level >= self.level && (has(&line.text) || has(&line.source))
+    }
+}
+
+/// The latest lines of files that pass a filter, oldest first. Of each file its last 4 MiB are looked at, or
+/// 256 KiB where only later lines are wanted. A file that is not there has none.
+///
+/// # Errors
+/// Those of reading.
+pub fn read_logs(paths: &[PathBuf], filter: &LogFilter) -> io::Result<Vec<LogLine>> {
+    let bytes_max = if filter.after.is_some() { NEWS_BYTES_MAX } else { BYTES_MAX };
+    let contains = filter.contains.to_lowercase();
+    let mut all = Vec::new();
+    for path in paths {
+        let source = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let text = match tail(path, bytes_max) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        let lines = lines(&text, &source).into_iter();
+        all.extend(lines.filter(|line| filter.takes(line, &contains)));
+    }
+    // Lines of one time stay in their order.
+    all.sort_by(|a, b| a.at.cmp(&b.at));
+    let surplus = all.len().saturating_sub(filter.limit);
+    all.drain(..surplus);
+    Ok(all)
+}
+
+/// The end of a file, from the beginning of a line on.
+fn tail(path: &PathBuf, bytes_max: u64) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let skipped = file.metadata()?.len().saturating_sub(bytes_max);
+    file.seek(SeekFrom::Start(skipped))?;
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let begins = if skipped == 0 { 0 } else { text.find('\n').map_or(text.len(), |at| at + 1) };
+    Ok(text[begins..].to_owned())
+}
+
+/// The lines of a text. Those that have no time, as a panic's, belong to the one before.
+fn lines(text: &str, source: &str) -> Vec<LogLine> {
+    let mut all: Vec<LogLine> = Vec::new();
+    for line in text.lines() {
+        match parse(line) {
+            Some((at, level, text)) => {
+                all.push(LogLine { at, level, source: source.to_owned(), text: cut(&text) });
+            }
+            None => {
+                if let Some(last) = all.last_mut() {
+                    last.text = cut(&format!("{}\n{line}", last.text));
+                }
+            }
+        }
+    }
+    all
+}
+
+fn cut(text: &str) -> String {
+    text[..text.floor_char_boundary(LINE_BYTES_MAX)].to_owned()
+}
+
+/// Time, level and text of a line.
+fn parse(line: &str) -> Option<(String, LogLevel, String)> {
+    if line.starts_with('{') {
+        return parse_json(line);
+    }
+    let (at, rest) = line.split_once(' ')?;
+    let (level, text) = rest.trim_start().split_once(' ')?;
+    is_time(at).then_some(())?;
+    Some((at.to_owned(), level.parse().ok()?, text.to_owned()))
+}
+
+fn parse_json(line: &str) -> Option<(String, LogLevel, String)> {
+    let mut fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(line).ok()?;
+    let mut take = |name: &str| match fields.remove(name) {
+        Some(serde_json::Value::String(text)) => Some(text),
+        _ => None,
+    };
+    let (at, level, message) = (take("timestamp")?, take("level")?, take("message"));
+    let target = take("target").unwrap_or_default();
+    is_time(&at).then_some(())?;
+    let mut text = format!("{target}: {}", message.unwrap_or_default());
+    for (name, value) in &fields {
+        text += &format!(" {name}={value}");
+    }
+    Some((at, level.parse().ok()?, text))
+}
+
+/// Whether a text is a time in UTC as logs have it: such times are ordered as texts.
+fn is_time(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.len() == 27 && bytes[10] == b'T' && bytes[26] == b'Z' && bytes[0].is_ascii_digit()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COORDINATOR: &str = "\
+2026-11-27T13:08:35.621761Z  INFO radeon_cluster::driver: worker started worker=\"local-1\"
+2026-11-27T13:08:36.000001Z  WARN lgp: a worker is lost worker=local-1
+2026-11-27T13:08:36.000002Z ERROR lgp: a panic
+at src/main.rs
+{\"timestamp\":\"2026-11-27T13:08:37.000000Z\",\"level\":\"INFO\",\"message\":\"ready\",\"http\":1,\"target\":\"lgp\"}
+";
+    const WORKERS: &str =
+        "no time\n2026-11-27T13:08:36.500000Z  INFO lgp_sdk::executor: loading model=digits/1\n";
+
+    #[test]
+    fn lines_of_all_files_are_found_by_what_they_say() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let paths =
+            ["coordinator.log", "workers.log", "none.log"].map(|name| folder.path().join(name));
+        std::fs::write(&paths[0], COORDINATOR).expect("ours");
+        std::fs::write(&paths[1], WORKERS).expect("ours");
+        let all =
+            LogFilter { level: LogLevel::Trace, contains: String::new(), after: None, limit: 100 };
+        let texts = |filter: &LogFilter| -> Vec<String> {
+            let lines = read_logs(&paths, filter).expect("ours");
+            lines.into_iter().map(|line| line.text).collect()
+        };
+        let whole = texts(&all);
+        assert_eq!(whole.len(), 5, "{whole:?}");
+        assert_eq!(whole[2], "lgp: a panic\nat src/main.rs");
+        assert_eq!(whole[3], "lgp_sdk::executor: loading model=digits/1");
+        assert_eq!(whole[4], "lgp: ready http=1");
+        let some = |filter: LogFilter| texts(&filter);
+        assert_eq!(some(LogFilter { level: LogLevel::Warn, ..all.clone() }), whole[1..3]);
+        assert_eq!(some(LogFilter { contains: "LOCAL-1".into(), ..all.clone() }), whole[..2]);
+        assert_eq!(some(LogFilter { contains: "workers".into(), ..all.clone() }), whole[3..4]);
+        let after = Some("2026-11-27T13:08:36.000002Z".to_owned());
+        assert_eq!(some(LogFilter { after, ..all.clone() }), whole[3..]);
+        assert_eq!(some(LogFilter { limit: 2, ..all }), whole[3..]);
+    }
+
+    #[test]
+    fn a_long_file_is_read_from_its_end_and_from_a_line_on() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("long.log");
+        std::fs::write(&path, "first line\nsecond\u{fffd}\nthird\n").expect("ours");
+        assert_eq!(tail(&path, 100).expect("ours").lines().count(), 3);
+        assert_eq!(tail(&path, 8).expect("ours"), "third\n");
+        assert_eq!(tail(&path, 3).expect("ours"), "");
+        let long = format!("2026-11-27T13:08:36.500000Z  INFO {}", "ä".repeat(LINE_BYTES_MAX));
+        let told = lines(&long, "long");
+        assert!(told[0].text.len() <= LINE_BYTES_MAX && told[0].text.starts_with('ä'));
+    }
+}
