@@ -47,6 +47,8 @@ pub(crate) enum Command {
     Plan(commands::plan::Args),
     /// Put weights from elsewhere into a model file, or store its weights differently
     Convert(commands::convert::Args),
+    /// Write a settings file in which every setting is explained
+    Init(commands::init::Args),
     /// Start a coordinator with local workers
     Start(commands::start::Args),
     /// Let other machines join: make, list and revoke tokens

@@ -10,6 +10,7 @@ pub(crate) mod dashboard;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
+pub(crate) mod init;
 pub(crate) mod inspect;
 pub(crate) mod join;
 pub(crate) mod keys;
@@ -50,6 +51,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Inspect(args) => inspect::run(args, out),
         Command::Plan(args) => plan::run(args, out),
         Command::Convert(args) => convert::run(args, out),
+        Command::Init(args) => init::run(args, out),
         Command::Start(args) => start::run(args, out),
         Command::Token(args) => token::run(args, out),
         Command::Keys(args) => keys::run(args, out),

@@ -476,7 +476,7 @@ const VARIABLES: [(&str, &str); 39] = [
 const ORIGINS: &str = "http.origins";
 
 /// The name of the settings file in the data folder.
-const FILE_NAME: &str = "radeon-cluster.toml";
+pub(crate) const FILE_NAME: &str = "radeon-cluster.toml";
 
 /// Reads the process's environment, for [`resolve`].
 pub(crate) fn environment(name: &str) -> Option<String> {

@@ -20,7 +20,7 @@ pub(crate) struct Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // The browser ends with what drives it.
+        // The browser itself ends with the world that it was started in.
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
@@ -29,7 +29,8 @@ impl Drop for Browser {
 impl Browser {
     /// Starts a cluster with so many workers and a browser of this size; nothing where there is no browser, which is said.
     pub(crate) async fn start((width, height): (u32, u32), workers: &str) -> Option<Self> {
-        let Some((driver, port)) = chromedriver() else {
+        let world = World::new();
+        let Some((driver, port)) = chromedriver(&world) else {
             println!(
                 "skipped: chromium: chromedriver is not installed: apt-get install chromium-driver"
             );
@@ -47,7 +48,7 @@ impl Browser {
         let mut builder = ClientBuilder::new(HttpConnector::new());
         builder.capabilities(capabilities);
         let client = builder.connect(&format!("http://127.0.0.1:{port}")).await.expect("a session");
-        let cluster = Cluster::start(World::new(), workers);
+        let cluster = Cluster::start(world, workers);
         Some(Self { cluster, client, driver })
     }
 
@@ -187,9 +188,11 @@ fn axe() -> PathBuf {
 }
 
 /// Starts what drives the browser on a free port.
-fn chromedriver() -> Option<(Child, u16)> {
+fn chromedriver(world: &World) -> Option<(Child, u16)> {
     let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
     let mut command = Command::new("chromedriver");
+    // By this the world finds its processes.
+    command.env("LGP_TEST_WORLD", world.folder.path());
     command.arg(format!("--port={port}")).stdout(Stdio::null()).stderr(Stdio::null());
     let driver = command.spawn().ok()?;
     let until = Instant::now() + PATIENCE;

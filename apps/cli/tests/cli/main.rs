@@ -18,4 +18,5 @@ mod memory;
 mod network;
 mod results;
 mod sequences;
+mod setup;
 mod strings;
