@@ -23,10 +23,10 @@ pub use local::LocalKey;
 
 pub(crate) use audit::Made;
 pub(crate) use caller::{Caller, NO_KEY};
-pub(crate) use layer::{Gate, authenticate, key_is_gone};
+pub(crate) use layer::{Gate, authenticate, bearer, key_is_gone};
 pub(crate) use limits::Limits;
 pub(crate) use rights::{Right, Rights};
-pub(crate) use sign_ins::SignIns;
+use sign_ins::SignIns;
 
 use crate::error::Result;
 use audit::Audit;
@@ -123,10 +123,7 @@ impl Access {
 
     /// Whether a caller of this name may still come: its key is neither revoked nor expired.
     pub(crate) fn knows(&self, id: &str) -> bool {
-        match self.sign_ins.asked_by(id) {
-            Some(by) => by == LocalKey::ID || self.keys.knows(&by),
-            None => id == LocalKey::ID || self.keys.knows(id),
-        }
+        id == LocalKey::ID || self.keys.knows(id)
     }
 
     /// Whether a caller who has been let in may still be served.
@@ -155,15 +152,21 @@ impl Access {
         &self.sign_ins
     }
 
+    /// Ends the key that a text is, where it was given for a link; whether it was.
+    pub(crate) fn end(&self, text: &str) -> bool {
+        self.sign_ins.end(text)
+    }
+
     /// The caller whose key a text is, if it is one that is good now.
     fn find(&self, text: &str) -> Option<Caller> {
         if self.local.as_ref().is_some_and(|local| local.is(text)) {
             return Some(Caller::owner());
         }
-        if let Some((key, _)) = self.sign_ins.find(text) {
-            return self.knows(&key.id).then(|| Caller::of(key));
+        match self.sign_ins.find(text) {
+            Some(id) if id == LocalKey::ID => Some(Caller::owner()),
+            Some(id) => self.keys.named(&id).map(Caller::of),
+            None => self.keys.find(text).map(Caller::of),
         }
-        self.keys.find(text).map(Caller::of)
     }
 
     /// What the limits of keys have left.

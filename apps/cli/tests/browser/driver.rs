@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(40);
 
+/// The size of a window on a desk, in pixels.
+pub(crate) const DESK: (u32, u32) = (1280, 900);
+
 /// A browser with one tab, and the cluster whose dashboard it shows.
 pub(crate) struct Browser {
     pub(crate) cluster: Cluster,
@@ -50,6 +53,14 @@ impl Browser {
         let client = builder.connect(&format!("http://127.0.0.1:{port}")).await.expect("a session");
         let cluster = Cluster::start(world, workers);
         Some(Self { cluster, client, driver })
+    }
+
+    /// The same on a desk, signed in, at a page.
+    pub(crate) async fn at(page: &str, workers: &str) -> Option<Self> {
+        let browser = Self::start(DESK, workers).await?;
+        browser.sign_in().await;
+        browser.open(page).await;
+        Some(browser)
     }
 
     /// The address of the dashboard, which ends with a slash.

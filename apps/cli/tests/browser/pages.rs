@@ -1,10 +1,9 @@
 //! What each page shows and does.
 
-use crate::driver::Browser;
+use crate::driver::{Browser, DESK};
 use fantoccini::Locator;
 use serde_json::json;
 
-const DESK: (u32, u32) = (1280, 900);
 /// The narrowest window that Chromium makes is a little wider than a phone.
 const PHONE: (u32, u32) = (500, 900);
 const PAGES: [&str; 7] = ["Overview", "Machines", "Tasks", "Models", "Try a model", "Log", "Keys"];
@@ -19,9 +18,7 @@ fn zero() -> image::GrayImage {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_picture_is_told_what_it_is_and_the_task_is_found_again() {
-    let Some(browser) = Browser::start(DESK, "2").await else { return };
-    browser.sign_in().await;
-    browser.open("Try a model").await;
+    let Some(browser) = Browser::at("Try a model", "2").await else { return };
     browser.shows("select", "digits/1").await;
     let picture = browser.cluster.world.path("zero.png");
     zero().save(&picture).expect("the folder is ours");
@@ -88,9 +85,7 @@ async fn a_task_is_filtered_and_cancelled() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn models_are_added_unloaded_and_removed_and_a_bad_file_is_explained() {
-    let Some(browser) = Browser::start(DESK, "2").await else { return };
-    browser.sign_in().await;
-    browser.open("Models").await;
+    let Some(browser) = Browser::at("Models", "2").await else { return };
     browser.shows(".cards", "digits, version 1").await;
     browser
         .client
@@ -130,13 +125,13 @@ async fn models_are_added_unloaded_and_removed_and_a_bad_file_is_explained() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_added_by_what_the_dialog_says_and_leaves_again() {
-    let Some(browser) = Browser::start(DESK, "2").await else { return };
-    browser.sign_in().await;
-    browser.open("Machines").await;
+    let Some(browser) = Browser::at("Machines", "2").await else { return };
     browser.click("Add a machine").await;
     browser.click("Make a token").await;
     browser.shows("dialog", "listens for machines on itself alone").await;
     browser.shows("dialog pre", "radeon-cluster join 127.0.0.1:").await;
+    let width = browser.script("return document.querySelector('dialog img').naturalWidth").await;
+    assert!(width.as_u64() >= Some(100), "the code for a camera: {width}");
     browser.is_accessible("the dialog").await;
     let command = browser.text("dialog pre").await;
     let arguments: Vec<&str> = command.split_whitespace().skip(1).collect();
@@ -154,9 +149,7 @@ async fn a_machine_is_added_by_what_the_dialog_says_and_leaves_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_filtered_and_goes_on() {
-    let Some(browser) = Browser::start(DESK, "2").await else { return };
-    browser.sign_in().await;
-    browser.open("Log").await;
+    let Some(browser) = Browser::at("Log", "2").await else { return };
     browser.shows("tbody", "worker joined").await;
     browser.shows("tbody", "loading").await;
     let part = browser.client.find(Locator::Css("input[type=search]")).await.expect("a filter");
@@ -170,9 +163,7 @@ async fn the_log_is_filtered_and_goes_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn keys_are_made_and_revoked() {
-    let Some(browser) = Browser::start(DESK, "2").await else { return };
-    browser.sign_in().await;
-    browser.open("Keys").await;
+    let Some(browser) = Browser::at("Keys", "2").await else { return };
     browser.shows("main", "There is no key but the one").await;
     browser
         .client

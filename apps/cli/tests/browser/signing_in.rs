@@ -1,10 +1,8 @@
 //! Who gets in, how, and for how long.
 
-use crate::driver::Browser;
+use crate::driver::{Browser, DESK};
 use fantoccini::Locator;
 use serde_json::json;
-
-const DESK: (u32, u32) = (1280, 900);
 
 async fn enter(browser: &Browser, key: &str) {
     let field = browser.client.find(Locator::Css("input[type=password]")).await.expect("a field");
@@ -21,6 +19,10 @@ async fn a_key_lets_in_as_far_as_it_reaches_and_a_wrong_one_does_not() {
     browser.is_accessible("sign in").await;
     enter(&browser, "lgp_nobody").await;
     browser.shows("#trouble", "the key is unknown, expired or revoked").await;
+    let made = browser.cluster.run(&["keys", "create", "--role", "infer"]).json();
+    enter(&browser, made["key"].as_str().expect("a key")).await;
+    browser.shows("#trouble", "this key is for inference alone").await;
+    browser.shows("h1", "Sign in").await;
     let made = browser.cluster.run(&["keys", "create", "--role", "submit"]).json();
     enter(&browser, made["key"].as_str().expect("a key")).await;
     browser.shows("h1", "Overview").await;

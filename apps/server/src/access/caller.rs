@@ -1,6 +1,6 @@
 //! Who sent a request, as far as its key tells.
 
-use super::keys::{KeyInfo, KeyRole, now_s};
+use super::keys::{KeyInfo, KeyRole};
 use super::limits::{Limits, Place};
 use super::local::LocalKey;
 use crate::fault::Fault;
@@ -75,24 +75,6 @@ impl Caller {
 
     pub(super) fn is_anonymous(&self) -> bool {
         matches!(self.who, Who::Anonymous)
-    }
-
-    /// The key that a link for this caller is exchanged for: it may do the same.
-    pub(super) fn sign_in(&self, id: String, expires_s: u64) -> KeyInfo {
-        let (created_s, expires_s) = (now_s(), Some(expires_s));
-        match &self.who {
-            Who::Key(key) => KeyInfo { id, created_s, expires_s, ..KeyInfo::clone(key) },
-            Who::Anonymous | Who::Owner => KeyInfo {
-                id,
-                role: self.role(),
-                models: None,
-                rate_per_s: None,
-                concurrent_max: None,
-                note: String::new(),
-                created_s,
-                expires_s,
-            },
-        }
     }
 
     /// The models that the caller may use, if not all.

@@ -259,9 +259,14 @@ impl Keys {
 
     /// Whether a key of this name is good now.
     pub(super) fn knows(&self, id: &str) -> bool {
+        self.named(id).is_some()
+    }
+
+    /// The key of this name, if it is good now.
+    pub(super) fn named(&self, id: &str) -> Option<KeyInfo> {
         let now_s = now_s();
-        let is_good = |key: &Stored| key.info.id == id && !key.info.is_expired(now_s);
-        self.table.read().keys.iter().any(is_good)
+        let is_good = |key: &&Stored| key.info.id == id && !key.info.is_expired(now_s);
+        self.table.read().keys.iter().find(is_good).map(|key| key.info.clone())
     }
 
     /// The key that a text is, if it is one that is good now.
@@ -306,7 +311,7 @@ impl Secret {
     }
 }
 
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
+fn random<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;
     Ok(bytes)

@@ -95,22 +95,28 @@ pub(crate) async fn authenticate(
 
 /// Who sends a request with such headers.
 fn identify(state: &ServerState, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Fault> {
+    match bearer(headers)? {
+        Some(key) => state.access().find(key).ok_or_else(key_is_gone),
+        None if peer.is_local() && state.config().open => Ok(Caller::anonymous()),
+        None => Err(unauthorized("a key is needed here")),
+    }
+}
+
+/// The key in a request's headers, if there is one.
+///
+/// # Errors
+/// 401 where the header is no `Bearer KEY`, or there are several.
+pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
-    let Some(value) = given.next() else {
-        return match peer.is_local() && state.config().open {
-            true => Ok(Caller::anonymous()),
-            false => Err(unauthorized("a key is needed here")),
-        };
-    };
+    let Some(value) = given.next() else { return Ok(None) };
     let text = value.to_str().ok().filter(|_| given.next().is_none());
     let parts = text.and_then(|text| text.split_once(' '));
     let parts = parts.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(SCHEME));
-    let key = parts.map(|(_, key)| key.trim()).ok_or_else(|| {
+    parts.map(|(_, key)| Some(key.trim())).ok_or_else(|| {
         unauthorized(
             "the header Authorization is not understood, expected it once, as 'Bearer KEY'",
         )
-    })?;
-    state.access().find(key).ok_or_else(key_is_gone)
+    })
 }
 
 /// Why a key is refused that is not, or no longer, good.

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 
 /// Lines in an answer, unless the query says how many.
-const USUAL: usize = 200;
+const USUAL: usize = 100;
 /// The most lines in an answer.
 const MOST: usize = 1_000;
 

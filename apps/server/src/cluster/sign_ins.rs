@@ -1,12 +1,12 @@
 //! Signing in with a browser, and who one is.
 
-use crate::access::{Caller, KeyInfo};
+use crate::access::{Caller, bearer};
 use crate::extract::Whole;
 use crate::fault::{ClusterError, Fault};
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -15,8 +15,11 @@ pub(crate) async fn link(
     State(state): State<ServerState>,
     caller: Caller,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
-    let made = state.access().sign_ins().link(&caller).map_err(Fault::internal)?;
-    let (code, expires_s) = made?;
+    let made = state.access().sign_ins().link(caller.id()).map_err(Fault::internal)?;
+    let (code, expires_s) = made.ok_or_else(|| {
+        Fault::unavailable("busy", "too many links wait to be opened")
+            .hint("each works for two minutes: try again then")
+    })?;
     Ok((StatusCode::CREATED, Json(json!({ "code": code, "expires_s": expires_s }))))
 }
 
@@ -33,14 +36,11 @@ pub(crate) async fn begin(
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let Exchange { code } = body.json()?;
     let exchanged = state.access().sign_ins().exchange(&code).map_err(Fault::internal)?;
-    let (info, key) = exchanged.ok_or_else(|| {
+    let (key, expires_s) = exchanged.ok_or_else(|| {
         Fault::new(StatusCode::UNAUTHORIZED, "unauthorized", "the link was used before, or is over")
             .hint("radeon-cluster dashboard makes another")
     })?;
-    tracing::info!(key = info.id, role = %info.role, "somebody signed in by a link");
-    let KeyInfo { id, role, expires_s, .. } = info;
-    let answer = json!({ "id": id, "role": role, "expires_s": expires_s, "key": key });
-    Ok((StatusCode::CREATED, Json(answer)))
+    Ok((StatusCode::CREATED, Json(json!({ "key": key, "expires_s": expires_s }))))
 }
 
 /// `GET session`: who the caller is, and what it may do.
@@ -49,7 +49,7 @@ pub(crate) async fn show(caller: Caller) -> Json<Value> {
 }
 
 /// `DELETE session`: the key that a link was exchanged for is good no longer; others stay.
-pub(crate) async fn end(State(state): State<ServerState>, caller: Caller) -> Json<Value> {
-    let ended = state.access().sign_ins().end(caller.id());
-    Json(json!({ "id": caller.id(), "ended": ended }))
+pub(crate) async fn end(State(state): State<ServerState>, headers: HeaderMap) -> Json<Value> {
+    let ended = bearer(&headers).is_ok_and(|key| key.is_some_and(|key| state.access().end(key)));
+    Json(json!({ "ended": ended }))
 }

@@ -69,11 +69,15 @@ async function show() {
 
 async function signedIn() {
   me = await get("session");
-  if (me.role === "infer" && me.id === "-") me = null;
+  if (me.role === "infer") {
+    const isKey = me.id !== "-";
+    me = null;
+    keep(null);
+    if (isKey) throw new Error("this key is for inference alone, and the page needs one with the role submit or admin");
+  }
   write(document.getElementById("who"), me ? `${me.id === "local" ? "this machine's owner" : me.id} (${me.role})` : "");
   document.getElementById("sign-out").hidden = !me;
   await show();
-  return Boolean(me);
 }
 
 async function signOut(reason) {

@@ -70,13 +70,14 @@ export async function show(place, { every, signal, rest }) {
     return attempt(refresh);
   };
   const make = ({ task_id }) => {
-    const made = textRow([() => "", ...COLUMNS.map(([, read]) => read)]);
+    // The button says the same as the text, so that it stays, and keeps the focus.
+    const made = textRow([(it) => it.task_id, ...COLUMNS.map(([, read]) => read)]);
     const open = button(task_id, () => attempt(() => details(task_id, refresh)), { class: "link" });
     const update = made.update;
     made.update = (task) => {
       update(task);
       made.className = task.state;
-      if (!open.isConnected) made.cells[0].replaceChildren(open);
+      if (!open.parentNode) made.cells[0].replaceChildren(open);
     };
     return made;
   };

@@ -4,12 +4,12 @@
 export const sizes = (input) => input.shape.map((size) => (size < 0 ? 1 : size));
 
 /**
- * Where an input holds a picture: [n, c, h, w] or [n, h, w, c] with one, three or four channels. Open heights
+ * Where an input holds a picture: [n, c, h, w] or [n, h, w, c] with one or three channels. Open heights
  * and widths are the picture's own.
  */
 export function pictured(input) {
-  const isFloat = ["FP32", "UINT8"].includes(input.datatype);
-  if (!isFloat || input.shape.length !== 4) return null;
+  const holds = ["FP32", "UINT8"].includes(input.datatype);
+  if (!holds || input.shape.length !== 4) return null;
   const [, second, third, last] = input.shape;
   const isCount = (size) => size === 1 || size === 3;
   if (isCount(second)) return { channels: second, height: third, width: last, first: true };

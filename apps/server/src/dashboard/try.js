@@ -11,7 +11,7 @@ const VALUES = 64;
 
 const nameOf = ({ name, version }) => `${name}/${version}`;
 
-/** The digits' model takes ink as numbers to 16, others pixels to 1. */
+/** The digits' model takes ink as numbers to 16, others brightness up to 1. */
 const usual = (model) => (model.name === "digits" ? { scale: 16, invert: true } : { scale: 1, invert: false });
 
 function pictureField(input, model) {
@@ -34,7 +34,7 @@ function pictureField(input, model) {
     event.preventDefault();
     take(event.dataTransfer.files);
   });
-  const made = element("div", { paste: (event) => take(event.clipboardData.files) }, drop, field("White becomes", most), field("Dark is much, as ink on paper", dark));
+  const made = element("div", { paste: (event) => take(event.clipboardData.files) }, drop, field("The largest value", most), field("Dark is much, as ink on paper", dark));
   made.read = () => {
     if (!file.files.length) throw new Error(`${input.name} has no picture yet`);
     const how = { scale: Number(most.value), invert: dark.checked };

@@ -317,6 +317,32 @@ async fn a_key_is_held_to_its_rate_and_its_places() {
     assert_eq!(with(&rig, &narrow, ("GET", "/v2"), "").await.status, 200);
 }
 
+/// It has the name, the rights and the limits of the key that asked for the link, and no longer life.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_link_is_exchanged_once_for_what_stands_for_its_makers_key() {
+    let rig = Rig::start().await;
+    let body = json!({ "role": "submit", "models": ["relu"], "concurrent_max": 7 });
+    let (id, key) = create(&rig, body).await;
+    let (links, session) = ("/api/v1/cluster/sign-ins", "/api/v1/cluster/session");
+    let made = with(&rig, &key, ("POST", links), "").await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let code = json!({ "code": made.json()["code"] }).to_string();
+    let given = rig.post(session, code.clone()).await;
+    assert_eq!(given.status, 201, "{}", given.text());
+    assert_eq!(rig.post(session, code).await.status, 401, "once");
+    assert_eq!(rig.post(session, r#"{"code":"lgp_link_00"}"#).await.status, 401);
+    let web = given.json()["key"].as_str().unwrap().to_owned();
+    let who = with(&rig, &web, ("GET", session), "").await.json();
+    assert_eq!(who, json!({ "id": id, "role": "submit", "models": ["relu"] }));
+    assert_eq!(with(&rig, &web, ("GET", "/api/v1/cluster/keys"), "").await.status, 403);
+    assert_eq!(with(&rig, &web, ("GET", "/v2/models/fails"), "").await.status, 403);
+    // Signing out with the key itself ends nothing.
+    assert_eq!(with(&rig, &key, ("DELETE", session), "").await.json()["ended"], false);
+    assert_eq!(with(&rig, &web, ("GET", session), "").await.status, 200);
+    assert_eq!(rig.delete(&format!("/api/v1/cluster/keys/{id}")).await.status, 200);
+    assert_eq!(with(&rig, &web, ("GET", session), "").await.status, 401);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_administrators_do_is_logged_and_so_are_refusals() {
     let rig = Rig::start().await;
