@@ -143,6 +143,11 @@ mod tests {
             let text = created(&json!({ "token": "LGP1.x", "quic": quic }));
             assert!(text.starts_with("LGP1.x\n") && text.contains(part), "{text}");
         }
+        let addresses = ["192.168.1.5:8443", "10.0.0.2:8443"];
+        let made = json!({ "token": "LGP1.x", "quic": "0.0.0.0:8443", "addresses": addresses });
+        let text = created(&made);
+        assert!(text.contains("join 192.168.1.5:8443 LGP1.x"), "{text}");
+        assert!(text.contains("this machine is also 10.0.0.2:8443"), "{text}");
         let made = json!({ "token": "LGP1.x", "quic": "10.0.0.1:8443", "role": "admin" });
         let text = created(&made);
         assert!(text.contains("enrol at 10.0.0.1:8443") && !text.contains(" join "), "{text}");
