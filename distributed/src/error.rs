@@ -114,6 +114,14 @@ pub enum Error {
         /// Where it stands.
         state: TaskState,
     },
+    /// A task that is to run again, and whose inputs are not kept.
+    #[error("task {id} is {state}, and its inputs are not kept")]
+    InputsGone {
+        /// The task.
+        id: TaskId,
+        /// How it ended.
+        state: TaskState,
+    },
     /// No such task: it was never submitted here.
     #[error("task {id} is not known")]
     UnknownTask {

@@ -150,14 +150,29 @@ pub trait Executor: Send + Sync + 'static {
 pub struct ExecutorStatus {
     /// Its devices; an executor that names none counts as one device without a name.
     pub devices: Vec<DeviceStatus>,
+    /// Devices of its machine on which it runs nothing.
+    pub unused: Vec<UnusedDevice>,
 }
 
 impl ExecutorStatus {
     /// The state of an executor with one device.
     #[must_use]
     pub fn of(device: DeviceStatus) -> Self {
-        Self { devices: vec![device] }
+        Self { devices: vec![device], unused: Vec::new() }
     }
+}
+
+/// A device of a worker's machine on which the worker runs nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct UnusedDevice {
+    /// The device, for example `opencl:0`, or `pci:0000:01:00.0` for a card that no driver opens.
+    pub id: String,
+    /// Its name for people.
+    pub name: String,
+    /// Why it is not used.
+    pub reason: String,
+    /// The line to type or to set so that it can be, where there is one.
+    pub hint: Option<String>,
 }
 
 /// What an executor says of one of its devices.
@@ -165,6 +180,10 @@ impl ExecutorStatus {
 pub struct DeviceStatus {
     /// The device, for example `cpu:0`.
     pub device: String,
+    /// Its name for people, where it has one.
+    pub name: String,
+    /// Its driver and the driver's version, where they are known.
+    pub driver: String,
     /// Its backend, for example `cpu`.
     pub backend: String,
     /// The family of its chip, for example `Polaris`, where it is known.
@@ -179,6 +198,8 @@ pub struct DeviceStatus {
     pub utilisation: Option<f32>,
     /// The power that it draws in watts, where that can be read.
     pub power_w: Option<f32>,
+    /// The temperature of its chip in degrees Celsius, where that can be read.
+    pub temperature_c: Option<f32>,
 }
 
 /// Why an executor did not load or run a model.

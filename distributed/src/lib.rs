@@ -184,7 +184,9 @@ pub use control::persisted::Persisted;
 pub use control::shared::Control;
 pub use control::view::ControlView;
 pub use error::{Error, JournalError, Result};
-pub use executor::{DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
+pub use executor::{
+    DeviceStatus, ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop, UnusedDevice,
+};
 pub use net::call::{Client, Supervisor};
 pub use net::coordinator::gate::Services;
 pub use net::coordinator::peers::Peer;

@@ -1,6 +1,7 @@
 //! Workers and totals as callers see them.
 
 use crate::error::Error;
+use crate::executor::UnusedDevice;
 use serde::{Deserialize, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -152,13 +153,21 @@ pub struct WorkerInfo {
     pub devices: Vec<DeviceInfo>,
     /// How large tensors travel between it and the coordinator.
     pub transport: Transport,
+    /// The version of its program.
+    pub version: String,
+    /// Devices of its machine on which it runs nothing, each with the reason.
+    pub unused: Vec<UnusedDevice>,
 }
 
 /// A device of a worker.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DeviceInfo {
-    /// Its name, for example `cpu:0`.
+    /// Its id, for example `cpu:0`.
     pub device: String,
+    /// Its name for people; empty where it has none.
+    pub name: String,
+    /// Its driver and the driver's version; empty where they are not known.
+    pub driver: String,
     /// Its backend.
     pub backend: String,
     /// Loaded models as `NAME/VERSION`.
@@ -180,6 +189,8 @@ pub struct DeviceInfo {
     pub utilisation: Option<f32>,
     /// The power that it draws in watts, where that can be read.
     pub power_w: Option<f32>,
+    /// The temperature of its chip in degrees Celsius, where that can be read.
+    pub temperature_c: Option<f32>,
     /// The energy that it has used since its worker connected, in joules: the coordinator adds up what the
     /// worker reports of power with each heartbeat. Known where the coordinator is alone.
     #[serde(skip)]
@@ -212,6 +223,8 @@ pub struct Stats {
     pub runnable: u64,
     /// The same by model, for the hundred models of which most wait.
     pub queued_by_model: BTreeMap<String, u64>,
+    /// The same by priority: each that there is, by its name.
+    pub queued_by_priority: BTreeMap<Cow<'static, str>, u64>,
     /// Terminal tasks a second over the last ten seconds.
     pub tasks_per_s: f64,
     /// Attempts that had to be repeated.

@@ -63,6 +63,18 @@ impl Monitor {
         chip.is_polaris().then_some("Polaris")
     }
 
+    /// The device's name for people; empty for one that is not there.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.found.as_ref().map_or("", |found| &found.name)
+    }
+
+    /// The device's driver and its version; empty for one that is not there.
+    #[must_use]
+    pub fn driver(&self) -> &str {
+        self.found.as_ref().map_or("", |found| &found.caps.driver)
+    }
+
     /// What the sensors say now. Of the processor: its load and power since the last reading.
     pub fn read(&mut self) -> Telemetry {
         if self.id.backend == BackendKind::Cpu {

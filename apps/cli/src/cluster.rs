@@ -9,6 +9,7 @@ pub(crate) mod member;
 mod scale;
 mod serve;
 mod signals;
+pub(crate) mod survey;
 
 pub(crate) use host::{HUGE_PAGES, host, runtime};
 pub(crate) use launch::{Cluster, Plan};

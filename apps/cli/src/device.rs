@@ -216,13 +216,23 @@ pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
 }
 
 fn reason(device: &DeviceInfo, used: DeviceId) -> String {
-    let is_cpu = device.caps.kind == DeviceKind::Cpu;
-    match (&device.reason, device.usable) {
-        (Some(reason), _) => reason.clone(),
-        (None, true) if is_cpu && device.device != Some(DeviceId::CPU) => {
+    let mirrored = device.caps.kind == DeviceKind::Cpu && device.device != Some(DeviceId::CPU);
+    why_not(device.reason.clone(), device.usable, mirrored, Some(used))
+}
+
+/// Why a device is not used that may be usable, or the processor once more (`mirrored`).
+pub(crate) fn why_not(
+    reason: Option<String>,
+    usable: bool,
+    mirrored: bool,
+    used: Option<DeviceId>,
+) -> String {
+    match (reason, usable) {
+        (Some(reason), _) => reason,
+        (None, true) if mirrored => {
             "works; it is the processor seen through OpenCL, which auto takes itself".to_owned()
         }
-        (None, true) => format!("works; auto takes {used}"),
+        (None, true) => format!("works; auto takes {}", used.unwrap_or(DeviceId::CPU)),
         (None, false) => "not usable".to_owned(),
     }
 }

@@ -351,6 +351,8 @@ impl Executor for ModelExecutor {
         let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
         ExecutorStatus::of(DeviceStatus {
             device: self.device.to_string(),
+            name: self.sensors.name().to_owned(),
+            driver: self.sensors.driver().to_owned(),
             backend: self.device.backend.to_string(),
             models: sessions.keys().cloned().collect(),
             family: self.sensors.family().to_owned(),
@@ -361,6 +363,7 @@ impl Executor for ModelExecutor {
             },
             utilisation: readings.telemetry.load_percent.and_then(share),
             power_w: readings.telemetry.power_watts.map(|watts| watts as f32),
+            temperature_c: readings.telemetry.temperature_celsius.map(|degrees| degrees as f32),
         })
     }
 }

@@ -34,9 +34,9 @@ pub use lgp_distributed::{
     ModelRef, NodeTime, Peer, Percentiles, Persisted, Pki, Priority, Revocation, Role, RunTrace,
     ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats,
     Stop as TaskStop, Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId,
-    TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Transport, WorkerConfig,
-    WorkerCounts, WorkerId, WorkerInfo, WorkerState, ZeroInput, balancing_strategies, enrol, join,
-    renew, run_worker,
+    TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Transport, UnusedDevice,
+    WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, ZeroInput, balancing_strategies,
+    enrol, join, renew, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

@@ -3,9 +3,11 @@
 use crate::executor::ModelExecutor;
 use lgp_distributed::{
     BlobPart, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, NodeTime, Stop,
+    UnusedDevice,
 };
 use lgp_memory::NamedTensor;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Runs models on several devices of one machine, each with sessions of its own: what a
 /// coordinator sends to a device runs there.
@@ -26,6 +28,7 @@ use std::path::{Path, PathBuf};
 pub struct MultiExecutor {
     first: ModelExecutor,
     others: Vec<ModelExecutor>,
+    unused: OnceLock<Vec<UnusedDevice>>,
 }
 
 impl MultiExecutor {
@@ -33,7 +36,13 @@ impl MultiExecutor {
     /// first one puts them.
     #[must_use]
     pub fn new(first: ModelExecutor, others: Vec<ModelExecutor>) -> Self {
-        Self { first, others }
+        Self { first, others, unused: OnceLock::new() }
+    }
+
+    /// Says, once, which devices of the machine it does not use, and why: that is told with its next status.
+    pub fn set_unused(&self, unused: Vec<UnusedDevice>) {
+        // Who says it again says the same.
+        let _ = self.unused.set(unused);
     }
 
     fn all(&self) -> impl Iterator<Item = &ModelExecutor> {
@@ -105,7 +114,10 @@ impl Executor for MultiExecutor {
     }
 
     fn status(&self) -> ExecutorStatus {
-        ExecutorStatus { devices: self.all().flat_map(|at| at.status().devices).collect() }
+        ExecutorStatus {
+            devices: self.all().flat_map(|at| at.status().devices).collect(),
+            unused: self.unused.get().cloned().unwrap_or_default(),
+        }
     }
 
     fn cache(&self) -> Option<&dyn ModelCache> {

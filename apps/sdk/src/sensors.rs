@@ -34,6 +34,9 @@ impl Shared {
 /// A device's sensors and the thread that reads them, which ends with them.
 pub(crate) struct Sensors {
     family: &'static str,
+    /// The device's name and its driver.
+    name: String,
+    driver: String,
     asked: SyncSender<Option<Accelerator>>,
     shared: Arc<Shared>,
 }
@@ -43,10 +46,12 @@ impl Sensors {
     pub(crate) fn new(device: DeviceId) -> Self {
         let mut monitor = Monitor::new(device, ProbeOptions::default());
         let family = monitor.family().unwrap_or_default();
-        Self::reading(family, move |accelerator| Readings {
+        let (name, driver) = (monitor.name().to_owned(), monitor.driver().to_owned());
+        let sensors = Self::reading(family, move |accelerator| Readings {
             telemetry: monitor.read(),
             memory_bytes: accelerator.map(|it| it.pool().stats().reserved_bytes as u64),
-        })
+        });
+        Self { name, driver, ..sensors }
     }
 
     fn reading(
@@ -60,12 +65,23 @@ impl Sensors {
         if let Err(error) = thread.spawn(move || serve(&requests, &readings, read)) {
             tracing::warn!(%error, "no thread for sensors: they say nothing");
         }
-        Self { family, asked, shared }
+        let (name, driver) = (String::new(), String::new());
+        Self { family, name, driver, asked, shared }
     }
 
     /// The family of the device's chip, where it is known.
     pub(crate) fn family(&self) -> &'static str {
         self.family
+    }
+
+    /// The device's name for people; empty where it is not there.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its driver and the driver's version.
+    pub(crate) fn driver(&self) -> &str {
+        &self.driver
     }
 
     /// What they say now; what they said last where the answer takes longer than milliseconds.

@@ -52,6 +52,7 @@ pub(super) fn joining(number: usize, status: ExecutorStatus) -> Result<Join> {
         status,
         input_bytes_max: u64::MAX,
         machine: String::new(),
+        version: String::new(),
         stint: None,
     })
 }

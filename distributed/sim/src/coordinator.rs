@@ -264,6 +264,7 @@ impl World {
             status,
             input_bytes_max,
             machine,
+            version: String::new(),
             stint,
         };
         let Some((session, stint)) = self.core.join(self.now, join) else {

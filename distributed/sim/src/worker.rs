@@ -191,7 +191,7 @@ impl Worker {
             vram_total_bytes: self.memory,
             ..DeviceStatus::default()
         };
-        ExecutorStatus { devices: (0..self.devices).map(device).collect() }
+        ExecutorStatus { devices: (0..self.devices).map(device).collect(), unused: Vec::new() }
     }
 
     /// None before the greeting.

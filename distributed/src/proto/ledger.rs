@@ -2,6 +2,7 @@
 //! ended tasks that are kept.
 
 mod retention;
+mod spent;
 mod stub;
 
 pub(super) use retention::Due;
@@ -10,6 +11,7 @@ pub(super) use stub::{RECORD_BYTES, Stub};
 use crate::task::TaskId;
 use crate::worker_info::Hits;
 use retention::Retention;
+use spent::Spent;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What waits for the journal.
@@ -36,6 +38,7 @@ pub(super) struct Ledger {
     changes: u64,
     commits: u64,
     retention: Retention,
+    spent: Spent,
     /// Earlier coordinators of the journal, in order.
     epochs: Vec<u64>,
 }
@@ -103,7 +106,17 @@ impl Ledger {
         &self.retention
     }
 
+    /// What tasks were to run that ended without success.
+    pub(super) fn spent(&self) -> &Spent {
+        &self.spent
+    }
+
     /// The same, to be changed.
+    pub(super) fn spent_mut(&mut self) -> &mut Spent {
+        &mut self.spent
+    }
+
+    /// The records of ended tasks, to be changed.
     pub(super) fn records_mut(&mut self) -> &mut Retention {
         &mut self.retention
     }

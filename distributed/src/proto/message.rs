@@ -12,8 +12,8 @@ use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
 /// The protocol version of this build, and the oldest one it still speaks.
-pub const VERSION: u32 = 9;
-pub(crate) const VERSION_MIN: u32 = 9;
+pub const VERSION: u32 = 10;
+pub(crate) const VERSION_MIN: u32 = 10;
 
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

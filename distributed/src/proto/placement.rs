@@ -21,7 +21,7 @@ mod slots;
 mod standing;
 mod worker;
 
-pub(super) use device::devices;
+pub(super) use device::{devices, unused};
 pub(super) use evict::{Eviction, Look};
 pub(super) use fleet::Fleet;
 pub use hangs::HangTable;

@@ -33,6 +33,8 @@ pub(crate) struct Bootstrap {
     pub(crate) log_format: LogFormat,
     /// How it batches tasks.
     pub(crate) limits: Limits,
+    /// Whether it tells which devices of the machine are not used, which one worker of a machine does.
+    pub(crate) surveys: bool,
     /// The coordinator's model repository.
     pub(crate) models: PathBuf,
 }

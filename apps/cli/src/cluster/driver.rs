@@ -14,7 +14,7 @@ use lgp_sdk::{
 };
 use lgp_server::{BoxFuture, Driver, DriverError, Restarted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -32,6 +32,8 @@ const LEAVE: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(60);
 /// How long a worker may take to end once nobody wants anything from it.
 const END: Duration = Duration::from_secs(3);
+/// How long planning a model's memory may take.
+const PLAN: Duration = Duration::from_secs(60);
 /// The most workers that one machine is asked to run.
 pub(crate) const WORKERS_MAX: usize = 256;
 
@@ -88,6 +90,10 @@ struct Inner {
     places: Mutex<Vec<Place>>,
     /// Counts the workers ever started; names must not come back.
     started: Mutex<u64>,
+    /// The worker that tells which devices of the machine are not used.
+    surveyor: Mutex<Option<String>>,
+    /// Held while a model's memory is planned.
+    planning: tokio::sync::Mutex<()>,
     stop: watch::Sender<Stop>,
     /// Why workers keep dying.
     broken: watch::Sender<Option<String>>,
@@ -103,6 +109,8 @@ impl LocalDriver {
             fleet,
             places: Mutex::default(),
             started: Mutex::default(),
+            surveyor: Mutex::default(),
+            planning: tokio::sync::Mutex::default(),
             stop: watch::Sender::new(Stop::Run),
             broken: watch::Sender::new(None),
         }))
@@ -301,6 +309,11 @@ impl LocalDriver {
         (self.0.fleet.cores / self.places().max(1)).max(1)
     }
 
+    /// Whether a worker is to say which devices are not used: the first is, for as long as it lives.
+    fn gives_survey_to(&self, name: &str) -> bool {
+        lock(&self.0.surveyor).get_or_insert_with(|| name.to_owned()) == name
+    }
+
     fn next_name(&self) -> String {
         let mut started = lock(&self.0.started);
         *started += 1;
@@ -323,6 +336,14 @@ impl Driver for LocalDriver {
 
     fn stop(&self, now: bool) {
         self.request_stop(if now { Stop::Now } else { Stop::Drain });
+    }
+
+    fn plan(&self, model: PathBuf) -> BoxFuture<'_, Result<serde_json::Value, DriverError>> {
+        Box::pin(async move {
+            // A model takes what memory it takes: one at a time.
+            let _turn = self.0.planning.lock().await;
+            plan(&model).await.map_err(DriverError::Plan)
+        })
     }
 
     fn logs(&self) -> Vec<PathBuf> {
@@ -351,6 +372,23 @@ impl Supervisor for DriverToCome {
         // Where it is no local one, its own process hears of it and starts anew.
         self.0.get().map(|driver| driver.kill(worker));
     }
+}
+
+/// Has another process plan a model's memory; the coordinator's own stays small.
+async fn plan(model: &Path) -> Result<serde_json::Value, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = tokio::process::Command::new(program);
+    command.arg("plan").arg(model).args(["--threads", "1", "--json"]);
+    command.stdin(std::process::Stdio::null()).kill_on_drop(true);
+    let ended = tokio::time::timeout(PLAN, command.output()).await;
+    let ended = ended.map_err(|_| format!("it took more than {} s", PLAN.as_secs()))?;
+    let output = ended.map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        tracing::error!(model = %model.display(), said, "a model's memory was not planned");
+        return Err("the model does not load".to_owned());
+    }
+    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
 /// Where a local worker reaches a coordinator that listens at `bound`: one that listens everywhere
@@ -382,6 +420,7 @@ impl Watcher {
                 Err(failure) => (false, failure.message),
             };
             *lock(&self.worker) = None;
+            lock(&self.driver.0.surveyor).take_if(|surveyor| *surveyor == name);
             // The coordinator would find out by itself, but only after a timeout.
             self.driver.0.fleet.coordinator.worker_exited(&name);
             if leave {
@@ -417,6 +456,7 @@ impl Watcher {
             simd: fleet.simd,
             log_format: fleet.log_format,
             limits: fleet.limits,
+            surveys: self.driver.gives_survey_to(name),
             models: fleet.models.clone(),
         };
         let worker = bootstrap::spawn(&bootstrap, &fleet.log).await?;

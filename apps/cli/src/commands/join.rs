@@ -1,6 +1,6 @@
 //! `join`: this machine becomes a worker of a cluster elsewhere, for as long as the command runs.
 
-use crate::cluster::{Signals, member, runtime};
+use crate::cluster::{Signals, member, runtime, survey};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
@@ -113,10 +113,13 @@ fn executor(settings: &Settings, data: &std::path::Path, cache: u64) -> Result<A
     // The folder is ours alone.
     repository.sweep()?;
     let options = SessionOptions { isa: settings.simd.isa(), ..SessionOptions::default() };
-    device::executors(devices, |accelerator| {
+    let used = devices.iter().map(|device| device::id(device.as_ref())).collect();
+    let executor = device::executors(devices, |accelerator| {
         let executor = ModelExecutor::new(repository.clone(), accelerator, options);
         Ok(executor.within(settings.model_memory()).fetching(cache))
-    })
+    })?;
+    survey::begin(&executor, used);
+    Ok(executor)
 }
 
 fn is_refused(ended: &Result<(), ClusterError>, refusal: &JoinRefusal) -> bool {

@@ -1,7 +1,7 @@
 //! `worker`, hidden: a local worker process, started by a coordinator.
 
 use crate::cluster::bootstrap::Bootstrap;
-use crate::cluster::runtime;
+use crate::cluster::{runtime, survey};
 use crate::device;
 use crate::failure::{Failure, Result};
 use lgp_sdk::{ClusterError, ModelExecutor, Repository, SessionOptions, WorkerConfig};
@@ -34,6 +34,9 @@ pub(crate) fn run() -> Result<()> {
         let executor = ModelExecutor::new(repository.clone(), accelerator, options);
         Ok(executor.within(bootstrap.model_memory))
     })?;
+    if bootstrap.surveys {
+        survey::begin(&executor, bootstrap.devices);
+    }
     // As many tasks at once as there are threads: small models do not fill them otherwise.
     let slots = u32::try_from(bootstrap.threads).map_err(Failure::internal)?;
     let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);

@@ -24,6 +24,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
 /// Characters that the name of a worker's machine may have.
 const MACHINE_CHARS_MAX: usize = 128;
+const VERSION_CHARS_MAX: usize = 64;
 /// Slots that are believed of a worker.
 const SLOTS_MAX: u32 = 4096;
 
@@ -115,6 +116,7 @@ async fn greet(connection: &Connection) -> Result<Greeted, (Close, Error)> {
         status: hello.status,
         input_bytes_max: hello.input_bytes_max,
         machine: hello.machine.chars().take(MACHINE_CHARS_MAX).collect(),
+        version: hello.build.chars().take(VERSION_CHARS_MAX).collect(),
         stint: hello.stint,
     };
     Ok(Greeted { join, version, reports, control })

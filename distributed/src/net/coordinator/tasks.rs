@@ -373,6 +373,18 @@ impl Coordinator {
         self.found(found).await
     }
 
+    /// Submits once more what a task was to run that failed or was cancelled here; answers the new task, which
+    /// has no idempotency key. The inputs of the last 256 such tasks are kept, up to 16 MiB of them.
+    ///
+    /// # Errors
+    /// [`Error::NotEnded`]; [`Error::InputsGone`] for one that succeeded or whose inputs are not kept;
+    /// [`Error::UnknownTask`], [`Error::Expired`]; as [`Coordinator::submit_all`].
+    pub async fn retry(&self, id: TaskId) -> Result<TaskId> {
+        let spec = self.shared.with(|core, _| core.again(id))?;
+        let ids = self.submit_all(vec![(spec, Vec::new())]).await?;
+        ids.first().copied().ok_or(Error::Stopped)
+    }
+
     /// Cancels a task of which nobody wants to hear any more.
     ///
     /// # Errors

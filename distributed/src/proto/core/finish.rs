@@ -7,6 +7,7 @@ use crate::proto::state::Action;
 use crate::proto::timers::Timer;
 use crate::task::{TaskError, TaskState};
 use lgp_memory::NamedTensor;
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
@@ -33,6 +34,10 @@ impl Core {
             self.timers.clear(at, timer);
         }
         self.scheduler.dequeue(task);
+        if let (true, Some(spec)) = (state != TaskState::Succeeded, task.request().spec()) {
+            let bytes = task.request().input_bytes();
+            self.ledger.spent_mut().keep(task.id(), Arc::clone(spec), bytes);
+        }
         let end = End {
             state,
             result,

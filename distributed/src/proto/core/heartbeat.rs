@@ -2,7 +2,7 @@
 
 use super::Core;
 use crate::proto::message::{AttemptId, Heartbeat};
-use crate::proto::placement::devices;
+use crate::proto::placement::{devices, unused};
 use crate::proto::state::SessionId;
 use crate::task::{TaskError, TaskErrorKind};
 use std::time::Duration;
@@ -12,7 +12,10 @@ impl Core {
     pub fn heartbeat(&mut self, now: Duration, session: SessionId, heartbeat: Heartbeat) {
         self.excuse(now, session);
         let Some(worker) = self.placement.live_mut(session) else { return };
-        let status = heartbeat.status.clone().map(devices);
+        let status = heartbeat.status.clone().map(|status| {
+            worker.set_unused(unused(status.unused));
+            devices(status.devices)
+        });
         if let Some(status) = &status {
             worker.set_status(now, status);
         }

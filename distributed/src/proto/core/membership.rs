@@ -31,6 +31,8 @@ pub struct Join {
     pub input_bytes_max: u64,
     /// The machine that it runs on.
     pub machine: String,
+    /// The version of its program.
+    pub version: String,
     /// The stint that it last heard of.
     pub stint: Option<Stint>,
 }
@@ -300,6 +302,8 @@ pub(super) fn info(
         hangs: sum(|d| d.hangs),
         devices,
         transport: worker.transport(),
+        version: worker.version().to_owned(),
+        unused: worker.unused().to_vec(),
     }
 }
 
@@ -309,6 +313,8 @@ fn device_info(status: &DeviceStatus, seat: Option<&Seat>, hangs: u32) -> Device
     let status = seat.map_or(status, Seat::status);
     DeviceInfo {
         device: status.device.clone(),
+        name: status.name.clone(),
+        driver: status.driver.clone(),
         backend: status.backend.clone(),
         models: status.models.iter().map(ToString::to_string).collect(),
         running: seat.map_or(0, |seat| count(seat.held().len())),
@@ -319,6 +325,7 @@ fn device_info(status: &DeviceStatus, seat: Option<&Seat>, hangs: u32) -> Device
         vram_total_bytes: status.vram_total_bytes,
         utilisation: status.utilisation,
         power_w: status.power_w,
+        temperature_c: status.temperature_c,
         energy_j: None,
         hangs,
         taken_out: seat.and_then(Seat::out).map(str::to_owned),

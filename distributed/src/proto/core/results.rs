@@ -4,7 +4,7 @@ use super::Core;
 use crate::error::{Error, Result};
 use crate::proto::ledger::{Due, Stub};
 use crate::proto::tasks::Task;
-use crate::task::{ModelRef, TaskId, TaskRecord, TaskState};
+use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -104,6 +104,19 @@ impl Core {
             false => self.ledger.knows(id.epoch),
         };
         if accepted { Error::Expired { id } } else { Error::UnknownTask { id: id.to_string() } }
+    }
+
+    /// What a task that ended without success was to run, for another task: under no key, which stands for
+    /// the one that ended.
+    pub(crate) fn again(&self, id: TaskId) -> Result<TaskSpec> {
+        let state = self.state(id)?;
+        if !state.is_terminal() {
+            return Err(Error::NotEnded { id, state });
+        }
+        let spec = self.ledger.spent().get(id).ok_or(Error::InputsGone { id, state })?;
+        let mut spec = TaskSpec::clone(spec);
+        (spec.idempotency_key, spec.request_digest) = (None, None);
+        Ok(spec)
     }
 
     /// The result of a task that has ended is needed no more. Answers how it ended, and whether the

@@ -31,6 +31,10 @@ impl Core {
             tasks: self.statistics.since_start(self.counts()),
             runnable: u64::try_from(queue.len()).unwrap_or(u64::MAX),
             queued_by_model: self.depths(),
+            queued_by_priority: queue
+                .by_priority()
+                .map(|(priority, n)| (priority.name().into(), u64::try_from(n).unwrap_or(u64::MAX)))
+                .collect(),
             tasks_per_s: self.statistics.rate(now),
             retries: counters.retries,
             retry_budget: self.scheduler.retries_left(),

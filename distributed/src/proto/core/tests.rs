@@ -103,6 +103,7 @@ fn joining((name, incarnation): (&str, u64), slots: u32) -> Join {
         status: ExecutorStatus::default(),
         input_bytes_max: u64::MAX,
         machine: "m".into(),
+        version: String::new(),
         stint: None,
     }
 }

@@ -1,6 +1,6 @@
 //! The roll of workers: who joins, gives a sign of life, drains, is lost or leaves.
 
-use super::device::devices;
+use super::device::{devices, unused};
 use super::{Held, Kept, Placement, Seat, SeatId, Worker};
 use crate::executor::DeviceStatus;
 use crate::proto::membership::Join;
@@ -26,8 +26,9 @@ impl Placement {
     ) -> SessionId {
         self.last_session += 1;
         let session = self.last_session;
-        let status = devices(std::mem::take(&mut join.status));
-        let worker = Worker::new((session, stint), now, &join, status);
+        let status = std::mem::take(&mut join.status);
+        let mut worker = Worker::new((session, stint), now, &join, devices(status.devices));
+        worker.set_unused(unused(status.unused));
         self.fleet.add(worker, join.slots, join.threads);
         for id in self.seats_of(session) {
             self.capabilities.update_all(&self.fleet, id, &self.models);

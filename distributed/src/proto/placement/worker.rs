@@ -3,7 +3,7 @@
 use super::energy::Energy;
 use super::hot::SeatId;
 use super::seat::Kept;
-use crate::executor::DeviceStatus;
+use crate::executor::{DeviceStatus, UnusedDevice};
 use crate::proto::membership::Join;
 use crate::proto::message::{AttemptId, Stint};
 use crate::proto::scheduler::Breaker;
@@ -24,6 +24,8 @@ pub(in crate::proto) struct Worker {
     /// Bytes that the inputs of one task may have.
     input_bytes_max: u64,
     machine: String,
+    /// The version of its program.
+    version: String,
     pub(super) state: WorkerState,
     pub(super) last_seen: Duration,
     completed: u64,
@@ -35,7 +37,9 @@ pub(in crate::proto) struct Worker {
     breakers: BTreeMap<ModelRef, Breaker>,
     /// What it last said of its devices.
     status: Vec<DeviceStatus>,
-    /// What each of them has used.
+    /// What it last said of the others of its machine.
+    unused: Vec<UnusedDevice>,
+    /// What each of those it uses has used.
     energy: Vec<Energy>,
     transport: Transport,
 }
@@ -55,6 +59,7 @@ impl Worker {
             pid: join.pid,
             input_bytes_max: join.input_bytes_max,
             machine: join.machine.clone(),
+            version: join.version.clone(),
             state: WorkerState::Ready,
             last_seen: now,
             completed: 0,
@@ -63,6 +68,7 @@ impl Worker {
             breakers: BTreeMap::new(),
             energy: status.iter().map(|_| Energy::default()).collect(),
             status,
+            unused: Vec::new(),
             transport: Transport::default(),
         }
     }
@@ -91,6 +97,11 @@ impl Worker {
     /// The machine that it runs on.
     pub(in crate::proto) fn machine(&self) -> &str {
         &self.machine
+    }
+
+    /// The version of its program.
+    pub(in crate::proto) fn version(&self) -> &str {
+        &self.version
     }
 
     pub(in crate::proto) fn state(&self) -> WorkerState {
@@ -136,6 +147,15 @@ impl Worker {
     /// What it last said of its devices.
     pub(in crate::proto) fn status(&self) -> &[DeviceStatus] {
         &self.status
+    }
+
+    /// What it last said of devices that it does not use.
+    pub(in crate::proto) fn unused(&self) -> &[UnusedDevice] {
+        &self.unused
+    }
+
+    pub(in crate::proto) fn set_unused(&mut self, unused: Vec<UnusedDevice>) {
+        self.unused = unused;
     }
 
     pub(in crate::proto) fn set_status(&mut self, now: Duration, status: &[DeviceStatus]) {

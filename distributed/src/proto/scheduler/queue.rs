@@ -43,18 +43,33 @@ pub(crate) struct Queue {
     heads: BTreeMap<Place, Arc<ModelRef>>,
     len: usize,
     urgent: usize,
+    /// Tasks waiting, by the level of their priority.
+    levels: [usize; Priority::ALL.len()],
 }
 
-/// The tasks of a model; whether each is [`is_urgent`], and how many are.
+/// The tasks of a model, and how many are [`is_urgent`].
 #[derive(Debug, Default)]
 struct Line {
-    places: BTreeMap<Place, bool>,
+    places: BTreeMap<Place, Priority>,
     urgent: usize,
 }
 
 /// Whether background work makes room for tasks of this priority.
 pub(crate) fn is_urgent(priority: Priority) -> bool {
     priority <= Priority::Normal
+}
+
+/// Changes how many tasks of a priority wait.
+fn count(
+    levels: &mut [usize; Priority::ALL.len()],
+    priority: Priority,
+    change: impl Fn(usize) -> usize,
+) {
+    for (level, waiting) in Priority::ALL.into_iter().zip(levels) {
+        if level == priority {
+            *waiting = change(*waiting);
+        }
+    }
 }
 
 impl Queue {
@@ -73,6 +88,12 @@ impl Queue {
         self.lines.iter().map(|(model, line)| (&**model, line.places.len()))
     }
 
+    /// The priorities of which tasks wait, each with their number.
+    pub(crate) fn by_priority(&self) -> impl Iterator<Item = (Priority, usize)> {
+        let levels = Priority::ALL.into_iter().zip(self.levels);
+        levels.filter(|(_, waiting)| *waiting > 0)
+    }
+
     /// Adds a task.
     pub(crate) fn push(&mut self, model: &Arc<ModelRef>, place: Place, priority: Priority) {
         let line = match self.lines.get_mut(model) {
@@ -81,10 +102,11 @@ impl Queue {
         };
         let first = line.first();
         let urgent = is_urgent(priority);
-        if line.places.insert(place, urgent).is_some() {
+        if line.places.insert(place, priority).is_some() {
             return;
         }
         self.len += 1;
+        count(&mut self.levels, priority, |waiting| waiting + 1);
         self.urgent += usize::from(urgent);
         line.urgent += usize::from(urgent);
         if first.is_none_or(|first| place < first) {
@@ -98,8 +120,10 @@ impl Queue {
     /// Takes a task out; false when it was not there.
     pub(crate) fn remove(&mut self, model: &ModelRef, place: Place) -> bool {
         let Some(line) = self.lines.get_mut(model) else { return false };
-        let Some(urgent) = line.places.remove(&place) else { return false };
+        let Some(priority) = line.places.remove(&place) else { return false };
+        let urgent = is_urgent(priority);
         self.len -= 1;
+        count(&mut self.levels, priority, |waiting| waiting - 1);
         self.urgent -= usize::from(urgent);
         line.urgent -= usize::from(urgent);
         let next = line.first();
