@@ -37,7 +37,7 @@ pub use onnx::{
     Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, read_value, supported_operators,
 };
 pub use passes::{PassReport, pass_reports};
-pub use plan::{MemoryReport, TensorBytes};
+pub use plan::{MemoryReport, PlacedTensor, TensorBytes};
 pub use profile::{NodeProfile, Profile};
 pub use repository::{Entry, Repository};
 pub use session::{Precision, Session, SessionOptions};

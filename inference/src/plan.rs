@@ -6,7 +6,7 @@ mod memory;
 
 pub(crate) use cache::{PlanCache, Signature};
 pub(crate) use memory::MemoryPlan;
-pub use memory::{MemoryReport, TensorBytes};
+pub use memory::{MemoryReport, PlacedTensor, TensorBytes};
 
 use crate::graph::{Graph, ValueId};
 

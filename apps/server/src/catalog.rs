@@ -33,7 +33,7 @@ use lgp_sdk::{
     VersionPolicy,
 };
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use survey::Survey;
 use tokio::sync::{OwnedMutexGuard, watch as events};
@@ -227,6 +227,12 @@ impl Catalog {
             .await
             .map_err(Fault::internal)?
             .map_err(|e| faults::model(&e))
+    }
+
+    /// Where the file of a version lies.
+    pub(crate) async fn path(&self, entry: &ModelEntry) -> Result<PathBuf, Fault> {
+        let (name, version) = (entry.name().to_owned(), entry.version());
+        self.files(move |repository| Ok(repository.get(&name, Some(version))?.path)).await
     }
 
     /// The folder that holds the models.

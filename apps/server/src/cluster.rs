@@ -14,6 +14,7 @@
 mod admin;
 mod aliases;
 mod events;
+mod insight;
 mod journal;
 mod keys;
 mod listing;

@@ -29,6 +29,7 @@ files! {
     "machines.js" SCRIPT "machines.js"
     "tasks.js" SCRIPT "tasks.js"
     "models.js" SCRIPT "models.js"
+    "insight.js" SCRIPT "insight.js"
     "try.js" SCRIPT "try.js"
     "tensors.js" SCRIPT "tensors.js"
     "logs.js" SCRIPT "logs.js"

@@ -30,6 +30,11 @@ pub trait Driver: Send + Sync + 'static {
     fn logs(&self) -> Vec<PathBuf> {
         Vec::new()
     }
+
+    /// What a run of the model in a file takes of memory, as `radeon-cluster plan FILE --json` says it.
+    fn plan(&self, _model: PathBuf) -> BoxFuture<'_, Result<serde_json::Value, DriverError>> {
+        Box::pin(async { Err(DriverError::Plan("there is no other process".to_owned())) })
+    }
 }
 
 /// What became of a restart.
@@ -53,6 +58,9 @@ pub enum DriverError {
         /// What there can be.
         max: usize,
     },
+    /// A model's memory was not planned.
+    #[error("the memory was not planned: {0}")]
+    Plan(String),
     /// The coordinator is on its way out.
     #[error("the coordinator is stopping")]
     Stopping,

@@ -55,6 +55,10 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
                 .hint("try again; the server's log has the cause")
         }
         ClusterError::NotEnded { .. } => Fault::conflict(message),
+        ClusterError::InputsGone { .. } => Fault::new(StatusCode::GONE, "inputs_gone", message).hint(
+            "the inputs of the last 256 tasks that failed or were cancelled are kept, up to 16 MiB of them; \
+             submit this one anew",
+        ),
         ClusterError::UnknownTask { .. } => Fault::not_found("unknown_task", message),
         ClusterError::UnknownWorker { .. } => Fault::not_found("unknown_worker", message),
         ClusterError::NoJournal => Fault::unsupported(message)
@@ -190,6 +194,8 @@ pub(crate) fn driver(error: &DriverError) -> Fault {
         DriverError::TooMany { .. } => Fault::bad_input(message),
         DriverError::Stopping => Fault::unavailable("stopping", message),
         DriverError::Start(_) => Fault::internal(message),
+        DriverError::Plan(_) => Fault::unavailable("not_planned", message)
+            .hint("the server's log has the cause; radeon-cluster plan FILE does the same by hand"),
         DriverError::Unloadable { .. } => {
             let hint = "the server's log has the cause; take the model away with radeon-cluster \
                         models rm, or add it anew, then restart again";

@@ -152,6 +152,8 @@ pub(super) fn memory(drafted: &Drafted, layout: &Layout) -> MemoryReport {
         unknown: needs.unknown,
         peak_node: graph.nodes.get(step).map(|node| node.name.clone()),
         peak_tensors: peak_tensors(graph, needs, step),
+        steps: graph.nodes.len(),
+        placed: Vec::new(),
     }
 }
 

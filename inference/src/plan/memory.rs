@@ -19,6 +19,23 @@ pub struct TensorBytes {
     pub bytes: usize,
 }
 
+/// An intermediate tensor in the block that holds them all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PlacedTensor {
+    /// The value's name in the model.
+    pub name: String,
+    /// The operator that makes it.
+    pub op: String,
+    /// Its size in bytes.
+    pub bytes: usize,
+    /// Where it begins in the block, in bytes.
+    pub offset: usize,
+    /// The step that writes it: a position in the order in which nodes run.
+    pub first: usize,
+    /// The last step that reads it.
+    pub last: usize,
+}
+
 /// What a run takes of memory, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
@@ -47,6 +64,11 @@ pub struct MemoryReport {
     pub peak_node: Option<String>,
     /// What lives there, the largest first.
     pub peak_tensors: Vec<TensorBytes>,
+    /// How many nodes run.
+    pub steps: usize,
+    /// Each intermediate tensor, in the order in which they are written; none on a device, where they lie in
+    /// several blocks.
+    pub placed: Vec<PlacedTensor>,
 }
 
 /// The memory plan of a graph for inputs of known shapes.
@@ -58,6 +80,8 @@ pub(crate) struct MemoryPlan {
     pub(crate) bytes: usize,
     lives: Vec<Lifetime>,
     values: Vec<ValueId>,
+    /// Of each of them, where there is a plan.
+    offsets: Vec<usize>,
     types: Vec<Option<TensorType>>,
     scratch_bytes: usize,
 }
@@ -70,16 +94,17 @@ impl MemoryPlan {
         let (types, scratch_bytes) = concrete(graph, inputs, threads);
         let (values, lives) = lifetimes(graph, &types);
         let mut places = vec![Vec::new(); graph.nodes.len()];
-        let mut bytes = 0;
+        let (mut bytes, mut offsets) = (0, Vec::new());
         if let Some(plan) = ArenaPlan::new(&lives, Order::BySize) {
             bytes = plan.bytes;
-            for (life, offset) in lives.iter().zip(plan.offsets) {
+            for (life, offset) in lives.iter().zip(&plan.offsets) {
                 if life.bytes > 0 {
-                    places[life.first].push((life.bytes, offset));
+                    places[life.first].push((life.bytes, *offset));
                 }
             }
+            offsets = plan.offsets;
         }
-        Self { places, bytes, lives, values, types, scratch_bytes }
+        Self { places, bytes, lives, values, offsets, types, scratch_bytes }
     }
 
     /// Length and offset of each output of a node that is in the arena.
@@ -130,7 +155,25 @@ impl MemoryPlan {
             unknown,
             peak_node: graph.nodes.get(step).map(|node| node.name.clone()),
             peak_tensors,
+            steps: graph.nodes.len(),
+            placed: self.placed(graph),
         }
+    }
+
+    fn placed(&self, graph: &Graph) -> Vec<PlacedTensor> {
+        let all = self.values.iter().zip(&self.lives).zip(&self.offsets);
+        let mut placed: Vec<PlacedTensor> = all
+            .map(|((id, life), offset)| PlacedTensor {
+                name: graph.values[id.0].name.clone(),
+                op: graph.nodes[life.first].op.name().to_owned(),
+                bytes: life.bytes,
+                offset: *offset,
+                first: life.first,
+                last: life.last,
+            })
+            .collect();
+        placed.sort_by_key(|tensor| (tensor.first, tensor.offset));
+        placed
     }
 }
 
@@ -254,6 +297,13 @@ mod tests {
         assert_eq!((report.lower_bound_bytes, report.naive_bytes), (192, 192));
         assert_eq!(report.peak_bytes, 192 + 32);
         assert_eq!(report.peak_tensors.len(), 3);
+        let placed: Vec<_> = report.placed.iter().map(|t| (&*t.op, t.first, t.last)).collect();
+        assert_eq!(
+            (report.steps, placed),
+            (5, vec![("Relu", 0, 3), ("Relu", 2, 4), ("Add", 3, 4)])
+        );
+        let ranges: Vec<_> = report.placed.iter().map(|t| t.offset..t.offset + t.bytes).collect();
+        assert!(ranges[0].end <= ranges[1].start || ranges[1].end <= ranges[0].start, "{ranges:?}");
         Ok(())
     }
 

@@ -134,7 +134,8 @@ impl Browser {
                     return;
                 }
                 if Instant::now() >= until {
-                    let page = self.text("body").await;
+                    let page: String = self.text("body").await.chars().take(4_000).collect();
+                    let text: String = text.chars().take(1_000).collect();
                     panic!(
                         "{caller}: {css} shows {text:?}, expected {part:?}, on the page {page:?}"
                     );

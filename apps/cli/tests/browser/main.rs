@@ -4,6 +4,8 @@
 #[expect(dead_code, reason = "these tests need a part of it")]
 mod harness;
 
+mod behind;
+mod crowd;
 mod driver;
 mod pages;
 mod signing_in;

@@ -60,6 +60,7 @@ async fn a_task_is_filtered_and_cancelled() {
     browser.sign_in().await;
     browser.shows("main", "No worker is ready").await;
     browser.shows("main", "Waiting tasks by model").await;
+    browser.shows("main", "normal").await;
     browser.open("Tasks").await;
     browser.shows("tbody", "queued").await;
     let state = browser.client.find(Locator::Css("select")).await.expect("a filter");
@@ -80,6 +81,18 @@ async fn a_task_is_filtered_and_cancelled() {
     browser.shows("#said", "is cancelled").await;
     state.select_by_value("cancelled").await.expect("a state");
     browser.shows("tbody", "cancelled").await;
+    browser
+        .client
+        .find(Locator::Css("tbody button"))
+        .await
+        .expect("a task")
+        .click()
+        .await
+        .expect("ours");
+    browser.click("Run it again").await;
+    browser.shows("#said", "was to run").await;
+    state.select_by_value("queued").await.expect("a state");
+    browser.shows("tbody", "queued").await;
     browser.is_quiet().await;
 }
 
@@ -109,6 +122,24 @@ async fn models_are_added_unloaded_and_removed_and_a_bad_file_is_explained() {
     browser.shows(".cards", "second-one, version 1").await;
     browser.shows(".cards", "ready on local-1, local-2").await;
     browser.is_accessible("models").await;
+    browser.click("Where its time goes").await;
+    browser.shows("dialog", "A run of zeros took").await;
+    browser.shows("dialog table", "Conv").await;
+    browser.is_accessible("a profile").await;
+    browser.click("Close").await;
+    browser.click("Where its memory goes").await;
+    browser.shows("dialog", "share one block of").await;
+    let boxes =
+        browser.script("return document.querySelectorAll('dialog .plan rect').length").await;
+    assert!(boxes.as_u64() > Some(1), "tensors of the picture: {boxes}");
+    browser.is_accessible("a plan").await;
+    browser.click("Close").await;
+    let broken = browser.cluster.world.path("data/models/broken/1");
+    std::fs::create_dir_all(&broken).expect("the folder is ours");
+    std::fs::write(broken.join("model.onnx"), b"no model").expect("the folder is ours");
+    browser.shows(".cards", "broken, version 1").await;
+    browser.shows(".card.unavailable .warning", "model").await;
+    std::fs::remove_dir_all(broken.parent().expect("a folder")).expect("ours");
     browser
         .script(
             "[...document.querySelectorAll('.card')].at(-1).querySelector('button.danger').click()",
@@ -126,6 +157,9 @@ async fn models_are_added_unloaded_and_removed_and_a_bad_file_is_explained() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_added_by_what_the_dialog_says_and_leaves_again() {
     let Some(browser) = Browser::at("Machines", "2").await else { return };
+    // The processor seen through OpenCL, where that is installed, is told of a moment later.
+    browser.shows(".cards", "cpu: ").await;
+    browser.shows(".cards", "version ").await;
     browser.click("Add a machine").await;
     browser.click("Make a token").await;
     browser.shows("dialog", "listens for machines on itself alone").await;
@@ -207,7 +241,7 @@ async fn every_page_is_for_everybody_and_for_a_narrow_window() {
 }
 
 /// One picture as NumPy writes it: 64 zeros.
-fn digits() -> Vec<u8> {
+pub(crate) fn digits() -> Vec<u8> {
     let head = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 8, 8), }";
     let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
     bytes.extend(format!("{head:<117}\n").as_bytes());

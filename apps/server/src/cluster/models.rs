@@ -131,7 +131,7 @@ pub(crate) async fn amend(
 }
 
 /// The model, and the version of it, that a path names.
-fn named(params: &Params) -> Result<(&str, Option<u64>), Fault> {
+pub(super) fn named(params: &Params) -> Result<(&str, Option<u64>), Fault> {
     let version = params.find("version").map(oip::parse_version).transpose()?;
     Ok((params.get("model"), version))
 }

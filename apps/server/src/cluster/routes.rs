@@ -1,7 +1,8 @@
 //! The table of routes under `/api/v1/cluster`: who may use each, what it takes and what it answers.
 
 use super::{
-    admin, aliases, events, journal, keys, listing, logs, models, sign_ins, tasks, tokens, workers,
+    admin, aliases, events, insight, journal, keys, listing, logs, models, sign_ins, tasks, tokens,
+    workers,
 };
 use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::access::Right;
@@ -197,6 +198,14 @@ fn tasks() -> Vec<Route> {
         )
         .answers(200, "LetGo")
         .refuses(&[404, 409, 410, 503]),
+        Route::post(
+            at("/tasks/{id}/retry"),
+            Submit,
+            tasks::retry,
+            "Runs anew what a task that failed or was cancelled was to run",
+        )
+        .answers(202, "Accepted")
+        .refuses(&[404, 409, 410, 507]),
         Route::get(
             at("/tasks/{id}/why"),
             Submit,
@@ -340,6 +349,22 @@ fn of_model(path: &str) -> Vec<Route> {
         )
         .answers(200, "Model")
         .refuses(&[400, 404]),
+        Route::post(
+            at("/profile"),
+            Admin,
+            insight::profile,
+            "Measures a run of zeros node by node, on a device that has the model",
+        )
+        .answers(200, "ModelProfile")
+        .refuses(&[400, 404, 500, 501, 503]),
+        Route::get(
+            at("/plan"),
+            Admin,
+            insight::plan,
+            "What a run takes of memory, and where each tensor lies",
+        )
+        .answers(200, "ModelPlan")
+        .refuses(&[400, 404, 501, 503]),
         Route::post(
             at("/unload"),
             Admin,

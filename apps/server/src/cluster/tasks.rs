@@ -210,6 +210,19 @@ pub(crate) async fn cancel(
     answer(&state, &caller, record, room).await
 }
 
+/// `POST tasks/{id}/retry`: 202, a new task that runs what this one was to run.
+pub(crate) async fn retry(
+    State(state): State<ServerState>,
+    caller: Caller,
+    params: Params,
+) -> Result<(StatusCode, Json<Value>), ClusterError> {
+    let id = task_id(&params)?;
+    check_task(&state, &caller, id).await?;
+    let again = state.coordinator().retry(id).await.map_err(faults::cluster)?;
+    let told = state.coordinator().state(again).unwrap_or(TaskState::Queued);
+    Ok((StatusCode::ACCEPTED, Json(json!({ "task_id": again, "state": told }))))
+}
+
 impl Task<Vec<Written<'_>>> {
     /// Takes the tensors in, of which some may follow as raw bytes.
     fn read(self, raw: &mut Raw<'_>) -> Task<Inputs> {

@@ -34,13 +34,30 @@ function device() {
   ];
   const made = element("li", { class: "device" }, name, facts, ...meters, out);
   made.update = (it) => {
-    write(name, `${it.device} (${it.backend})`);
-    const power = it.power_w === null ? "" : `, ${number(it.power_w)} W`;
+    write(name, it.name ? `${it.device}: ${it.name}` : `${it.device} (${it.backend})`);
+    const sensors = [it.driver, it.temperature_c === null ? "" : `${number(Math.round(it.temperature_c))} °C`, it.power_w === null ? "" : `${number(it.power_w)} W`].filter(Boolean);
     const models = it.models.length ? `has ${it.models.join(", ")}` : "has no model loaded";
-    write(facts, `${number(it.running)} of ${number(it.slots)} places taken${power}; ${models}.`);
+    write(facts, `${[`${number(it.running)} of ${number(it.slots)} places taken`, ...sensors].join(", ")}; ${models}.`);
     for (const one of meters) one.update(it);
     out.hidden = !it.taken_out;
     write(out, it.taken_out ? `Taken out: ${it.taken_out}. Enable lets it work again.` : "");
+  };
+  return made;
+}
+
+/** A device that does nothing here, and what to do about it. */
+function unused() {
+  const name = element("h3");
+  const reason = element("p");
+  const hint = element("p");
+  const line = element("code");
+  hint.append("Set: ", line);
+  const made = element("li", { class: "device unused" }, name, reason, hint);
+  made.update = (it) => {
+    write(name, `${it.id}: ${it.name}, not used`);
+    write(reason, `${it.reason}.`);
+    hint.hidden = !it.hint;
+    write(line, it.hint ?? "");
   };
   return made;
 }
@@ -49,6 +66,7 @@ function card(may) {
   const name = element("h2");
   const state = element("p");
   const devices = element("ul", { class: "devices" });
+  const others = element("ul", { class: "devices" });
   const id = () => made.dataset.id;
   const drain = button("Let it leave", async () => {
     if (!(await confirmed(`${id()} finishes what it has and leaves the cluster.`, "Let it leave"))) return;
@@ -58,14 +76,15 @@ function card(may) {
     const done = await attempt(() => call("POST", `workers/${encodeURIComponent(id())}/enable`));
     if (done) say(`${count(done.enabled.length, "device")} of ${id()} may work again`);
   });
-  const made = element("li", { class: "card" }, name, state, devices, may("admin") ? element("p", { class: "buttons" }, drain, enable) : null);
+  const made = element("li", { class: "card" }, name, state, devices, others, may("admin") ? element("p", { class: "buttons" }, drain, enable) : null);
   made.update = (worker) => {
     made.dataset.id = worker.id;
     made.className = `card ${worker.state}`;
     write(name, worker.id);
     const seen = worker.last_seen_ms > 3000 ? `, heard of ${duration(worker.last_seen_ms / 1000)} ago` : "";
-    write(state, `${STATES[worker.state]}; ${count(worker.completed, "task")} done, ${number(worker.queued)} waiting here${seen}; by ${worker.transport}.`);
+    write(state, `${STATES[worker.state]}; ${count(worker.completed, "task")} done, ${number(worker.queued)} waiting here${seen}; by ${worker.transport}; version ${worker.version}.`);
     keyed(devices, worker.devices, (it) => it.device, device);
+    keyed(others, worker.unused, (it) => it.id, unused);
     drain.disabled = worker.state !== "ready";
     enable.hidden = !worker.devices.some((it) => it.taken_out);
   };

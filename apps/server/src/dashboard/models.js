@@ -3,6 +3,7 @@
 import { call, get, request } from "./api.js";
 import { attempt, button, confirmed, element, field, keyed, say, write } from "./dom.js";
 import { bytes, count } from "./format.js";
+import { plan, profile } from "./insight.js";
 
 export const title = "Models";
 
@@ -36,7 +37,9 @@ function card(may, refresh) {
     return true;
   }, { class: "danger" });
   const tried = element("a", {}, "Try it");
-  const buttons = element("p", { class: "buttons" }, tried, ...(may("admin") ? [load, unload, remove] : []));
+  const timed = button("Where its time goes", () => attempt(() => profile(path())));
+  const planned = button("Where its memory goes", () => attempt(() => plan(path())));
+  const buttons = element("p", { class: "buttons" }, tried, ...(may("admin") ? [timed, planned, load, unload, remove] : []));
   const made = element("li", { class: "card" }, name, state, reason, takes, buttons);
   made.update = (it) => {
     model = it;
@@ -49,6 +52,7 @@ function card(may, refresh) {
     write(takes, `Takes ${it.inputs.map(shape).join("; ") || "nothing"}. Gives ${it.outputs.map(shape).join("; ") || "nothing"}.`);
     tried.href = `#/try/${encodeURIComponent(`${it.name}/${it.version}`)}`;
     tried.hidden = it.state !== "ready";
+    timed.hidden = it.state !== "ready";
     load.hidden = it.state === "ready";
     unload.hidden = it.state !== "ready";
   };

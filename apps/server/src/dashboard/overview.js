@@ -7,6 +7,7 @@ import { count, duration, ms, number, time } from "./format.js";
 
 export const title = "Overview";
 const EVENTS = 50;
+const PRIORITIES = ["critical", "high", "normal", "low", "background"];
 
 function sentence({ workers, tasks, tasks_per_s, latency_ms }) {
   const away = [
@@ -85,9 +86,10 @@ export async function show(place, { every, signal }) {
   const all = numbers();
   const drawn = charts();
   const waiting = table("Waiting tasks by model", ["Model", "Waiting"]);
+  const urgent = table("Waiting tasks by priority", ["Priority", "Waiting"]);
   const none = element("p", {}, "Nothing waits.");
   const happened = table("What happened of late", ["Time", "What"]);
-  place.append(said, all, element("div", { class: "charts" }, ...drawn), none, waiting.region, happened.region, standing);
+  place.append(said, all, element("div", { class: "charts" }, ...drawn), none, waiting.region, urgent.region, happened.region, standing);
   events((event) => {
     happened.body.prepend(element("tr", {}, element("td", {}, time(event.at_ms)), element("td", {}, story(event))));
     while (happened.body.rows.length > EVENTS) happened.body.lastChild.remove();
@@ -99,7 +101,11 @@ export async function show(place, { every, signal }) {
     const models = Object.entries(stats.queued_by_model);
     none.hidden = models.length > 0;
     waiting.region.hidden = !models.length;
-    keyed(waiting.body, models, ([name]) => name, () => textRow([([name]) => name, ([, many]) => number(many)]));
+    urgent.region.hidden = !models.length;
+    const counted = () => textRow([([name]) => name, ([, many]) => number(many)]);
+    keyed(waiting.body, models, ([name]) => name, counted);
+    const levels = PRIORITIES.filter((it) => stats.queued_by_priority[it]);
+    keyed(urgent.body, levels.map((it) => [it, stats.queued_by_priority[it]]), ([name]) => name, counted);
   });
   every(5000, async () => write(standing, control(await call("POST", "coordinator/start", { signal }))));
   await every(2000, async () => {

@@ -8,6 +8,7 @@ export const title = "Tasks";
 const PAGE = 50;
 const STATES = ["queued", "running", "succeeded", "failed", "cancelled"];
 const OPEN = ["queued", "running"];
+const ENDED_BADLY = ["failed", "cancelled"];
 
 const COLUMNS = [
   ["Model", (it) => it.model],
@@ -48,7 +49,14 @@ async function details(id, refresh) {
     shown.close();
     await attempt(refresh);
   });
-  const buttons = OPEN.includes(task.state) ? element("p", { class: "buttons" }, cancel) : null;
+  const retry = button("Run it again", async () => {
+    const made = await attempt(() => call("POST", `${path}/retry`));
+    shown.close();
+    if (made) say(`task ${made.task_id} runs what ${id} was to run`);
+    await attempt(refresh);
+  });
+  const fits = OPEN.includes(task.state) ? cancel : ENDED_BADLY.includes(task.state) ? retry : null;
+  const buttons = fits && element("p", { class: "buttons" }, fits);
   const shown = dialog(`Task ${id}`, facts(task), decisions.region, ...(buttons ? [buttons] : []));
 }
 

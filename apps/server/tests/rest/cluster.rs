@@ -524,3 +524,33 @@ async fn what_is_refused_early_has_the_shape_of_its_family() {
     let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("tasks[0].inputs[0].shape"), "{message}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_did_not_succeed_runs_again_under_no_key() {
+    let rig = Rig::start().await;
+    let api = "/api/v1/cluster";
+    let input = json!({ "name": "x", "shape": [1, 2], "datatype": "FP32", "data": [-1, 2] });
+    let task = |key: &str| {
+        json!({ "model": "relu", "inputs": [input], "idempotency_key": key }).to_string()
+    };
+    let done = rig.post(&format!("{api}/tasks"), task("once")).await.json();
+    let done = done["task_id"].as_str().unwrap().to_owned();
+    rig.get(&format!("{api}/tasks/{done}?wait_ms=60000")).await;
+    let refused = rig.post(&format!("{api}/tasks/{done}/retry"), "").await;
+    assert_eq!(
+        (refused.status.as_u16(), &refused.json()["error"]["code"]),
+        (410, &json!("inputs_gone"))
+    );
+    rig.post(&format!("{api}/workers/w1/drain"), "").await;
+    let lost = rig.post(&format!("{api}/tasks"), task("twice")).await.json();
+    let lost = lost["task_id"].as_str().unwrap().to_owned();
+    let early = rig.post(&format!("{api}/tasks/{lost}/retry"), "").await;
+    assert_eq!(early.status.as_u16(), 409, "it waits: {}", early.text());
+    rig.call(request("DELETE", &format!("{api}/tasks/{lost}")).body(Body::empty()).unwrap()).await;
+    let again = rig.post(&format!("{api}/tasks/{lost}/retry"), "").await;
+    assert_eq!((again.status.as_u16(), &again.json()["state"]), (202, &json!("queued")));
+    let again = again.json()["task_id"].as_str().unwrap().to_owned();
+    assert_ne!(again, lost);
+    let same = rig.post(&format!("{api}/tasks"), task("twice")).await.json();
+    assert_eq!(same["task_id"], json!(lost), "the key stands for the one that was cancelled");
+}

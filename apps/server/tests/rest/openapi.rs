@@ -6,6 +6,7 @@ use axum::body::Body;
 use lgp_server::{BoxFuture, Driver, DriverError, Restarted};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -177,6 +178,15 @@ impl Driver for Willing {
     }
 
     fn stop(&self, _: bool) {}
+
+    fn plan(&self, _: PathBuf) -> BoxFuture<'_, Result<Value, DriverError>> {
+        let sizes = json!({ "peak_bytes": 9, "weights_bytes": 1, "arena_bytes": 4, "steps": 1 });
+        let placed =
+            json!([{ "name": "a", "op": "Relu", "bytes": 4, "offset": 0, "first": 0, "last": 0 }]);
+        let mut planned = sizes;
+        planned["placed"] = placed;
+        Box::pin(async { Ok(planned) })
+    }
 }
 
 /// Asks as the description says, and holds it to its word.
@@ -276,6 +286,8 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     }
     for (method, rest) in [
         ("POST", ""),
+        ("POST", "/profile"),
+        ("GET", "/plan"),
         ("PUT", "/deployment"),
         ("PATCH", "/deployment"),
         ("POST", "/unload"),
@@ -284,7 +296,8 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     ] {
         client.ask(method, &format!("{api}/models/{{model}}{rest}"), &["mine"]).await;
     }
-    for (method, rest) in [("POST", "/unload"), ("POST", "/load"), ("GET", "")] {
+    let inner = [("POST", "/profile"), ("GET", "/plan"), ("POST", "/unload"), ("POST", "/load")];
+    for (method, rest) in inner.into_iter().chain([("GET", "")]) {
         let path = format!("{api}/models/{{model}}/versions/{{version}}{rest}");
         client.ask(method, &path, &["mine", "1"]).await;
     }
@@ -316,6 +329,10 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     client.ask("POST", &format!("{api}/models/{{model}}"), &["mine"]).await;
     client.ask("DELETE", &format!("{api}/models/{{model}}"), &["mine"]).await;
     client.ask("POST", &format!("{api}/workers/{{id}}/drain"), &["w1"]).await;
+    // Without a worker a task waits, and can be cancelled.
+    let task = text(&client.ask("POST", &format!("{api}/tasks"), &[]).await["task_id"]);
+    client.ask("DELETE", &format!("{api}/tasks/{{id}}"), &[&task]).await;
+    client.ask("POST", &format!("{api}/tasks/{{id}}/retry"), &[&task]).await;
     let mut other = Client::new().await;
     other.ask("POST", &format!("{api}/workers/{{id}}/shutdown"), &["w1"]).await;
     let left: Operations = client.left.intersection(&other.left).cloned().collect();
