@@ -160,7 +160,8 @@ impl Executor for Two {
     }
     fn status(&self) -> ExecutorStatus {
         let device = |name: &str| DeviceStatus { device: name.into(), ..DeviceStatus::default() };
-        ExecutorStatus { devices: vec![device("opencl:0"), device("opencl:1")] }
+        let devices = vec![device("opencl:0"), device("opencl:1")];
+        ExecutorStatus { devices, ..ExecutorStatus::default() }
     }
 }
 
