@@ -201,6 +201,8 @@ pub struct DeviceInfo {
     pub taken_out: Option<String>,
     /// Mean service time of each model measured here, in milliseconds; recent tasks count most.
     pub service_ms: BTreeMap<String, f64>,
+    /// What each loaded model takes of its memory, in bytes, where that is known.
+    pub model_bytes: BTreeMap<String, u64>,
 }
 
 /// How often something was found.

@@ -69,6 +69,14 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
+    /// Run again what a task was to run that failed or was cancelled
+    Retry {
+        /// The task, as submit named it
+        #[arg(value_parser = named)]
+        id: String,
+        #[command(flatten)]
+        target: Target,
+    },
     /// Copy the journal of durable tasks, with their large inputs and outputs, while they go on
     Backup {
         #[command(flatten)]
@@ -103,6 +111,17 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
                     .fold(String::new(), |all, (key, value)| {
                         all + &format!("{key:<12} {}\n", output::cell(value))
                     })
+            })
+        }
+        Some(Action::Retry { id, target }) => {
+            let made: Value =
+                target.connect()?.post(&format!("tasks/{}/retry", segment(id)), &json!({}))?;
+            out.emit(&made, |made| {
+                let again = output::cell(&made["task_id"]);
+                format!(
+                    "task {again} runs what {id} was to run\n\
+                     get its result with: radeon-cluster result --wait {again}\n"
+                )
             })
         }
         Some(Action::Backup { target }) => {

@@ -160,6 +160,7 @@ async fn a_machine_is_added_by_what_the_dialog_says_and_leaves_again() {
     // The processor seen through OpenCL, where that is installed, is told of a moment later.
     browser.shows(".cards", "cpu: ").await;
     browser.shows(".cards", "version ").await;
+    browser.shows(".cards", "has digits/1 (128 KB)").await;
     browser.click("Add a machine").await;
     browser.click("Make a token").await;
     browser.shows("dialog", "listens for machines on itself alone").await;

@@ -69,6 +69,7 @@ fn submit_and_fetch(cluster: &Cluster) {
     assert_eq!(cluster.run(&["tasks"]).json().as_array().map(Vec::len), Some(2));
     // Too late, but no error: the task is what it is.
     assert_eq!(cluster.run(&["cancel", id]).json()["state"], json!("succeeded"));
+    assert_eq!(cluster.run(&["tasks", "retry", id]).error(1).0, "inputs_gone");
 
     let other = world.write("one.npy", npy(&[1, 1, 8, 8], &[1.; 64])).display().to_string();
     let conflict = ["submit", "--model", "digits", "--input", &other, "--key", "k1"];

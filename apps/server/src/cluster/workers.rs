@@ -48,6 +48,7 @@ fn narrow(state: &ServerState, caller: &Caller, worker: &mut WorkerInfo) {
     for device in &mut worker.devices {
         device.models.retain(|model| seen(model));
         device.service_ms.retain(|model, _| seen(model));
+        device.model_bytes.retain(|model, _| seen(model));
         // In words it may name any model.
         device.taken_out = device.taken_out.take().map(|_| "runs on it did not stop".to_owned());
     }

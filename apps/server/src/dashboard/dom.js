@@ -78,7 +78,8 @@ export function select(options, chosen, attributes = {}) {
 
 /** A dialog, which is gone once it is closed. */
 export function dialog(title, ...content) {
-  const head = element("h2", { id: "dialog-title" }, title);
+  // The focus begins here and not at what comes later, which would be scrolled to.
+  const head = element("h2", { id: "dialog-title", tabindex: "-1", autofocus: true }, title);
   const close = button("Close", () => made.close());
   const made = element("dialog", { "aria-labelledby": "dialog-title" }, head, ...content, element("p", { class: "buttons" }, close));
   made.addEventListener("close", () => made.remove());

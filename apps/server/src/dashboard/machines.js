@@ -36,7 +36,7 @@ function device() {
   made.update = (it) => {
     write(name, it.name ? `${it.device}: ${it.name}` : `${it.device} (${it.backend})`);
     const sensors = [it.driver, it.temperature_c === null ? "" : `${number(Math.round(it.temperature_c))} °C`, it.power_w === null ? "" : `${number(it.power_w)} W`].filter(Boolean);
-    const models = it.models.length ? `has ${it.models.join(", ")}` : "has no model loaded";
+    const models = it.models.length ? `has ${it.models.map((name) => (it.model_bytes[name] ? `${name} (${bytes(it.model_bytes[name])})` : name)).join(", ")}` : "has no model loaded";
     write(facts, `${[`${number(it.running)} of ${number(it.slots)} places taken`, ...sensors].join(", ")}; ${models}.`);
     for (const one of meters) one.update(it);
     out.hidden = !it.taken_out;
@@ -51,7 +51,7 @@ function unused() {
   const reason = element("p");
   const hint = element("p");
   const line = element("code");
-  hint.append("Set: ", line);
+  hint.append("Try: ", line);
   const made = element("li", { class: "device unused" }, name, reason, hint);
   made.update = (it) => {
     write(name, `${it.id}: ${it.name}, not used`);

@@ -265,15 +265,22 @@ pub(super) fn info(
     now: Duration,
     worker: &Worker,
     seats: Vec<&Seat>,
-    hangs: impl Fn(&str) -> u32,
+    (hangs, bytes): (impl Fn(&str) -> u32, impl Fn(&Seat, &ModelRef) -> u64),
 ) -> WorkerInfo {
     let devices: Vec<DeviceInfo> = worker
         .status()
         .iter()
         .enumerate()
         .map(|(at, status)| {
-            let info = device_info(status, seats.get(at).copied(), hangs(&status.device));
-            DeviceInfo { energy_j: worker.energy_j(at), ..info }
+            let seat = seats.get(at).copied();
+            let info = device_info(status, seat, hangs(&status.device));
+            let sizes = info.models.iter().zip(
+                seat.into_iter()
+                    .flat_map(|seat| seat.status().models.iter().map(|model| bytes(seat, model))),
+            );
+            let known = sizes.filter(|(_, bytes)| *bytes > 0);
+            let model_bytes = known.map(|(model, bytes)| (model.clone(), bytes)).collect();
+            DeviceInfo { energy_j: worker.energy_j(at), model_bytes, ..info }
         })
         .collect();
     let first = devices.first().cloned().unwrap_or_default();
@@ -330,6 +337,7 @@ fn device_info(status: &DeviceStatus, seat: Option<&Seat>, hangs: u32) -> Device
         hangs,
         taken_out: seat.and_then(Seat::out).map(str::to_owned),
         service_ms: seat.map(measured).unwrap_or_default(),
+        model_bytes: BTreeMap::new(),
     }
 }
 

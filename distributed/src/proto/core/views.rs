@@ -4,7 +4,7 @@ use super::Core;
 use super::membership::info;
 use crate::proto::placement::Seat;
 use crate::proto::tasks::Task;
-use crate::task::{TaskId, TaskRecord};
+use crate::task::{ModelRef, TaskId, TaskRecord};
 use crate::worker_info::{TaskCounts, WorkerInfo};
 use std::time::Duration;
 
@@ -85,7 +85,8 @@ impl Core {
         let fleet = self.placement.fleet();
         let described = fleet.by_name().map(|worker| {
             let hangs = |device: &str| self.placement.hangs_of(worker.machine(), device);
-            info(now, worker, fleet.seats_of(worker).collect(), hangs)
+            let bytes = |seat: &Seat, model: &ModelRef| self.placement.bytes(seat, model);
+            info(now, worker, fleet.seats_of(worker).collect(), (hangs, bytes))
         });
         described.collect()
     }
