@@ -168,6 +168,7 @@ impl Repository {
         check_name(name)?;
         let model = Model::from_bytes(bytes, base)?;
         // Compiled once, so that what cannot run is refused now and not by the first request.
+        let metadata = entry::metadata_of(&model);
         let session = Session::new(model, SessionOptions::with_threads(1))?;
         let external = crate::onnx::external_files(bytes, base)?;
 
@@ -184,6 +185,7 @@ impl Repository {
             sha256,
             inputs,
             outputs,
+            metadata,
         };
         let files = entry::seen(staging.path(), external.keys())?;
         entry::save(staging.path(), &entry, files)?;

@@ -10,6 +10,7 @@ mod cache;
 mod deployment;
 mod executor;
 mod joined;
+mod labels;
 mod multi;
 mod results;
 mod sensors;
@@ -54,6 +55,7 @@ pub use lgp_memory::{
     F8E5M2FNUZ, F8E8M0, MemoryKind, MemoryPhase, MemoryProfile, NamedTensor, Shape, SpikeRule,
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
+pub use labels::{Beside, LabelsError, class_names};
 pub use multi::MultiExecutor;
 pub use results::agree;
 pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};

@@ -3,13 +3,14 @@
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Bytes at the end of each file that are looked at.
 const BYTES_MAX: u64 = 4 << 20;
-/// The same for who has had what came before.
-const NEWS_BYTES_MAX: u64 = 256 << 10;
+/// The same for who has had what came before: where lines are missing before these, more is looked at, up to
+/// the whole file and the one that was put aside.
+const NEWS_BYTES: [u64; 3] = [256 << 10, 4 << 20, 64 << 20];
 /// Longest line that is told; what follows is cut off.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
@@ -79,7 +80,8 @@ pub struct LogFilter {
     pub contains: String,
     /// Only those that were written later than this time, as [`LogLine::at`] has it.
     pub after: Option<String>,
-    /// The most of them: the latest.
+    /// The most of them: the latest; after a time the earliest, with all that were written at the same time
+    /// as the last of them, so that who goes on from there misses none.
     pub limit: usize,
 }
 
@@ -91,43 +93,80 @@ impl LogFilter {
     }
 }
 
-/// The latest lines of files that pass a filter, oldest first. Of each file its last 4 MiB are looked at, or
-/// 256 KiB where only later lines are wanted. A file that is not there has none.
+/// The latest lines of files that pass a filter, oldest first. Of each file its last 4 MiB are looked at, those of
+/// the file `NAME.1` that it was put aside as among them. Where only later lines are wanted, all that came later
+/// are. A file that is not there has none.
 ///
 /// # Errors
 /// Those of reading.
 pub fn read_logs(paths: &[PathBuf], filter: &LogFilter) -> io::Result<Vec<LogLine>> {
-    let bytes_max = if filter.after.is_some() { NEWS_BYTES_MAX } else { BYTES_MAX };
     let contains = filter.contains.to_lowercase();
     let mut all = Vec::new();
     for path in paths {
         let source = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let text = match tail(path, bytes_max) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
+        let lines = match &filter.after {
+            None => lines(&tail(path, BYTES_MAX)?, &source),
+            Some(after) => news(path, &source, after)?,
         };
-        let lines = lines(&text, &source).into_iter();
-        all.extend(lines.filter(|line| filter.takes(line, &contains)));
+        all.extend(lines.into_iter().filter(|line| filter.takes(line, &contains)));
     }
     // Lines of one time stay in their order.
     all.sort_by(|a, b| a.at.cmp(&b.at));
-    let surplus = all.len().saturating_sub(filter.limit);
-    all.drain(..surplus);
+    let limit = filter.limit;
+    if filter.after.is_none() {
+        all.drain(..all.len().saturating_sub(limit));
+    } else if let Some(last) = limit.checked_sub(1).and_then(|at| all.get(at)).map(|l| l.at.clone()) {
+        all.truncate(all.partition_point(|line| line.at <= last));
+    }
     Ok(all)
 }
 
-/// The end of a file, from the beginning of a line on.
-fn tail(path: &PathBuf, bytes_max: u64) -> io::Result<String> {
-    let mut file = File::open(path)?;
-    let skipped = file.metadata()?.len().saturating_sub(bytes_max);
+/// The lines of a file from a time on, and as many before as were read with them.
+fn news(path: &Path, source: &str, after: &str) -> io::Result<Vec<LogLine>> {
+    let mut found = Vec::new();
+    let mut seen = 0;
+    for bytes_max in NEWS_BYTES {
+        let text = tail(path, bytes_max)?;
+        let is_all = text.len() == seen;
+        seen = text.len();
+        if is_all {
+            break;
+        }
+        found = lines(&text, source);
+        if found.first().is_some_and(|line| line.at.as_str() <= after) {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// The end of a log, from the beginning of a line on: of the file, and before it of the one that it was put
+/// aside as. Of files that are not there, nothing.
+fn tail(path: &Path, bytes_max: u64) -> io::Result<String> {
+    let (text, left) = end(path, bytes_max)?;
+    if left == 0 {
+        return Ok(text);
+    }
+    let mut aside = path.to_owned().into_os_string();
+    aside.push(".1");
+    Ok(end(Path::new(&aside), left)?.0 + &text)
+}
+
+/// The end of a file, from the beginning of a line on, and how many bytes it lacks of `bytes_max`.
+fn end(path: &Path, bytes_max: u64) -> io::Result<(String, u64)> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), bytes_max)),
+        file => file?,
+    };
+    let length = file.metadata()?.len();
+    let skipped = length.saturating_sub(bytes_max);
     file.seek(SeekFrom::Start(skipped))?;
     let mut bytes = Vec::new();
     // It may grow meanwhile.
     file.take(bytes_max).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let begins = if skipped == 0 { 0 } else { text.find('\n').map_or(text.len(), |at| at + 1) };
-    Ok(text[begins..].to_owned())
+    Ok((text[begins..].to_owned(), bytes_max.saturating_sub(length)))
 }
 
 /// The lines of a text. Those that have no time, as a panic's, belong to the one before.
@@ -224,6 +263,39 @@ at src/main.rs
         let after = Some("2026-11-27T13:08:36.000002Z".to_owned());
         assert_eq!(some(LogFilter { after, ..all.clone() }), whole[3..]);
         assert_eq!(some(LogFilter { limit: 2, ..all }), whole[3..]);
+    }
+
+    #[test]
+    fn what_came_later_is_found_however_much_it_is_and_where_it_was_put_aside() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let paths = [folder.path().join("busy.log")];
+        let line = |n: usize| {
+            format!("2026-11-27T13:08:36.{n:06}Z  INFO lgp: line {n} {}\n", "x".repeat(100))
+        };
+        // Three times what is looked at first.
+        let text: String = (0..6_000).map(line).collect();
+        let (aside, rest) = text.split_at(text.len() / 2);
+        std::fs::write(folder.path().join("busy.log.1"), aside).expect("ours");
+        std::fs::write(&paths[0], rest).expect("ours");
+        let mut filter = LogFilter {
+            level: LogLevel::Trace,
+            contains: String::new(),
+            after: Some("2026-11-27T13:08:36.000009Z".to_owned()),
+            limit: 1_000,
+        };
+        let mut told = Vec::new();
+        loop {
+            let news = read_logs(&paths, &filter).expect("ours");
+            let Some(last) = news.last() else { break };
+            filter.after = Some(last.at.clone());
+            told.extend(news);
+        }
+        assert_eq!(told.len(), 5_990);
+        let numbers = |line: &LogLine| line.at[20..26].parse::<usize>().expect("a number");
+        assert!(told.iter().map(numbers).eq(10..6_000));
+        let latest = LogFilter { after: None, limit: 4_000, ..filter };
+        let latest = read_logs(&paths, &latest).expect("ours");
+        assert_eq!((latest.len(), numbers(&latest[0])), (4_000, 2_000));
     }
 
     #[test]

@@ -6,6 +6,7 @@ use crate::model::{Model, ValueSpec};
 use crate::session::{Session, SessionOptions};
 use lgp_memory::{DType, Dim, SymShape, TensorType, ValueKind};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,6 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 pub(super) const ENTRY_FILE: &str = "entry.json";
 /// What is known of a model has some hundred bytes for each input and output.
 const ENTRY_BYTES_MAX: u64 = 16 << 20;
+/// Notes of a model that are kept, in bytes.
+const METADATA_BYTES_MAX: usize = 1 << 20;
 
 /// A version of a model in a [`Repository`](super::Repository).
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +34,8 @@ pub struct Entry {
     pub inputs: Vec<ValueSpec>,
     /// What a run returns.
     pub outputs: Vec<ValueSpec>,
+    /// Free-form notes that the ONNX file carries, up to 1 MiB of them.
+    pub metadata: BTreeMap<String, String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -41,6 +46,8 @@ struct Stored {
     files: Vec<Seen>,
     inputs: Vec<StoredValue>,
     outputs: Vec<StoredValue>,
+    #[serde(default)]
+    metadata: BTreeMap<String, String>,
 }
 
 /// A file of a model as it was when the model was read.
@@ -115,6 +122,17 @@ impl Seen {
     }
 }
 
+/// A model's notes, in the order of their names, for as long as there is room.
+pub(super) fn metadata_of(model: &Model) -> BTreeMap<String, String> {
+    let mut left = METADATA_BYTES_MAX;
+    let fits = |(key, value): &(&String, &String)| {
+        let rest = left.checked_sub(key.len() + value.len());
+        left = rest.unwrap_or(left);
+        rest.is_some()
+    };
+    model.metadata().iter().filter(fits).map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
 /// Writes what is known of a model into its folder. Who reads it meanwhile has what was there before.
 pub(super) fn save(folder: &Path, entry: &Entry, files: Vec<Seen>) -> Result<()> {
     let stored = Stored {
@@ -122,6 +140,7 @@ pub(super) fn save(folder: &Path, entry: &Entry, files: Vec<Seen>) -> Result<()>
         files,
         inputs: entry.inputs.iter().map(Into::into).collect(),
         outputs: entry.outputs.iter().map(Into::into).collect(),
+        metadata: entry.metadata.clone(),
     };
     let path = folder.join(ENTRY_FILE);
     let text =
@@ -154,15 +173,16 @@ pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
     let folder = root.join(name).join(version.to_string());
     let path = folder.join(MODEL_FILE);
     let name = name.to_owned();
-    if let Some(Stored { sha256, inputs, outputs, .. }) = stored(&folder) {
+    if let Some(Stored { sha256, inputs, outputs, metadata, .. }) = stored(&folder) {
         let inputs = inputs.into_iter().map(Into::into).collect();
         let outputs = outputs.into_iter().map(Into::into).collect();
-        return Ok(Entry { name, version, path, sha256, inputs, outputs });
+        return Ok(Entry { name, version, path, sha256, inputs, outputs, metadata });
     }
     // Looked at before they are hashed: what changes meanwhile is read again the next time.
     let mut files = seen(&folder, std::iter::empty())?;
     let bytes = crate::onnx::read_file(&path)?;
     let model = Model::from_bytes(&bytes, Some(&folder))?;
+    let metadata = metadata_of(&model);
     let session = Session::new(model, SessionOptions::with_threads(1))?;
     let external = crate::onnx::external_files(&bytes, Some(&folder))?;
     for file in external.keys() {
@@ -170,7 +190,7 @@ pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
     }
     let sha256 = files::digest(&bytes, &external)?;
     let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
-    let entry = Entry { name, version, path, sha256, inputs, outputs };
+    let entry = Entry { name, version, path, sha256, inputs, outputs, metadata };
     if let Err(error) = save(&folder, &entry, files) {
         // A folder that only others may write is read again the next time.
         tracing::debug!(%error, "what is known of a model is not kept");

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// How often it is looked for news.
 const PAUSE: Duration = Duration::from_millis(500);
+/// Lines that are asked for at once, as many as coordinators tell.
+const NEWS_MAX: usize = 1_000;
 
 /// Flags of `logs`.
 #[derive(Debug, clap::Args)]
@@ -83,13 +85,16 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     if !args.follow {
         return out.emit(&found, |lines| lines.iter().map(text).collect());
     }
-    filter.limit = 1_000;
+    filter.limit = NEWS_MAX;
     loop {
         for line in &found {
             told(line, out)?;
             filter.after = Some(line.at.clone());
         }
-        std::thread::sleep(PAUSE);
+        // More may wait where as many came as may.
+        if filter.after.is_none() || found.len() < NEWS_MAX {
+            std::thread::sleep(PAUSE);
+        }
         found = source.read(&filter)?;
     }
 }

@@ -3,13 +3,11 @@
 use crate::cache::ResponseCache;
 use crate::ensemble::Ensemble;
 use crate::sequences::Stateful;
-use lgp_sdk::{Entry, ModelConfig, ModelRef, ValueSpec};
+use lgp_sdk::{Entry, ModelConfig, ModelRef, ValueSpec, class_names};
+use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-
-/// Largest file of labels that is read.
-const LABELS_BYTES_MAX: u64 = 4 << 20;
 
 /// One registered version of a model. Clones share it.
 #[derive(Debug, Clone)]
@@ -24,6 +22,8 @@ struct Inner {
     folder: PathBuf,
     /// What the file beside its versions says.
     config: Arc<ModelConfig>,
+    /// Notes that its file carries.
+    metadata: Arc<BTreeMap<String, String>>,
     /// Names of its classes, read when they are asked for.
     labels: OnceLock<Vec<String>>,
     /// Its answers, where they are to be kept.
@@ -100,18 +100,16 @@ impl ModelEntry {
         self.0.stateful.as_deref()
     }
 
-    /// What its classes are called: the lines of `labels.txt`, or of the file that its configuration names,
-    /// beside the model, or beside its versions; none where there is no such file. The first call reads it,
-    /// until the model is loaded anew.
+    /// What its classes are called, as [`class_names`] finds them with the file that its configuration
+    /// names; none where nothing says so. The first call reads it, until the model is loaded anew.
     pub(crate) fn labels(&self) -> &[String] {
         self.0.labels.get_or_init(|| {
-            let file = self.0.config.label_file.as_deref().unwrap_or("labels.txt");
-            let read = self.beside(file, LABELS_BYTES_MAX);
+            let file = self.0.config.label_file.as_deref();
+            let path = self.0.folder.join("model.onnx");
             let folder = &self.0.folder;
-            let warn =
-                |error: &std::io::Error| tracing::warn!(%error, ?folder, "labels are not used");
-            let text = read.inspect_err(warn).ok().flatten();
-            text.unwrap_or_default().lines().map(str::to_owned).collect()
+            class_names(&path, file, &self.0.metadata)
+                .inspect_err(|error| tracing::warn!(%error, ?folder, "labels are not used"))
+                .unwrap_or_default()
         })
     }
 
@@ -145,11 +143,12 @@ impl ModelEntry {
 
     /// A version, and what the file beside it says.
     pub(super) fn new(entry: Entry, config: Arc<ModelConfig>) -> Self {
-        let Entry { name, version, path, sha256, mut inputs, outputs, .. } = entry;
+        let Entry { name, version, path, sha256, mut inputs, outputs, metadata, .. } = entry;
         config.narrow(&mut inputs);
         let model = ModelRef { name, version, sha256 };
         let folder = path.parent().unwrap_or(&path).to_owned();
-        Self(Arc::new(Inner { inputs, outputs, ..Inner::bare(model, folder, config) }))
+        let metadata = Arc::new(metadata);
+        Self(Arc::new(Inner { inputs, outputs, metadata, ..Inner::bare(model, folder, config) }))
     }
 
     /// An ensemble whose file is in a folder.
@@ -181,8 +180,9 @@ impl ModelEntry {
 
     /// The same model, of which nothing is said yet.
     fn bare(&self) -> Inner {
-        let Inner { model, folder, config, .. } = &*self.0;
-        Inner::bare(model.clone(), folder.clone(), Arc::clone(config))
+        let Inner { model, folder, config, metadata, .. } = &*self.0;
+        let metadata = Arc::clone(metadata);
+        Inner { metadata, ..Inner::bare(model.clone(), folder.clone(), Arc::clone(config)) }
     }
 }
 
@@ -195,6 +195,7 @@ impl Inner {
             outputs: Vec::new(),
             folder,
             config,
+            metadata: Arc::default(),
             labels: OnceLock::new(),
             cache: None,
             stateful: None,

@@ -45,7 +45,8 @@ pub(crate) async fn list(
     Ok(Json(Value::Array(all)))
 }
 
-/// `GET models/{model}[/versions/{version}]`: that version, or the one that is used where none is named.
+/// `GET models/{model}[/versions/{version}]`: that version, or the one that is used where none is named,
+/// with the names of its classes.
 pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
@@ -53,7 +54,25 @@ pub(crate) async fn show(
     let (name, version) = named(&params)?;
     // Of an alias, its first model.
     let found = state.catalog().named(name, version).await?;
-    Ok(Json(describe(&state, found.entry()).await))
+    let mut value = describe(&state, found.entry()).await;
+    let entry = found.entry().clone();
+    // Files are read the first time.
+    let labels = tokio::task::spawn_blocking(move || labels(&entry)).await;
+    value["labels"] = json!(labels.map_err(Fault::internal)?);
+    Ok(Json(value))
+}
+
+/// Names of classes that a description tells; more are read from where the model has them.
+const LABELS_MAX: usize = 1_000;
+/// Bytes of all of them.
+const LABELS_BYTES_MAX: usize = 64 << 10;
+
+/// What a model's classes are called, where that is known and short.
+fn labels(entry: &ModelEntry) -> Option<Vec<String>> {
+    let labels = entry.labels();
+    let bytes: usize = labels.iter().map(String::len).sum();
+    let is_short = (1..=LABELS_MAX).contains(&labels.len()) && bytes <= LABELS_BYTES_MAX;
+    is_short.then(|| labels.to_vec())
 }
 
 /// `POST models/{model}`: 201; the body is an ONNX file, or multipart with the file as `model` and

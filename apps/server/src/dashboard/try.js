@@ -59,13 +59,14 @@ function textField(input) {
   return made;
 }
 
-function shown(output) {
+function shown(output, labels) {
   const shape = `${output.name} ${output.datatype} [${output.shape.join(", ")}]`;
   const isList = output.data.length > 1 && output.shape.filter((size) => size > 1).length === 1;
   if (isList && typeof output.data[0] === "number") {
     const best = largest(output.data, SHOWN);
-    const rows = best.map(({ at, value }) => row(String(at), number(value)));
-    return table(`${shape}, the ${best.length} largest`, ["Place", "Value"], ...rows).region;
+    const named = labels.length === output.data.length;
+    const rows = best.map(({ at, value }) => row(String(at), ...(named ? [labels[at]] : []), number(value)));
+    return table(`${shape}, the ${best.length} largest`, ["Place", ...(named ? ["Class"] : []), "Value"], ...rows).region;
   }
   const values = output.data.slice(0, VALUES).map((value) => (typeof value === "number" ? number(value) : String(value)));
   const more = output.data.length > VALUES ? ` … of ${number(output.data.length)}` : "";
@@ -73,10 +74,18 @@ function shown(output) {
 }
 
 /** Which place of a list is the largest, in a sentence. */
-function answer(outputs) {
+function answer(outputs, labels) {
   const [first] = outputs;
   if (!first || typeof first.data[0] !== "number" || first.data.length < 2 || first.shape.filter((size) => size > 1).length !== 1) return "";
-  return `The largest value of ${first.name} is at place ${largest(first.data, 1)[0].at}. `;
+  const { at } = largest(first.data, 1)[0];
+  const named = labels.length === first.data.length ? `: ${labels[at]}` : "";
+  return `The largest value of ${first.name} is at place ${at}${named}. `;
+}
+
+/** What a model's classes are called, where it says so. */
+async function labelsOf(model) {
+  model.labels ??= (await get(`models/${encodeURIComponent(model.name)}/versions/${model.version}`)).labels ?? [];
+  return model.labels;
 }
 
 async function run(model, fields, said, results) {
@@ -86,12 +95,13 @@ async function run(model, fields, said, results) {
   const answered = await request("POST", path, { json: { inputs } });
   const { outputs } = await answered.json();
   const whole = performance.now() - began;
+  const labels = await labelsOf(model);
   const [worker, device, times] = ["lgp-worker", "lgp-device", "server-timing"].map((name) => answered.headers.get(name));
   const [, inModel] = /model[^,]*;dur=([\d.]+)/.exec(times ?? "") ?? [];
   const place = [device, worker && `of ${worker}`].filter(Boolean).join(" ");
   const time = inModel ? `${ms(Number(inModel))} in the model, ${ms(whole)} with the way there and back` : ms(whole);
-  write(said, `${answer(outputs)}It took ${time}${place ? `, on ${place}` : ""}.`);
-  results.replaceChildren(...outputs.map(shown));
+  write(said, `${answer(outputs, labels)}It took ${time}${place ? `, on ${place}` : ""}.`);
+  results.replaceChildren(...outputs.map((output) => shown(output, labels)));
 }
 
 export async function show(place, { rest }) {
