@@ -99,7 +99,7 @@ fn named(text: &str) -> std::result::Result<(String, usize), String> {
     let parsed = text.rsplit_once('=').and_then(|(name, size)| Some((name, size.parse().ok()?)));
     match parsed {
         Some((name, size)) if !name.is_empty() => Ok((name.to_owned(), size)),
-        _ => Err(format!("'{text}' is no dimension, expected NAME=SIZE such as sequence=128")),
+        _ => Err(format!("'{text}' is not a dimension, expected NAME=SIZE such as sequence=128")),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 
 use crate::failure::{Failure, Result};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
@@ -43,6 +43,26 @@ impl Staged {
         let path = self.path;
         self.file.persist(&path).map_err(|e| Failure::file("write", &path, &e.error))?;
         Ok(())
+    }
+}
+
+/// Reads a file of no more than some bytes.
+///
+/// # Errors
+/// When it cannot be read, or is longer.
+pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    // One byte more than is taken shows that a file is too long.
+    std::fs::File::open(path)
+        .and_then(|file| file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes))
+        .map_err(|error| Failure::file("read", path, &error))?;
+    match bytes.len() as u64 > bytes_max {
+        true => {
+            let shown = crate::output::bytes(bytes_max);
+            let message = format!("{} is too long, expected {shown} at most", path.display());
+            Err(Failure::new("file_too_long", message))
+        }
+        false => Ok(bytes),
     }
 }
 

@@ -1,37 +1,167 @@
 //! `--input NAME=FILE`: finds the model's input that is meant and reads the file for it.
 
 use crate::failure::{Failure, Result};
+use crate::files;
+use crate::near::near;
 use crate::npy;
 use crate::picture;
 use crate::values;
 use lgp_sdk::vision::Scaling;
-use lgp_sdk::{NamedTensor, Tensor, ValueSpec};
-use std::path::Path;
+use lgp_sdk::{DType, NamedTensor, Tensor, ValueSpec};
+use std::path::{Path, PathBuf};
 
-/// Reads every `NAME=FILE`; `NAME=` may be left out where the model has one input.
-///
-/// `model` is the model's own file, beside which its config may lie.
+/// What a model is given.
+#[derive(Debug)]
+pub(crate) enum Given<'a> {
+    /// A file for each input, for one run.
+    Once(Vec<(&'a ValueSpec, PathBuf)>),
+    /// Files for its one input, each for a run of its own.
+    Each(&'a ValueSpec, Vec<PathBuf>),
+}
+
+/// Finds out which input each `NAME=FILE` is for; `NAME=` may be left out where the model has one input. That
+/// one may be given several files, and folders of them.
 ///
 /// # Errors
-/// `input_name` for a name that the model does not have; those of [`npy`] and [`picture`].
+/// `input_name` for a name that the model does not have; `input_folder` for a folder of nothing, or of a model
+/// with several inputs.
+pub(crate) fn given<'a>(texts: &[String], expected: &'a [ValueSpec]) -> Result<Given<'a>> {
+    let found: Vec<_> = texts.iter().map(|text| find(text, expected)).collect::<Result<_>>()?;
+    let [only] = expected else {
+        if let Some((_, folder)) = found.iter().find(|(_, file)| file.is_dir()) {
+            let message = format!(
+                "{} is a folder, and the model has {} inputs: expected a file for each",
+                folder.display(),
+                expected.len()
+            );
+            return Err(Failure::new("input_folder", message));
+        }
+        return Ok(Given::Once(owned(found)));
+    };
+    if found.len() <= 1 && !found.iter().any(|(_, file)| file.is_dir()) {
+        return Ok(Given::Once(owned(found)));
+    }
+    let mut files = Vec::new();
+    for (_, file) in found {
+        match file.is_dir() {
+            true => files.extend(in_folder(file, only)?),
+            false => files.push(file.to_owned()),
+        }
+    }
+    Ok(Given::Each(only, files))
+}
+
+fn owned<'a>(found: Vec<(&'a ValueSpec, &Path)>) -> Vec<(&'a ValueSpec, PathBuf)> {
+    found.into_iter().map(|(input, file)| (input, file.to_owned())).collect()
+}
+
+/// Endings of files that are taken from folders.
+const ENDINGS: [&str; 5] = ["png", "jpg", "jpeg", "webp", "npy"];
+
+/// The files of a folder that an input takes, by name; those of folders within it are others.
+fn in_folder(folder: &Path, input: &ValueSpec) -> Result<Vec<PathBuf>> {
+    let failed = |error| Failure::file("read the folder", folder, &error);
+    let endings: &[&str] = if input.ty.dtype == DType::Str { &["json"] } else { &ENDINGS };
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+        let is_hidden =
+            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        if ending.is_some_and(|ending| endings.contains(&&*ending)) && !is_hidden && path.is_file()
+        {
+            files.push(path);
+        }
+    }
+    files.sort_unstable();
+    match files.is_empty() {
+        true => {
+            let endings = endings.join(", ");
+            let message = format!("{} has no file ending in {endings}", folder.display());
+            Err(Failure::new("input_folder", message)
+                .hint("files of folders within it are not looked at"))
+        }
+        false => Ok(files),
+    }
+}
+
+/// Reads a file for each input, for one run.
+///
+/// # Errors
+/// As [`given`]; `input_name` for several files of one input; those of [`npy`] and [`picture`].
 pub(crate) fn read(
-    given: &[String],
+    texts: &[String],
     expected: &[ValueSpec],
     scaling: &Scaling,
 ) -> Result<Vec<NamedTensor>> {
-    given
-        .iter()
-        .map(|text| {
-            let (input, file) = find(text, expected)?;
-            let tensor = match kind(file) {
-                Kind::Npy => npy::read(file)?,
-                Kind::Strings => strings(file)?,
-                Kind::Picture => picture::read(file, &input.name, &input.ty, scaling)?,
-            };
-            Ok(NamedTensor::new(input.name.clone(), tensor))
-        })
-        .collect()
+    match given(texts, expected)? {
+        Given::Once(files) => read_all(&files, scaling),
+        Given::Each(input, files) => {
+            let (count, name) = (files.len(), &input.name);
+            let message = format!("input '{name}' is given {count} files, expected one");
+            Err(Failure::new("input_name", message)
+                .hint("run and submit take many files and folders"))
+        }
+    }
 }
+
+/// Reads the file of each input.
+///
+/// # Errors
+/// Those of [`npy`] and [`picture`].
+pub(crate) fn read_all(
+    files: &[(&ValueSpec, PathBuf)],
+    scaling: &Scaling,
+) -> Result<Vec<NamedTensor>> {
+    files.iter().map(|(input, file)| read_one(input, file, scaling)).collect()
+}
+
+/// Reads a file for an input.
+///
+/// # Errors
+/// Those of [`npy`] and [`picture`].
+pub(crate) fn read_one(input: &ValueSpec, file: &Path, scaling: &Scaling) -> Result<NamedTensor> {
+    let tensor = match kind(file) {
+        Kind::Npy => npy::read(file)?,
+        Kind::Strings => strings(file)?,
+        Kind::Picture => picture::read(file, &input.name, &input.ty, scaling)?,
+    };
+    if tensor.dtype() != input.ty.dtype {
+        let (name, given, wanted) = (&input.name, tensor.dtype(), input.ty.dtype);
+        let message = format!("input '{name}' is {given} in {}, expected {wanted}", file.display());
+        let failure = Failure::new("input_dtype", message);
+        return Err(match numpy_name(wanted) {
+            Some(numpy) => failure.hint(format!(
+                "convert it in Python: numpy.save('{0}', numpy.load('{0}').astype('{numpy}'))",
+                file.display()
+            )),
+            None => failure,
+        });
+    }
+    Ok(NamedTensor::new(input.name.clone(), tensor))
+}
+
+/// What numpy calls a type, where it has it.
+fn numpy_name(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::F32 => "float32",
+        DType::F64 => "float64",
+        DType::F16 => "float16",
+        DType::I8 => "int8",
+        DType::I16 => "int16",
+        DType::I32 => "int32",
+        DType::I64 => "int64",
+        DType::U8 => "uint8",
+        DType::U16 => "uint16",
+        DType::U32 => "uint32",
+        DType::U64 => "uint64",
+        DType::Bool => "bool",
+        _ => return None,
+    })
+}
+
+/// Largest file of strings that is read, in bytes.
+const STRINGS_BYTES_MAX: u64 = 1 << 30;
 
 enum Kind {
     Npy,
@@ -41,7 +171,7 @@ enum Kind {
 
 /// Strings from a file that has nested JSON lists of them.
 fn strings(file: &Path) -> Result<Tensor> {
-    let bytes = std::fs::read(file).map_err(|error| Failure::file("read", file, &error))?;
+    let bytes = files::read_bounded(file, STRINGS_BYTES_MAX)?;
     let value = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
     value.and_then(|value| values::strings(&value)).map_err(|what| {
         let message = format!("{} holds no strings: {what}", file.display());
@@ -57,7 +187,7 @@ fn kind(file: &Path) -> Kind {
     }
 }
 
-fn find<'a>(text: &'a str, expected: &'a [ValueSpec]) -> Result<(&'a ValueSpec, &'a Path)> {
+fn find<'a, 'b>(text: &'b str, expected: &'a [ValueSpec]) -> Result<(&'a ValueSpec, &'b Path)> {
     if let Some((name, file)) = text.split_once('=')
         && let Some(input) = expected.iter().find(|input| input.name == name)
     {
@@ -67,10 +197,15 @@ fn find<'a>(text: &'a str, expected: &'a [ValueSpec]) -> Result<(&'a ValueSpec, 
     match (expected, text.split_once('=')) {
         // A file's own name may have a '=' in it.
         ([only], name) if name.is_none() || Path::new(text).exists() => Ok((only, Path::new(text))),
-        (_, Some((name, _))) => Err(Failure::new(
-            "input_name",
-            format!("the model has no input '{name}', expected {}", names()),
-        )),
+        (_, Some((name, _))) => {
+            let message = format!("the model has no input '{name}', expected {}", names());
+            let meant = near(name, expected.iter().map(|input| input.name.as_str()));
+            let failure = Failure::new("input_name", message);
+            Err(match meant {
+                Some(meant) => failure.hint(format!("did you mean '{meant}'?")),
+                None => failure,
+            })
+        }
         (_, None) => Err(Failure::new(
             "input_name",
             format!("--input {text} does not say for which input: {}", names()),
@@ -87,6 +222,37 @@ mod tests {
     fn specs(names: &[&str]) -> Vec<ValueSpec> {
         let ty = TensorType { dtype: DType::F32, shape: None };
         names.iter().map(|name| ValueSpec::tensor(*name, ty.clone())).collect()
+    }
+
+    #[test]
+    fn a_model_with_one_input_takes_folders_and_many_files() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["b.PNG", "a.npy", ".hidden.png", "notes.txt"] {
+            std::fs::write(folder.path().join(name), "").expect("ours");
+        }
+        std::fs::create_dir(folder.path().join("deeper.png")).expect("ours");
+        let here = folder.path().display().to_string();
+        let one = specs(&["x"]);
+        let each = |texts: &[&str]| {
+            let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
+            match given(&texts, &one).expect("the input is there") {
+                Given::Once(files) => (false, files.len()),
+                Given::Each(_, files) => {
+                    assert!(files.iter().all(|file| !file.ends_with("notes.txt")), "{files:?}");
+                    (true, files.len())
+                }
+            }
+        };
+        assert_eq!(each(&["a.npy"]), (false, 1));
+        assert_eq!(each(&[]), (false, 0));
+        assert_eq!(each(&["a.npy", "x=b.png"]), (true, 2));
+        assert_eq!(each(&[&here]), (true, 2));
+        assert_eq!(each(&[&format!("x={here}"), "c.png"]), (true, 3));
+        let empty = folder.path().join("deeper.png").display().to_string();
+        for (text, names) in [(&empty, &["x"][..]), (&format!("y={here}"), &["x", "y"])] {
+            let failure = given(std::slice::from_ref(text), &specs(names)).expect_err(text);
+            assert_eq!(failure.code, "input_folder", "{text}");
+        }
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod classes;
 mod cli;
 mod cluster;
 mod commands;
@@ -13,12 +14,16 @@ mod folder;
 mod inputs;
 mod listener;
 mod logging;
+mod many;
 mod measure;
+mod near;
 mod npy;
 mod output;
 mod outputs;
 mod picture;
+mod registered;
 mod rest;
+mod secret;
 mod settings;
 mod simd;
 mod size;

@@ -112,7 +112,7 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
         other => return Err(format!("its format version is {other}, expected 1 to 3")),
     };
     let (head, body) = rest.split_at_checked(claimed).ok_or(truncated)?;
-    Ok((std::str::from_utf8(head).map_err(|_| "its header is no text")?, body))
+    Ok((std::str::from_utf8(head).map_err(|_| "its header is not text")?, body))
 }
 
 fn parse(bytes: &[u8]) -> Result<Tensor, String> {

@@ -1,14 +1,17 @@
-//! Results on stdout, as text or as one JSON value; notes and progress on stderr.
+//! Results on stdout, as text or as one JSON value; notes, questions and progress on stderr.
 
 use crate::failure::{Failure, Result};
+use comfy_table::{Cell, Color};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::fs::File;
-use std::io::{ErrorKind, Write};
+use std::io::{BufRead, ErrorKind, IsTerminal, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 /// Where a command's results go.
 #[derive(Debug, Clone, Copy)]
@@ -52,13 +55,12 @@ impl Output {
         if !line.is_empty() && !line.ends_with('\n') {
             line.push('\n');
         }
-        let mut stdout = std::io::stdout().lock();
-        stdout.write_all(line.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error
-            .kind()
-        {
-            ErrorKind::BrokenPipe => Failure::broken_pipe(),
-            _ => Failure::new("io", format!("cannot write the result to stdout: {error}")),
-        })
+        print(&line)
+    }
+
+    /// Results that come one after another.
+    pub(crate) fn list(self) -> List {
+        List { out: self, is_begun: false }
     }
 
     /// Tells a person something by the way, on stderr; silent with `--json`.
@@ -69,16 +71,152 @@ impl Output {
         }
     }
 
+    /// Tells what is waited for, once that has taken a second; until the answer is dropped.
+    pub(crate) fn waiting(self, for_what: impl Into<String>) -> Waiting {
+        let (done, ended) = mpsc::channel();
+        let what = for_what.into();
+        std::thread::spawn(move || {
+            if ended.recv_timeout(SOON) == Err(RecvTimeoutError::Timeout) {
+                self.note(format!("waiting for {what}"));
+            }
+        });
+        Waiting { _done: done }
+    }
+
+    /// Has a person at a terminal say whether something is to be lost; programs know what they do.
+    ///
+    /// # Errors
+    /// `not_confirmed` where the answer is not yes.
+    pub(crate) fn confirm(self, what: impl Display, yes: Yes) -> Result<()> {
+        let (stdin, stderr) = (std::io::stdin(), std::io::stderr());
+        if yes.yes || self.json || !stdin.is_terminal() || !stderr.is_terminal() {
+            return Ok(());
+        }
+        ask(&what.to_string(), &mut stdin.lock(), &mut stderr.lock())
+    }
+
     /// A progress bar on stderr; it draws nothing where stderr is no terminal or with `--json`.
     pub(crate) fn progress(self, length: u64, what: &'static str) -> ProgressBar {
+        self.bar(length, what, "{msg} [{bar:40}] {pos}/{len} {per_sec}")
+    }
+
+    /// The same for bytes.
+    pub(crate) fn progress_bytes(self, length: u64, what: &'static str) -> ProgressBar {
+        self.bar(length, what, "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec}")
+    }
+
+    /// A sign of life for what has no known length, with what is done.
+    pub(crate) fn busy(self, what: &'static str) -> ProgressBar {
+        let bar = self.bar(0, what, "{spinner} {msg} {elapsed}");
+        bar.enable_steady_tick(TICK);
+        bar
+    }
+
+    fn bar(self, length: u64, what: &'static str, form: &str) -> ProgressBar {
         let target =
             if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(length), target).with_message(what);
-        match ProgressStyle::with_template("{msg} [{bar:40}] {pos}/{len} {per_sec}") {
+        match ProgressStyle::with_template(form) {
             Ok(style) => bar.with_style(style.progress_chars("=> ")),
             Err(_) => bar,
         }
     }
+}
+
+/// After so long a command says what it waits for.
+const SOON: Duration = Duration::from_secs(1);
+/// Between two pictures of a sign of life.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Something is waited for until this is dropped.
+pub(crate) struct Waiting {
+    _done: Sender<()>,
+}
+
+/// The flag of commands by which something is lost.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub(crate) struct Yes {
+    /// Do not ask first; without a terminal nothing is asked either
+    #[arg(short, long)]
+    yes: bool,
+}
+
+fn ask(what: &str, from: &mut impl BufRead, to: &mut impl Write) -> Result<()> {
+    let failed = |error| Failure::new("io", format!("cannot ask: {error}"));
+    write!(to, "{what}; go on? [y/N] ").and_then(|()| to.flush()).map_err(failed)?;
+    let mut answer = String::new();
+    from.take(ANSWER_BYTES_MAX).read_line(&mut answer).map_err(failed)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => Err(Failure::new("not_confirmed", "nothing was done").hint("--yes does not ask")),
+    }
+}
+
+/// No answer is longer.
+const ANSWER_BYTES_MAX: u64 = 256;
+
+/// Results that come one after another: with `--json` one list, else what each has for people.
+pub(crate) struct List {
+    out: Output,
+    is_begun: bool,
+}
+
+impl List {
+    /// Prints the next result.
+    ///
+    /// # Errors
+    /// As [`Output::emit`].
+    pub(crate) fn add<T: Serialize>(
+        &mut self,
+        value: &T,
+        text: impl FnOnce(&T) -> String,
+    ) -> Result<()> {
+        if !self.out.json {
+            return print(&text(value));
+        }
+        let before = if std::mem::replace(&mut self.is_begun, true) { ",\n" } else { "[" };
+        let value = serde_json::to_string(value).map_err(Failure::internal)?;
+        print(&format!("{before}{value}"))
+    }
+
+    /// Ends the list, which is one JSON value then.
+    ///
+    /// # Errors
+    /// As [`Output::emit`].
+    pub(crate) fn end(self) -> Result<()> {
+        match (self.out.json, self.is_begun) {
+            (false, _) => Ok(()),
+            (true, true) => print("]\n"),
+            (true, false) => print("[]\n"),
+        }
+    }
+}
+
+/// Writes to stdout, at once.
+fn print(text: &str) -> Result<()> {
+    let mut stdout = std::io::stdout().lock();
+    let done = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    done.map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::broken_pipe(),
+        _ => Failure::new("io", format!("cannot write the result to stdout: {error}")),
+    })
+}
+
+/// The colour of a state of a task, worker, model or token; what is said behind it does not matter.
+fn colour_of(state: &str) -> Option<Color> {
+    match state.split([' ', ',']).next()? {
+        "ready" | "succeeded" | "valid" => Some(Color::Green),
+        "running" | "queued" | "loading" | "draining" | "away" => Some(Color::Yellow),
+        "failed" | "lost" | "unavailable" | "cancelled" | "expired" | "revoked" => Some(Color::Red),
+        _ => None,
+    }
+}
+
+/// Whether stdout is a terminal that takes colours, and its user has nothing against them.
+fn has_colour() -> bool {
+    let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
 /// Text from elsewhere as a terminal may show it: names and messages that workers, models and
@@ -105,15 +243,33 @@ pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, what: &str) -
     format!("{count} {what}{ending}")
 }
 
-/// Rows under headings, aligned by columns, without lines: easy to read and to cut in a pipe.
+/// The heading of columns that have colours.
+const STATE: &str = "state";
+
+/// Rows under headings, aligned by columns, without lines: easy to read and to cut in a pipe. On a terminal
+/// states have colours.
 pub(crate) fn table<const N: usize>(
     headings: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header(headings);
+    let has_colour = has_colour();
+    let colours = headings.map(|heading| has_colour && heading == STATE);
+    if !has_colour {
+        // It has an opinion of its own about terminals.
+        table.force_no_tty();
+    }
     for row in rows {
-        table.add_row(row.map(|cell| plain(&cell).into_owned()));
+        let mut colours = colours.into_iter();
+        table.add_row(row.map(|text| {
+            let colour = colours.next().filter(|is_state| *is_state).and_then(|_| colour_of(&text));
+            let cell = Cell::new(plain(&text));
+            match colour {
+                Some(colour) => cell.fg(colour),
+                None => cell,
+            }
+        }));
     }
     // Every column is padded on both sides; the outer padding is of no use.
     let text = table.to_string();
@@ -195,6 +351,23 @@ mod tests {
         let value = serde_json::json!({ evil: [evil] });
         assert!(!fields(&value, "").trim_end().contains(is_control));
         assert_eq!(plain("größe 日本 \\n"), "größe 日本 \\n", "what is harmless stays");
+    }
+
+    #[test]
+    fn only_a_clear_yes_goes_on() {
+        for (answer, goes_on) in [
+            ("y\n", true),
+            ("YES\n", true),
+            ("\n", false),
+            ("", false),
+            ("n\n", false),
+            ("yeah\n", false),
+        ] {
+            let mut told = Vec::new();
+            let asked = ask("model m is deleted", &mut answer.as_bytes(), &mut told);
+            assert_eq!(asked.is_ok(), goes_on, "{answer:?}");
+            assert_eq!(told, b"model m is deleted; go on? [y/N] ");
+        }
     }
 
     #[test]

@@ -4,9 +4,10 @@ use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
 use crate::output;
 use crate::{npy, values};
-use lgp_sdk::{DType, Datum, NamedTensor, Tensor};
+use lgp_sdk::{DType, Datum, Tensor};
 use serde::Serialize;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 /// An output, or a tensor of one, and the file that it was written to.
@@ -52,8 +53,20 @@ impl Written {
 /// # Errors
 /// `output_dtype`, with the output's name, and what the system has against the folder or a file.
 pub(crate) fn write(folder: &Path, outputs: &[(String, Datum)]) -> Result<Vec<Written>> {
+    write_as(folder, "", outputs)
+}
+
+/// The same, with `prefix` before the name of each file.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn write_as(
+    folder: &Path,
+    prefix: &str,
+    outputs: &[(String, Datum)],
+) -> Result<Vec<Written>> {
     files::make_folder(folder)?;
-    let mut folder = Folder::new(folder);
+    let mut folder = Folder::new(folder, prefix);
     for (name, value) in outputs {
         folder.value(name, value)?;
     }
@@ -75,23 +88,39 @@ pub(crate) fn lines(outputs: &[Written]) -> String {
     })
 }
 
-/// One line per output that is only shown.
-pub(crate) fn previews(outputs: &[NamedTensor]) -> String {
-    let shown = outputs.iter().map(|x| Written::tensor(&x.name, &x.tensor, preview(&x.tensor)));
-    lines(&shown.collect::<Vec<_>>())
+/// Outputs that are only shown: of sequences and maps, how long they are.
+pub(crate) fn shown(outputs: &[(String, Datum)]) -> Vec<Written> {
+    let shown = outputs.iter().map(|(name, value)| match value {
+        Datum::Tensor(tensor) => Written::tensor(name, tensor, preview(tensor)),
+        Datum::Sequence(items) => Written::other(name, "sequence", items.len()),
+        Datum::Map { keys, .. } => Written::other(name, "map", keys.len()),
+        Datum::Absent => Written::other(name, "absent", 0),
+    });
+    shown.collect()
+}
+
+/// Outputs on one line: where they were written, or else what they are.
+pub(crate) fn briefly(outputs: &[Written]) -> String {
+    let each = outputs.iter().map(|output| match (&output.file, &output.shape) {
+        (Some(file), _) => file.clone(),
+        (None, Some(shape)) => format!("{} {shape:?} {}", output.name, output.preview),
+        (None, None) => format!("{} {}", output.name, output.kind),
+    });
+    each.collect::<Vec<_>>().join("; ")
 }
 
 /// Where outputs are written, what is written so far, and the names that are taken.
 struct Folder<'a> {
     path: &'a Path,
+    prefix: &'a str,
     taken: HashSet<String>,
     staged: Vec<Staged>,
     written: Vec<Written>,
 }
 
 impl<'a> Folder<'a> {
-    fn new(path: &'a Path) -> Self {
-        Self { path, taken: HashSet::new(), staged: Vec::new(), written: Vec::new() }
+    fn new(path: &'a Path, prefix: &'a str) -> Self {
+        Self { path, prefix, taken: HashSet::new(), staged: Vec::new(), written: Vec::new() }
     }
 
     fn value(&mut self, name: &str, value: &Datum) -> Result<()> {
@@ -144,7 +173,7 @@ impl<'a> Folder<'a> {
             stem = if same == 1 { format!("{own}_") } else { format!("{own}_{same}") };
             same += 1;
         }
-        let path: PathBuf = self.path.join(format!("{stem}.{extension}"));
+        let path: PathBuf = self.path.join(format!("{}{stem}.{extension}", self.prefix));
         written.file = Some(path.display().to_string());
         self.staged.push(Staged::new(&path, bytes)?);
         self.written.push(written);
@@ -154,9 +183,33 @@ impl<'a> Folder<'a> {
 
 /// What stands for a name in a file's, short enough for any file system.
 fn file_stem(name: &str) -> String {
-    const CHARACTERS_MAX: usize = 200;
+    shortened(name, 200)
+}
+
+/// What stands for each of several files before the names of outputs: its name without the ending where no
+/// other has the same, and else with it, and with a number.
+pub(crate) fn prefixes(files: &[PathBuf]) -> Vec<String> {
+    const CHARACTERS_MAX: usize = 40;
+    let mut taken = HashSet::new();
+    let part = |part: Option<&OsStr>| {
+        shortened(&part.unwrap_or_default().to_string_lossy(), CHARACTERS_MAX)
+    };
+    let prefix = |file: &PathBuf| {
+        let (stem, name) = (part(file.file_stem()), part(file.file_name()));
+        let numbered = (2..).map(|n: usize| format!("{name}-{n}"));
+        // Numbers do not end.
+        let free = [stem, name.clone()].into_iter().chain(numbered).find(|it| !taken.contains(it));
+        let free = free.unwrap_or_default();
+        taken.insert(free.clone());
+        format!("{free}.")
+    };
+    files.iter().map(prefix).collect()
+}
+
+/// Every character outside `[A-Za-z0-9._-]` as `_`, and no more than some.
+fn shortened(name: &str, characters_max: usize) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    name.chars().take(CHARACTERS_MAX).map(|c| if keep(c) { c } else { '_' }).collect()
+    name.chars().take(characters_max).map(|c| if keep(c) { c } else { '_' }).collect()
 }
 
 /// The first few values of a tensor of the usual dtypes.
@@ -248,6 +301,13 @@ mod tests {
         let odds = std::fs::read_to_string(folder.path().join("odds.json")).expect("written");
         let odds: serde_json::Value = serde_json::from_str(&odds).expect("JSON");
         assert_eq!(odds, serde_json::json!([{ "7": 0.5 }]));
+    }
+
+    #[test]
+    fn files_of_one_name_do_not_overwrite_each_other() {
+        let files = ["a/cat.jpg", "b/cat.png", "c/cat.png", "größe.jpg", "cat.png.npy"];
+        let found = prefixes(&files.map(PathBuf::from));
+        assert_eq!(found, ["cat.", "cat.png.", "cat.png-2.", "gr__e.", "cat.png.npy."]);
     }
 
     #[test]

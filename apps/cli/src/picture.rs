@@ -6,36 +6,34 @@
 
 use crate::failure::{Failure, Result};
 use lgp_sdk::vision::{self, Channels, DecodeLimits, Filter, Order, Pixels, Scaling, VisionError};
-use lgp_sdk::{DType, Dim, Element, Tensor, TensorType};
+use lgp_sdk::{Beside, DType, Dim, Element, LabelsError, Tensor, TensorType};
 use std::io::Read;
 use std::path::Path;
 
-/// Reads the model's config file, where there is one.
+/// What the file beside a model says, where there is one.
 ///
 /// # Errors
 /// `model_config_invalid`, naming the key, when the file is there and wrong.
-pub(crate) fn scaling_of(model: &Path) -> Result<Scaling> {
-    let path = model.with_extension("toml");
-    let text = match std::fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(Scaling::default());
-        }
-        Err(error) => return Err(Failure::file("read", &path, &error)),
-    };
-    parse(&text).map_err(|what| {
-        let message = format!("model config {} is not usable: {what}", path.display());
-        Failure::new("model_config_invalid", message)
-            .hint("its keys are scale, a number, and mean and std, lists of numbers")
-    })
+pub(crate) fn beside(model: &Path) -> Result<Beside> {
+    Beside::of(model).map_err(config_failure)
 }
 
-fn parse(text: &str) -> Result<Scaling, String> {
-    let scaling: Scaling =
-        toml::from_str(text).map_err(|error| error.message().trim().to_owned())?;
-    match scaling.std.contains(&0.0) {
-        true => Err("std has a 0, expected numbers to divide by".to_owned()),
-        false => Ok(scaling),
+/// How the file beside a model has pixels become numbers.
+///
+/// # Errors
+/// As [`beside`].
+pub(crate) fn scaling_of(model: &Path) -> Result<Scaling> {
+    Ok(beside(model)?.scaling)
+}
+
+/// A file beside a model, or one of names, that is of no use.
+pub(crate) fn config_failure(error: LabelsError) -> Failure {
+    match &error {
+        LabelsError::Io { path, source } => Failure::file("read", path, source),
+        _ => Failure::new("model_config_invalid", format!("model config {error}")).hint(
+            "its keys are scale, a number, mean and std, lists of numbers, and labels, a list of names \
+             or the name of a file with one a line",
+        ),
     }
 }
 
@@ -166,8 +164,12 @@ mod tests {
         file
     }
 
+    fn parse(text: &str) -> Scaling {
+        toml::from_str(text).expect("a good scaling")
+    }
+
     fn values(ty: &TensorType, scaling: &str) -> (Vec<usize>, Vec<f32>) {
-        let scaling = parse(scaling).expect("a good config");
+        let scaling = parse(scaling);
         let tensor = read(png().path(), "image", ty, &scaling).expect("a good image");
         (tensor.shape().to_vec(), tensor.as_slice::<f32>().expect("f32").to_vec())
     }
@@ -193,7 +195,7 @@ mod tests {
         for (channels, expected) in [(1, vec![255.]), (3, vec![255.; 3]), (4, vec![9., 9., 9., 0.])]
         {
             let ty = ty(DType::F32, &[None, Some(channels), None, None]);
-            let scaling = parse("scale = 1.0").expect("a good config");
+            let scaling = parse("scale = 1.0");
             let tensor = read(file.path(), "image", &ty, &scaling).expect("a good image");
             assert_eq!(tensor.as_slice::<f32>().expect("f32"), expected, "{channels}");
         }
@@ -204,14 +206,11 @@ mod tests {
         let chw = ty(DType::F32, &[Some(3), Some(2), Some(2)]);
         let (_, scaled) = values(&chw, "mean = [0.5, 0.0, 1.0]\nstd = [0.5]");
         assert_eq!(scaled, [1., -1., -1., 1., 0., 2., 0., 2., -2., -2., 0., 0.]);
-        for (text, part) in [
-            ("stdd = [1.0]", "stdd"),
-            ("std = [0.0]", "std has a 0"),
-            ("scale = 'x'", "expected f32"),
-        ] {
-            let error = parse(text).expect_err("a bad config");
-            assert!(error.contains(part), "{error:?} lacks {part:?}");
-        }
+        let model = tempfile::tempdir().expect("a temporary folder");
+        std::fs::write(model.path().join("m.toml"), "stdd = [1.0]").expect("ours");
+        let failure = beside(&model.path().join("m.onnx")).expect_err("a bad config");
+        assert_eq!(failure.code, "model_config_invalid");
+        assert!(failure.message.contains("stdd"), "{failure}");
     }
 
     #[test]
@@ -225,7 +224,7 @@ mod tests {
             (ty(DType::F32, &[any, Some(1), any, any]), "mean = [1.0, 2.0]"),
             (TensorType { dtype: DType::F32, shape: None }, ""),
         ] {
-            let scaling = parse(scaling).expect("a good config");
+            let scaling = parse(scaling);
             let failure = read(png.path(), "x", &ty, &scaling).expect_err("it takes no image");
             assert_eq!(failure.code, "input_shape", "{ty}");
         }

@@ -1,18 +1,22 @@
 //! The cluster API's client: finds the coordinator and turns its refusals into failures.
 
+mod suggest;
 mod watch;
 
 use crate::failure::{Failure, Result};
 use crate::folder;
 use crate::listener;
 use crate::output;
+use crate::secret;
 use crate::settings::{self, Flags};
 use crate::tls::Trust;
+use indicatif::ProgressBar;
 use lgp_sdk::CaHash;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{Cursor, Read};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
@@ -40,6 +44,12 @@ impl Patience {
     }
 }
 
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "for {} s at most", self.timeout_s)
+    }
+}
+
 /// One more sentence for `done` where attempts at tasks were ended.
 pub(crate) fn ended(done: &Value) -> String {
     match done["ended"].as_array().map_or(0, Vec::len) {
@@ -59,10 +69,10 @@ pub(crate) struct Target {
     #[arg(long, global = true, value_name = "FILE", conflicts_with = "server")]
     pub(crate) config: Option<PathBuf>,
     /// The coordinator's address, as in http://127.0.0.1:8000
-    #[arg(long, global = true, value_name = "URL")]
+    #[arg(short, long, global = true, value_name = "URL")]
     pub(crate) server: Option<String>,
-    /// The file that holds the key to use; RADEON_KEY may hold the key itself [default: local.key in
-    /// the data folder]
+    /// The file that holds the key to use, or - for stdin; RADEON_KEY may hold the key itself [default:
+    /// local.key in the data folder]
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
     /// The certificates to trust, PEM, for a coordinator at https:// [default: public authorities]
@@ -82,6 +92,24 @@ impl Target {
             ..Flags::default()
         };
         settings::data_folder(&flags, settings::environment)
+    }
+
+    /// What a command takes to mean the same coordinator, for hints: what was given, with a space before it.
+    pub(crate) fn words(&self) -> String {
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        let given = [
+            ("data", path(&self.data)),
+            ("config", path(&self.config)),
+            ("server", self.server.clone()),
+            ("key-file", path(&self.key_file)),
+            ("ca", path(&self.ca)),
+            ("fingerprint", self.fingerprint.map(|it| it.to_string())),
+        ];
+        let given = given.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
+        given.fold(String::new(), |words, (flag, value)| match value.contains([' ', '\'', '"']) {
+            true => words + &format!(" --{flag} {value:?}"),
+            false => words + &format!(" --{flag} {value}"),
+        })
     }
 
     /// Whether a coordinator is meant that is named by its address.
@@ -125,6 +153,9 @@ impl Target {
                 None => return Ok(None),
             },
         };
+        if path == Path::new("-") {
+            return checked_key(&secret::from_stdin()?, "stdin");
+        }
         let text = std::fs::read_to_string(&path).map_err(|error| {
             let hint = "only the owner of a coordinator can read its local.key; others have one made \
                         by radeon-cluster keys create, and name its file with --key-file";
@@ -231,7 +262,7 @@ impl Client {
     /// `GET /api/v1/cluster/…`
     pub(crate) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let request = self.bounded(self.agent.get(self.url(path)), path);
-        self.answer(|| request.call())
+        self.answer(|| request.call()).map_err(|failure| self.suggest(failure, path))
     }
 
     /// `GET` whose body says more than its status: health answers 503 with a body worth showing.
@@ -246,7 +277,7 @@ impl Client {
     /// `POST /api/v1/cluster/…` with a JSON body.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
         let request = self.bounded(self.agent.post(self.url(path)), path);
-        self.answer(|| request.send_json(body))
+        self.answer(|| request.send_json(body)).map_err(|failure| self.suggest(failure, path))
     }
 
     /// `POST /api/v1/cluster/…` with a JSON body whose tensors follow as raw bytes.
@@ -279,7 +310,7 @@ impl Client {
     /// `PATCH /api/v1/cluster/…` with a JSON body.
     pub(crate) fn patch<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
         let request = self.bounded(self.agent.patch(self.url(path)), path);
-        self.answer(|| request.send_json(body))
+        self.answer(|| request.send_json(body)).map_err(|failure| self.suggest(failure, path))
     }
 
     /// `POST /api/v1/cluster/…` with a model, and the files that hold its weights under the names
@@ -289,12 +320,18 @@ impl Client {
         path: &str,
         model: &Path,
         weights: &BTreeMap<PathBuf, PathBuf>,
+        bar: &ProgressBar,
     ) -> Result<T> {
         let request = self.bounded(self.agent.post(self.url(path)), path);
         if weights.is_empty() {
             let file = std::fs::File::open(model).map_err(unreadable(model))?;
-            let request = request.content_type("application/octet-stream");
-            return self.answer(|| request.send(file));
+            let length = file.metadata().map_err(unreadable(model))?.len();
+            bar.set_length(length);
+            let request = request
+                .content_type("application/octet-stream")
+                .header(header::CONTENT_LENGTH, length.to_string());
+            let mut read = bar.wrap_read(file);
+            return self.answer(|| request.send(SendBody::from_reader(&mut read)));
         }
         let mut form = Form::new().part("model", Part::file(model).map_err(unreadable(model))?);
         for (name, file) in weights {
@@ -310,7 +347,7 @@ impl Client {
     /// `DELETE /api/v1/cluster/…`
     pub(crate) fn delete<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let request = self.bounded(self.agent.delete(self.url(path)), path);
-        self.answer(|| request.call())
+        self.answer(|| request.call()).map_err(|failure| self.suggest(failure, path))
     }
 
     /// A request that fails if it waits for nothing and stays unanswered all the same.

@@ -2,7 +2,7 @@
 
 /// Bytes as a person writes them: `8GiB`, `512 MB`, `8g`, `1000000`.
 pub(crate) fn parse(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size, expected one such as 8GiB, 512MiB or 4GB");
+    let wrong = || format!("'{text}' is not a size, expected one such as 8GiB, 512MiB or 4GB");
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);

@@ -4,7 +4,7 @@ const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1
 
 /// A time as a person writes it: `90s`, `30m`, `1h`, `7d`.
 pub(crate) fn seconds(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no time, expected one such as 90s, 30m, 1h or 7d");
+    let wrong = || format!("'{text}' is not a time, expected one such as 90s, 30m, 1h or 7d");
     let unit = text.chars().last().ok_or_else(wrong)?;
     let (_, factor) = UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(wrong)?;
     let number = text.strip_suffix(unit).and_then(|n| n.parse::<u32>().ok()).ok_or_else(wrong)?;

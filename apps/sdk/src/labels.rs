@@ -78,15 +78,18 @@ impl Beside {
         if scaling.std.contains(&0.0) {
             return Err(invalid("std has a 0, expected numbers to divide by".to_owned()));
         }
-        let labels = match labels {
-            None => None,
-            Some(Labels::Names(names)) => Some(names),
-            Some(Labels::File(name)) => {
-                let file = model.with_file_name(&name);
-                let names = read(&file)?.map(|text| lines(&text));
-                Some(names.ok_or_else(|| invalid(format!("labels names {name}, which is not there")))?)
-            }
-        };
+        let labels =
+            match labels {
+                None => None,
+                Some(Labels::Names(names)) => Some(names),
+                Some(Labels::File(name)) => {
+                    let file = model.with_file_name(&name);
+                    let names = read(&file)?.map(|text| lines(&text));
+                    Some(names.ok_or_else(|| {
+                        invalid(format!("labels names {name}, which is not there"))
+                    })?)
+                }
+            };
         Ok(Self { scaling, labels })
     }
 }
@@ -258,6 +261,9 @@ mod tests {
             let error = Beside::of(&model).expect_err("it is wrong").to_string();
             assert!(error.contains(part), "{error:?} lacks {part:?}");
         }
-        assert_eq!(class_names(Path::new("/none/m.onnx"), None, &BTreeMap::new()).ok(), Some(vec![]));
+        assert_eq!(
+            class_names(Path::new("/none/m.onnx"), None, &BTreeMap::new()).ok(),
+            Some(vec![])
+        );
     }
 }

@@ -25,6 +25,7 @@ pub use deployment::{
     SequenceState, Sequences, WarmUp,
 };
 pub use executor::ModelExecutor;
+pub use labels::{Beside, LabelsError, class_names};
 pub use lgp_compute::device::Accelerator;
 pub use lgp_distributed::{
     Advertisement, AttemptRecord, Backoff, Batching, BlobFile, BlobPart, BlobSource, BlobsAt,
@@ -55,7 +56,6 @@ pub use lgp_memory::{
     F8E5M2FNUZ, F8E8M0, MemoryKind, MemoryPhase, MemoryProfile, NamedTensor, Shape, SpikeRule,
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
-pub use labels::{Beside, LabelsError, class_names};
 pub use multi::MultiExecutor;
 pub use results::agree;
 pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};

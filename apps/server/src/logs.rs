@@ -115,7 +115,8 @@ pub fn read_logs(paths: &[PathBuf], filter: &LogFilter) -> io::Result<Vec<LogLin
     let limit = filter.limit;
     if filter.after.is_none() {
         all.drain(..all.len().saturating_sub(limit));
-    } else if let Some(last) = limit.checked_sub(1).and_then(|at| all.get(at)).map(|l| l.at.clone()) {
+    } else if let Some(last) = limit.checked_sub(1).and_then(|at| all.get(at)).map(|l| l.at.clone())
+    {
         all.truncate(all.partition_point(|line| line.at <= last));
     }
     Ok(all)
@@ -155,7 +156,9 @@ fn tail(path: &Path, bytes_max: u64) -> io::Result<String> {
 /// The end of a file, from the beginning of a line on, and how many bytes it lacks of `bytes_max`.
 fn end(path: &Path, bytes_max: u64) -> io::Result<(String, u64)> {
     let mut file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok((String::new(), bytes_max)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok((String::new(), bytes_max));
+        }
         file => file?,
     };
     let length = file.metadata()?.len();

@@ -39,12 +39,15 @@ impl Signals {
     }
 }
 
-/// Has those signals end the process from now on with a word about what was interrupted. For commands
+/// Has those signals end the process from now on with a word about what was interrupted then. For commands
 /// that wait without a runtime.
 ///
 /// # Errors
 /// When the system refuses a thread or a handler.
-pub(crate) fn on_interrupt(word: Failure, out: Output) -> Result<()> {
+pub(crate) fn on_interrupt(
+    word: impl FnOnce() -> Failure + Send + 'static,
+    out: Output,
+) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::internal)?;
     let mut signals = {
@@ -53,6 +56,7 @@ pub(crate) fn on_interrupt(word: Failure, out: Output) -> Result<()> {
     };
     std::thread::spawn(move || {
         runtime.block_on(signals.next());
+        let word = word();
         word.report(out.is_json());
         std::process::exit(i32::from(word.exit));
     });

@@ -42,7 +42,8 @@ fn text(id: &str, task: &Value) -> String {
         // The end of a durable task is in its journal first, and in the answer later.
         Some("queued" | "running") => format!("task {id} is being cancelled\n"),
         Some(EXPIRED) => format!("task {id} is finished, and its result is not kept any more\n"),
-        _ => format!("task {id} is {}\n", output::cell(&task["state"])),
+        Some("cancelled") => format!("task {id} is cancelled\n"),
+        _ => format!("task {id} has {} already\n", output::cell(&task["state"])),
     }
 }
 
@@ -56,7 +57,7 @@ mod tests {
             ("queued", "being cancelled"),
             ("running", "being cancelled"),
             ("cancelled", "is cancelled"),
-            ("succeeded", "is succeeded"),
+            ("succeeded", "has succeeded already"),
             ("expired", "is finished"),
         ] {
             assert!(text("0-7", &json!({ "state": state })).contains(part), "{state}");

@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::folder::{self, Ownership};
-use crate::output::{self, Output};
+use crate::output::{self, Output, Yes};
 use crate::settings::{self, Flags, Settings};
 use indicatif::ProgressBar;
 use lgp_sdk::{BlobsAt, ClusterHome, Control, ControlView, Migrated, MigrationStep};
@@ -33,6 +33,8 @@ enum Action {
         /// Let coordinators start again where the cluster was before, as it was then
         #[arg(long, conflicts_with = "to")]
         undo: bool,
+        #[command(flatten)]
+        yes: Yes,
         #[command(flatten)]
         home: Home,
     },
@@ -77,8 +79,16 @@ impl Home {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     match &args.action {
-        Action::Migrate { to: Some(to), home, .. } => migrate(to, &home.settings()?, out),
-        Action::Migrate { home, .. } => undo(&home.settings()?, out),
+        Action::Migrate { to: Some(to), home, yes, .. } => {
+            let settings = home.settings()?;
+            let from = settings.data.display();
+            out.confirm(format!("the cluster of {from} moves, and starts there no more"), *yes)?;
+            migrate(to, &settings, out)
+        }
+        Action::Migrate { home, yes, .. } => {
+            out.confirm("what was done where the cluster moved to is left there", *yes)?;
+            undo(&home.settings()?, out)
+        }
         Action::Show { home } => {
             let control = home.settings()?.control()?.ok_or_else(|| {
                 Failure::usage("no URL is given").hint("name one: --control postgres://…")

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     #[arg(long)]
     external_data: bool,
     /// Where to write the model
-    #[arg(long, value_name = "OUT.onnx")]
+    #[arg(short, long, value_name = "OUT.onnx")]
     output: PathBuf,
 }
 
@@ -97,6 +97,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     });
     let map: BTreeMap<String, String> = map.collect::<Result<_>>()?;
     check_output(args)?;
+    let bar = out.busy("converting");
     let mut model = Model::load(&args.model)?;
     let defaults = model.defaults().to_vec();
     let mut binding = BoundWeights::default();
@@ -114,6 +115,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         (model, floats) = (converted, Some(Floats::of(report)));
     }
     model.save(&args.output, args.external_data)?;
+    bar.finish_and_clear();
     let length = std::fs::metadata(&args.output);
     let bytes = length.map_err(|error| Failure::file("read", &args.output, &error))?.len();
     let bound = binding.bound.into_iter().map(|b| {

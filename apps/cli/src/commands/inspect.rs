@@ -153,11 +153,15 @@ fn text(report: &Report, model: &Model) -> String {
         None => "runs here".to_owned(),
         Some(reason) => format!("does not run here: {reason}"),
     };
+    let by = match producer.is_empty() {
+        true => String::new(),
+        false => format!(" by {producer}"),
+    };
     let ops = output::table(["  operator", "nodes"], ops);
     let passes = report.passes.as_deref().map(pass_table).unwrap_or_default();
     let placed = report.placed.as_ref().map(placement_table).unwrap_or_default();
     format!(
-        "{name} by {producer}, IR version {ir_version}, opset {opset}\n\
+        "{name}{by}, IR version {ir_version}, opset {opset}\n\
          {parameters} parameters, {nodes} nodes, {size}\n{runs}\n\n\
          inputs\n{inputs}\noutputs\n{outputs}\n{ops}{passes}{placed}"
     )

@@ -4,6 +4,7 @@ use crate::cluster::{Signals, member, runtime, survey};
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
+use crate::secret;
 use crate::settings::{self, Flags, Limits, Settings};
 use crate::size;
 use lgp_sdk::{
@@ -11,6 +12,7 @@ use lgp_sdk::{
     ModelExecutor, MultiExecutor, Repository, SessionOptions, WorkerConfig, run_worker,
 };
 use serde::Serialize;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -31,7 +33,9 @@ const ELSEWHERE: [&str; 3] = ["wrong_cluster", "coordinator_unreachable", "clust
 #[command(after_help = "Example:\n  radeon-cluster join 192.168.1.10 LGP1.5f70….9c41…\n\n\
     Stays in the foreground; ctrl-C finishes what runs here and leaves. A lost connection is made\n\
     anew. The machine keeps its identity: joining again needs no token, unless it was away for more\n\
-    than 30 days (quic.absence_max_s) or was revoked.")]
+    than 30 days (quic.absence_max_s) or was revoked.\n\n\
+    Other accounts see command lines: one with a token is replaced at once by one without, and - (for\n\
+    stdin), --token-file and RADEON_JOIN_TOKEN never show it.")]
 pub(crate) struct Args {
     /// The coordinator's address, or several with commas between; without a port, 8443
     #[arg(
@@ -40,17 +44,22 @@ pub(crate) struct Args {
         conflicts_with = "discover"
     )]
     host: Option<Coordinators>,
-    /// What radeon-cluster token create has printed
+    /// What radeon-cluster token create has printed; - reads it from stdin. RADEON_JOIN_TOKEN may hold it
+    /// too
+    #[arg(conflicts_with = "token_file")]
     token: Option<String>,
-    /// Find the coordinator on the local network by the token
-    #[arg(long, value_name = "TOKEN")]
+    /// Find the coordinator on the local network by the token, here or from elsewhere
+    #[arg(long, value_name = "TOKEN", num_args = 0..=1, default_missing_value = "")]
     discover: Option<String>,
+    /// A file that holds the token
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
     /// The worker's name in the cluster [default: the machine's]
     #[arg(long)]
     name: Option<String>,
     /// The device to compute on: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
     /// tasks side by side [default: auto]
-    #[arg(long)]
+    #[arg(short, long)]
     device: Option<String>,
     /// Where the identity and fetched models live [default: joined in the platform's folder for data]
     #[arg(long, value_name = "DIR")]
@@ -77,13 +86,17 @@ struct Joined {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let token = args.token.as_ref().or(args.discover.as_ref());
-    let token = token.map(|text| text.parse::<JoinToken>()).transpose().map_err(|error| {
+    let token = token(args)?;
+    let parsed = token.as_ref().map(|text| text.parse::<JoinToken>()).transpose();
+    let parsed = parsed.map_err(|error| {
         Failure::usage(error.to_string()).hint("make one with: radeon-cluster token create")
     })?;
-    let wanted = member::Wanted::new(token, args.name.as_deref())?;
+    let wanted = member::Wanted::new(parsed, args.name.as_deref())?;
     let flags = Flags { device: args.device.as_deref(), ..Flags::default() };
     let settings = settings::resolve(&flags, settings::environment)?;
+    if let Some(token) = token.as_deref().filter(|token| is_shown(token)) {
+        return Err(start_anew(Some(token)));
+    }
     crate::logging::init("info", settings.log_format);
     let data = args.data.clone().unwrap_or_else(|| settings.data.join("joined"));
     let data = std::path::absolute(&data).map_err(|e| Failure::file("resolve", &data, &e))?;
@@ -92,7 +105,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         // Before a driver is loaded: some handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
         let executor = executor(&settings, &data, args.cache)?;
-        let mut machine = Machine { data, executor, wanted, limits: settings.limits(), out };
+        let limits = settings.limits();
+        let mut machine = Machine { data, executor, wanted, token, limits, out };
         match &args.host {
             Some(host) => {
                 let identity = tokio::select! {
@@ -126,14 +140,42 @@ fn is_refused(ended: &Result<(), ClusterError>, refusal: &JoinRefusal) -> bool {
     matches!(ended, Err(ClusterError::JoinRefused { refusal: given, .. }) if given == refusal)
 }
 
-/// Runs the same command in the place of this process, which takes the threads with it that a run
-/// does not let go of; the identity is kept already. Answers only why it could not.
-fn start_anew() -> Failure {
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => return Failure::internal(error),
+/// The environment variable that may hold a token.
+const TOKEN: &str = "RADEON_JOIN_TOKEN";
+
+/// The token, from where it is given: the command line, stdin, a file, the environment.
+fn token(args: &Args) -> Result<Option<String>> {
+    let given = args.token.as_ref().or(args.discover.as_ref()).filter(|text| !text.is_empty());
+    let found = match (given.map(String::as_str), &args.token_file) {
+        (Some("-"), _) => Some(secret::from_stdin()?),
+        (Some(text), _) => Some(text.to_owned()),
+        (None, Some(path)) => Some(secret::from_file(path)?),
+        (None, None) => settings::environment(TOKEN),
     };
-    Failure::internal(Command::new(program).args(std::env::args_os().skip(1)).exec())
+    Ok(found.filter(|text| !text.is_empty()))
+}
+
+/// Whether this process's command line has the token, for other accounts to see.
+fn is_shown(token: &str) -> bool {
+    std::env::args().any(|arg| arg.contains(token))
+}
+
+/// Runs the same command in the place of this process, with the token on stdin: where it was on the command line
+/// it is seen there no more. That takes the threads with it too that a run does not let go of. Answers only why it
+/// could not.
+fn start_anew(token: Option<&str>) -> Failure {
+    let run = || -> std::io::Result<std::io::Error> {
+        let (reader, mut writer) = std::io::pipe()?;
+        // It is shorter than a pipe holds.
+        writer.write_all(token.unwrap_or_default().as_bytes())?;
+        drop(writer);
+        let args = std::env::args_os().skip(1).map(|arg| match (arg.to_str(), token) {
+            (Some(text), Some(token)) => text.replace(token, "-").into(),
+            _ => arg,
+        });
+        Ok(Command::new(std::env::current_exe()?).args(args).stdin(reader).exec())
+    };
+    Failure::internal(run().unwrap_or_else(|error| error))
 }
 
 /// This machine, about to work for a cluster.
@@ -141,6 +183,8 @@ struct Machine {
     data: PathBuf,
     executor: Arc<MultiExecutor>,
     wanted: member::Wanted,
+    /// As it was given.
+    token: Option<String>,
     limits: Limits,
     out: Output,
 }
@@ -223,7 +267,7 @@ impl Machine {
                 ended = &mut worker => {
                     if let Err(error @ ClusterError::MustRestart) = &ended {
                         tracing::error!(%error, "starting anew");
-                        return Err(start_anew());
+                        return Err(start_anew(self.token.as_deref()));
                     }
                     if is_refused(&ended, &JoinRefusal::CertificateRevoked) {
                         // With a new token the machine must not come back as who it was.
@@ -246,6 +290,8 @@ impl Machine {
     /// Tries what is announced on the local network until one is the coordinator that is meant.
     async fn search(&mut self, signals: &mut Signals) -> Result<()> {
         let mut discovery = Discovery::start(self.wanted.authority()?)?;
+        let seconds = SEARCH.as_secs();
+        self.out.note(format!("looking for the coordinator on the local network, for {seconds} s"));
         let mut last = None;
         loop {
             let found = tokio::select! {

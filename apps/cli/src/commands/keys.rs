@@ -2,7 +2,7 @@
 
 use crate::failure::Result;
 use crate::folder::{self, Ownership};
-use crate::output::{self, Output};
+use crate::output::{self, Output, Yes};
 use crate::rest::{Client, Target, named, segment};
 use crate::settings::{self, Flags};
 use crate::times::{duration, seconds};
@@ -35,7 +35,7 @@ enum Action {
         #[arg(long, value_name = "T", value_parser = seconds)]
         ttl: Option<u64>,
         /// A model that it is for; may be given several times [default: all models]
-        #[arg(long = "model", value_name = "NAME", value_parser = named)]
+        #[arg(short, long = "model", value_name = "NAME", value_parser = named)]
         models: Vec<String>,
         /// Requests a second, on average [default: as many as come]
         #[arg(long, value_name = "N")]
@@ -59,6 +59,8 @@ enum Action {
         /// The key, as ls names it
         #[arg(value_parser = named)]
         id: String,
+        #[command(flatten)]
+        yes: Yes,
         #[command(flatten)]
         target: Target,
     },
@@ -96,7 +98,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             };
             out.emit(&keys, |keys| table(keys))
         }
-        Action::Revoke { id, target } => {
+        Action::Revoke { id, yes, target } => {
+            out.confirm(
+                format!("key {id} is taken back, and programs that use it are refused at once"),
+                *yes,
+            )?;
             let gone = match Place::of(target)? {
                 Place::Running(client) => client.delete(&format!("keys/{}", segment(id)))?,
                 Place::Folder(access, _) => {

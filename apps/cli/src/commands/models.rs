@@ -3,10 +3,11 @@
 mod deploy;
 
 use crate::failure::Result;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Yes};
 use crate::rest::{self, Patience, Target, named, segment};
 use lgp_sdk::Repository;
 use serde_json::{Value, json};
+use std::fmt;
 use std::path::PathBuf;
 
 /// Flags of `models`.
@@ -73,6 +74,8 @@ enum Action {
         #[arg(value_parser = versioned)]
         name: Versioned,
         #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
         target: Target,
     },
     /// Have every worker load a version of a model; without one those that its policy chooses, or the
@@ -111,6 +114,15 @@ struct Versioned {
     version: Option<u64>,
 }
 
+impl fmt::Display for Versioned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.version {
+            Some(version) => write!(f, "{}/{version}", self.name),
+            None => f.write_str(&self.name),
+        }
+    }
+}
+
 impl Versioned {
     /// Where it is found.
     fn path(&self, action: &str) -> String {
@@ -145,14 +157,29 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         }
         Action::Add { name, file, target } => {
             let client = target.connect()?;
-            client.upload(&path(name, ""), file, &Repository::external_files(file)?)?
+            let weights = Repository::external_files(file)?;
+            let bar = out.progress_bytes(0, "sent");
+            let _waiting = out.waiting(format!("the workers to get and load model {name}"));
+            let added = client.upload(&path(name, ""), file, &weights, &bar);
+            bar.finish_and_clear();
+            added?
         }
-        Action::Rm { name, target } => target.connect()?.delete(&name.path(""))?,
-        Action::Load { name, target } => target.connect()?.post(&name.path("/load"), &empty)?,
+        Action::Rm { name, yes, target } => {
+            let client = target.connect()?;
+            out.confirm(format!("model {name} is deleted, with its files"), *yes)?;
+            client.delete(&name.path(""))?
+        }
+        Action::Load { name, target } => {
+            let client = target.connect()?;
+            let _waiting = out.waiting(format!("the workers to load model {name}"));
+            client.post(&name.path("/load"), &empty)?
+        }
         Action::Deploy(args) => args.run()?,
         Action::Alias { action } => return alias(action, out),
         Action::Unload { name, patience, target } => {
-            target.connect()?.post(&name.path("/unload"), &patience.body())?
+            let client = target.connect()?;
+            let _waiting = out.waiting(format!("runs of model {name} to end, {patience}"));
+            client.post(&name.path("/unload"), &patience.body())?
         }
     };
     out.emit(&answer, |answer| match answer["removed"].as_bool() {

@@ -28,7 +28,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     limits: Limits,
     /// The device to plan for: opencl:0, cuda:0 … [default: what the processor would take]
-    #[arg(long)]
+    #[arg(short, long)]
     device: Option<String>,
     /// The leading dimension of every input that leaves it open
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65536))]
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     #[command(flatten)]
     dims: Dims,
     /// Threads to compute with: each may need memory of its own [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 }
 
@@ -225,7 +225,12 @@ fn text(report: &Report) -> String {
     };
     let best = report.optimal_batch.map_or_else(String::new, |best| {
         let OptimalBatch { largest, power_of_two } = best;
-        format!("largest batch that fits: {largest}, or {power_of_two} as a power of two\n")
+        match largest {
+            BATCH_MAX => format!("batches of {BATCH_MAX} fit; larger ones were not looked at\n"),
+            _ => {
+                format!("largest batch that fits: {largest}, or {power_of_two} as a power of two\n")
+            }
+        }
     });
     let rows = [
         ("weights", memory.weights_bytes),

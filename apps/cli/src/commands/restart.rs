@@ -21,7 +21,12 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let done: Value = args.target.connect()?.post("restart", &args.patience.body())?;
+    let client = args.target.connect()?;
+    let _waiting = out.waiting(format!(
+        "new workers to be ready, and for each old one to finish what it runs, {}",
+        args.patience
+    ));
+    let done: Value = client.post("restart", &args.patience.body())?;
     out.emit(&done, |done| {
         let restarted = done["restarted"].as_u64().unwrap_or(0);
         format!("{} replaced\n{}", output::counted(restarted, "worker"), rest::ended(done))

@@ -1,10 +1,13 @@
 //! `result`: what became of a task.
 
+use crate::classes::Wanted;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
+use crate::registered::Registered;
 use crate::rest::{Client, Target, named, segment};
 use crate::task;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 /// Flags of `result`.
@@ -15,14 +18,16 @@ pub(crate) struct Args {
     #[arg(value_parser = named)]
     id: String,
     /// Wait until it is finished
-    #[arg(long)]
+    #[arg(short, long)]
     wait: bool,
     /// Write one .npy file per output
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     output_dir: Option<PathBuf>,
     /// Let the result go once it is written, by --output-dir or --json: it is needed no more
     #[arg(long)]
     done: bool,
+    #[command(flatten)]
+    classes: Wanted,
     #[command(flatten)]
     target: Target,
 }
@@ -34,14 +39,24 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
     let client = args.target.connect()?;
     let found = match args.wait {
-        true => task::wait(&client, &args.id, out),
+        true => task::wait(&client, &args.id, Some(out)),
         false => client.get(&format!("tasks/{}", segment(&args.id))),
     };
     let task = found.map_err(|failure| match args.done {
         true => unread(failure, args, &client),
         false => failure,
     })?;
-    let reported = task::report(&task, args.output_dir.as_deref(), out);
+    let model = task["model"].as_str().unwrap_or_default().to_owned();
+    let known = || Ok(Registered::of(&client, &model).map(|it| it.labels()).unwrap_or_default());
+    let classes = args.classes.of(known, BTreeSet::new())?;
+    let reported = task::report(&task, args.output_dir.as_deref(), &classes, out);
+    let reported = reported.map_err(|failure| match &*failure.code {
+        "task_not_finished" => {
+            let (id, here) = (&args.id, args.target.words());
+            failure.hint(format!("wait for it with: radeon-cluster result --wait {id}{here}"))
+        }
+        _ => failure,
+    });
     match args.done {
         true => let_go(args, &client, &task, reported, out),
         false => reported,

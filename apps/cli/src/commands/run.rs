@@ -1,34 +1,55 @@
-//! `run`: one inference of a model file, from `.npy` files and images to `.npy` files.
+//! `run`: a model file on files, from `.npy` files and images to `.npy` files and classes.
 
+mod each;
+
+use crate::classes::{self, Classes, Found, Wanted};
 use crate::device::Limits;
 use crate::failure::{Failure, Result};
+use crate::inputs::{self, Given};
 use crate::output::{self, Output};
 use crate::outputs::{self, Written};
 use crate::picture;
 use crate::simd::Simd;
-use crate::{device, inputs, measure, settings};
+use crate::{device, measure, settings, task};
 use clap::ValueEnum;
-use lgp_sdk::{Datum, Model, NamedTensor, Session, SessionOptions};
+use lgp_sdk::{Datum, Model, NamedTensor, Session, SessionOptions, class_names};
 use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Flags of `run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  \
-    radeon-cluster run resnet50.onnx --input cat.jpg --output-dir out\n\n\
+#[command(after_help = "Examples:\n  \
+    radeon-cluster run resnet50.onnx cat.jpg --output-dir out\n  \
+    radeon-cluster run resnet50.onnx photos --labels names.txt --top 3 --batch 8\n\n\
     FILE is a .npy file, a .json file with lists of strings, or a PNG, JPEG or WebP image. An image is\n\
-    decoded to the input's channels, resized bilinearly and divided by 255, unless MODEL.toml\n\
-    beside MODEL.onnx names scale, mean or std.")]
+    turned upright as its EXIF data say, laid over white where the model takes no alpha, decoded to\n\
+    the input's channels, resized bilinearly and divided by 255, unless MODEL.toml beside MODEL.onnx\n\
+    names scale, mean or std. Of several files each is a run and a row of its own; one that cannot be\n\
+    used is told in its row, and the exit status is 1 at the end.\n\n\
+    Names of classes come from --labels, from labels in MODEL.toml (a list, or a file with one a\n\
+    line), from labels.txt beside the model or above, or from the model's own notes. Scores are as\n\
+    the model gives them: probabilities where it ends in a Softmax.")]
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,
-    /// A file for an input; NAME= may be left out where the model has one input
-    #[arg(long = "input", value_name = "NAME=FILE")]
+    /// Files, or folders of them, for a model with one input
+    #[arg(value_name = "FILE")]
+    files: Vec<String>,
+    /// A file for an input; NAME= may be left out where the model has one input, which takes several
+    /// files and folders
+    #[arg(short, long = "input", value_name = "NAME=FILE")]
     inputs: Vec<String>,
-    /// Where to write the outputs: tensors as .npy files, strings and maps as .json files
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    output_dir: PathBuf,
+    /// Where to write the outputs, tensors as .npy files, strings and maps as .json files; of several
+    /// files as FILE.OUTPUT.npy, and nowhere unless it is said [default: the current folder]
+    #[arg(short, long, value_name = "DIR")]
+    output_dir: Option<PathBuf>,
+    /// Run so many files together, where the model leaves its first dimension open
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    batch: u16,
+    #[command(flatten)]
+    classes: Wanted,
     #[command(flatten)]
     machine: Machine,
 }
@@ -37,12 +58,12 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Args)]
 pub(crate) struct Machine {
     /// The device: auto, cpu, opencl:0, cuda:0 …; a list cuts a model over several
-    #[arg(long, default_value = "auto")]
+    #[arg(short, long, default_value = "auto")]
     pub(crate) device: String,
     #[command(flatten)]
     pub(crate) limits: Limits,
     /// Threads to compute with [default: all cores]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// How precisely to compute
     #[arg(long, value_enum, default_value_t = Precision::F32)]
@@ -91,6 +112,15 @@ pub(crate) struct Loaded {
 
 /// Opens the devices, then loads a model.
 pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
+    load_with(path, machine, |_| ()).map(|(loaded, ())| loaded)
+}
+
+/// The same, and what `look` finds in the model.
+fn load_with<T>(
+    path: &Path,
+    machine: &Machine,
+    look: impl FnOnce(&Model) -> T,
+) -> Result<(Loaded, T)> {
     let accelerators = device::resolve_all(&machine.device, &machine.limits)?;
     let device = device::names(&accelerators);
     if !accelerators.is_empty() && machine.precision != Precision::F32 {
@@ -105,9 +135,11 @@ pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
     let isa = Simd::resolve(machine.simd, settings::environment)?.isa();
     let options = SessionOptions { isa, precision: machine.precision.of_session(), ..options };
     let start = Instant::now();
-    let session = Session::on_devices(Model::load(path)?, options, accelerators)?;
+    let model = Model::load(path)?;
+    let found = look(&model);
+    let session = Session::on_devices(model, options, accelerators)?;
     let load_ms = measure::ms(start.elapsed());
-    Ok(Loaded { session, device, threads: options.threads, load_ms })
+    Ok((Loaded { session, device, threads: options.threads, load_ms }, found))
 }
 
 /// The inputs as a session takes them, whatever kind its outputs are of.
@@ -124,24 +156,63 @@ struct Report {
     load_ms: f64,
     run_ms: f64,
     outputs: Vec<Written>,
+    /// `score` or `probability`, where there are classes.
+    kind: Option<&'static str>,
+    /// The classes with the highest scores of each row of the input.
+    top: Vec<Vec<classes::Class>>,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let scaling = picture::scaling_of(&args.model)?;
-    let loaded = load(&args.model, &args.machine)?;
-    let inputs = inputs::read(&args.inputs, loaded.session.inputs(), &scaling)?;
+    let beside = picture::beside(&args.model)?;
+    let (loaded, (metadata, probabilities)) = load_with(&args.model, &args.machine, look)?;
+    let labels = || class_names(&args.model, None, &metadata).map_err(picture::config_failure);
+    let classes = args.classes.of(labels, probabilities)?;
+    let texts: Vec<String> = args.inputs.iter().chain(&args.files).cloned().collect();
+    let scaling = &beside.scaling;
+    match inputs::given(&texts, loaded.session.inputs())? {
+        Given::Once(files) => {
+            let inputs = inputs::read_all(&files, scaling)?;
+            once(args, out, &loaded, &classes, &inputs)
+        }
+        Given::Each(input, files) => {
+            let each = each::Each { args, loaded: &loaded, classes: &classes, input, scaling };
+            each.run(&files, out)
+        }
+    }
+}
+
+/// The model's own notes, and the outputs that are probabilities.
+fn look(model: &Model) -> (BTreeMap<String, String>, BTreeSet<String>) {
+    (model.metadata().clone(), classes::probabilities(model))
+}
+
+/// One run, with a file for each input.
+fn once(
+    args: &Args,
+    out: Output,
+    loaded: &Loaded,
+    classes: &Classes,
+    inputs: &[NamedTensor],
+) -> Result<()> {
     let start = Instant::now();
-    let outputs = loaded.session.run_data(data(&inputs))?;
+    let outputs = loaded.session.run_data(data(inputs))?;
     let run_ms = measure::ms(start.elapsed());
+    let found = task::find(classes, &outputs)?;
+    let folder = args.output_dir.as_deref().unwrap_or(Path::new("."));
+    let written = outputs::write(folder, &outputs)?;
+    let words = found.as_ref().map(Found::text).unwrap_or_default();
+    let Found { kind, rows } = found.unwrap_or_default();
     let report = Report {
         model: args.model.display().to_string(),
-        device: loaded.device,
+        device: loaded.device.clone(),
         threads: loaded.threads,
         precision: args.machine.precision.name(),
         load_ms: loaded.load_ms,
         run_ms,
-        outputs: outputs::write(&args.output_dir, &outputs)?,
+        outputs: written,
+        kind: Some(kind).filter(|kind| !kind.is_empty()),
+        top: rows,
     };
     out.emit(&report, |report| {
         let Report { device, threads, load_ms, run_ms, .. } = report;
@@ -149,6 +220,6 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             "loaded in {load_ms:.1} ms, ran in {run_ms:.2} ms on {device}, {}\n",
             output::counted(*threads, "thread")
         );
-        head + &outputs::lines(&report.outputs)
+        head + &outputs::lines(&report.outputs) + &words
     })
 }

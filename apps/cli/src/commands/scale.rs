@@ -23,6 +23,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaled: Value = args.target.connect()?.post("scale", &body)?;
     out.emit(&scaled, |scaled| {
         let [before, after] = ["before", "workers"].map(|key| scaled[key].as_u64().unwrap_or(0));
-        format!("{} before, {after} from now on\n", output::counted(before, "local worker"))
+        let before = output::counted(before, "local worker");
+        format!("there were {before}; from now on there are {after}\n")
     })
 }

@@ -7,8 +7,8 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::folder::{self, Endpoint};
 use crate::logging::LogFormat;
-use crate::output::Output;
-use crate::settings::{self, Flags, Settings};
+use crate::output::{self, Output};
+use crate::settings::{self, Flags, Last, Settings};
 use crate::tls::Certificate;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -22,6 +22,9 @@ use std::process::{Command, Stdio};
     radeon-cluster.toml in the data folder (workers = 2, or addr under [http]), and of the\n\
     environment (RADEON_WORKERS=2, RADEON_HTTP__ADDR=127.0.0.1:8000). Flags win over the\n\
     environment, and the environment over the file.\n\n\
+    Flags are remembered in the data folder: a plain start there comes to the same again, after a\n\
+    crash and after stop, and says so. A flag that is given replaces the one of then; --fresh forgets\n\
+    the others. With --foreground, as service managers start it, only what is given counts.\n\n\
     Settings without a flag: for how many seconds results of durable tasks wait to be read\n\
     (results_kept_for_s, a week), on how much of their disk (results_disk_share, 0.1), and for\n\
     how many seconds an idempotency key stands after its task's end (keys_kept_for_s, 600).")]
@@ -30,18 +33,18 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     workers: Option<u16>,
     /// Address of the REST interface; port 0 picks a free one [default: 127.0.0.1:8000]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     http: Option<SocketAddr>,
     /// The certificate of the REST interface, without which it listens on loopback only: off,
     /// self-signed, or CERT.pem,KEY.pem [default: off]
     #[arg(long, value_name = "CERTIFICATE")]
     tls: Option<Certificate>,
     /// Address of the gRPC interface; port 0 picks a free one [default: 127.0.0.1:8001]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     grpc: Option<SocketAddr>,
     /// Address for workers, UDP; 0.0.0.0:8443 lets machines join from the network, with tokens; port 0
     /// picks a free one [default: 127.0.0.1:8443]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     quic: Option<SocketAddr>,
     /// Where what several coordinators share is kept, postgres://USER@localhost/NAME or
     /// etcd://HOST:PORT,nats://HOST:PORT: each that names the same takes part, and when the one that
@@ -61,18 +64,18 @@ pub(crate) struct Args {
     reached_at: Option<String>,
     /// Address for Frigate's detector zmq, on loopback, where it takes detectors' models and answers their
     /// images; port 0 picks a free one [default: none]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     frigate: Option<SocketAddr>,
     /// Address for Immich's machine learning, on loopback, with models of the cluster; port 0 picks a free
     /// one [default: none]
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     immich: Option<SocketAddr>,
     /// Where models, logs and the runtime file live [default: the platform's folder for data]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The device of the workers: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
     /// tasks side by side [default: auto]
-    #[arg(long)]
+    #[arg(short, long)]
     device: Option<String>,
     /// The settings file [default: radeon-cluster.toml in the data folder]
     #[arg(long, value_name = "FILE")]
@@ -83,11 +86,14 @@ pub(crate) struct Args {
     /// Stay in the foreground and log to stderr
     #[arg(long)]
     foreground: bool,
+    /// Forget how it was started the last time
+    #[arg(long)]
+    fresh: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let flags = Flags {
+    let given = Flags {
         config: args.config.as_deref(),
         data: args.data.as_deref(),
         device: args.device.as_deref(),
@@ -103,7 +109,21 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         frigate: args.frigate,
         log_format: args.log_format,
         immich: args.immich,
+        last: Last::default(),
     };
+    let data = settings::data_folder(&given, settings::environment)?;
+    // Service managers say all that they want each time.
+    let last = if args.fresh || args.foreground { Last::default() } else { Last::read(&data)? };
+    let remembered = last.words(&given)?;
+    let config = given.config.or(last.config.as_deref());
+    let flags = Flags { config, data: Some(&data), last: last.clone(), ..given };
+    for (name, meant) in settings::misspelt(names()) {
+        out.note(format!("the environment variable {name} is no setting; did you mean {meant}?"));
+    }
+    if !remembered.is_empty() {
+        out.note(format!("as it was last started: {remembered}; --fresh forgets that"));
+    }
+    let next = last.with(&flags)?;
     let settings = settings::resolve(&flags, settings::environment)?;
     // Before anything starts: a wrong name is found by the process that can show it best.
     device::resolve_each(&settings.device)?;
@@ -111,11 +131,25 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     settings.blobs(settings::environment)?;
     if args.foreground {
         crate::logging::init("info", settings.log_format);
-        let ready = |endpoint: &Endpoint| out.emit(endpoint, |it| text(it, settings.http.addr));
+        let ready = |endpoint: &Endpoint| {
+            next.keep(&settings.data)?;
+            out.emit(endpoint, |it| text(it, settings.http.addr))
+        };
         return host(&settings, std::future::pending(), ready);
     }
+    let log = folder::log_file(&settings.data);
+    let workers = output::counted(settings.workers, "worker");
+    let waiting =
+        out.waiting(format!("{workers} to be ready and load models; the log is {}", log.display()));
     let endpoint = start_in_background(&settings)?;
+    drop(waiting);
+    next.keep(&settings.data)?;
     out.emit(&endpoint, |it| text(it, settings.http.addr))
+}
+
+/// The names of this process's environment variables that are text.
+fn names() -> impl Iterator<Item = String> {
+    std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
 /// What a person reads of a coordinator that listens on `addr` as the settings say.

@@ -2,13 +2,13 @@
 
 use crate::failure::Result;
 use crate::folder;
-use crate::output::Output;
+use crate::output::{self, Output, Yes};
 use crate::rest::{Client, NOT_ANSWERING, Target};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// How long a stop may take before it says what it waits for.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Flags of `stop`.
 #[derive(Debug, clap::Args)]
@@ -22,12 +22,17 @@ pub(crate) struct Args {
     #[arg(long)]
     now: bool,
     #[command(flatten)]
+    yes: Yes,
+    #[command(flatten)]
     target: Target,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let client = args.target.connect()?;
+    if args.now {
+        confirm_loss(&client, args.yes, out)?;
+    }
     let stopping: Value = client.post("coordinator/stop", &json!({ "now": args.now }))?;
     let (mut asked, mut is_told) = (Instant::now(), false);
     while lives(&client)? {
@@ -48,6 +53,19 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         };
         format!("the coordinator at {} has stopped{tasks}\n", client.base())
     })
+}
+
+/// Asks first where tasks would be lost.
+fn confirm_loss(client: &Client, yes: Yes, out: Output) -> Result<()> {
+    // What cannot be counted is no reason to let it run on.
+    let stats: Value = client.get("stats").unwrap_or_default();
+    let count = |state: &str| stats["tasks"][state].as_u64().unwrap_or(0);
+    let unfinished = count("queued") + count("running");
+    if unfinished == 0 {
+        return Ok(());
+    }
+    let tasks = output::counted(unfinished, "task");
+    out.confirm(format!("{tasks} not finished: those that are not durable are lost"), yes)
 }
 
 /// What keeps the coordinator, for people who wonder.

@@ -20,10 +20,10 @@ pub(crate) struct Args {
     #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "cancelled"])]
     state: Option<String>,
     /// Those of a model, NAME or NAME/VERSION
-    #[arg(long, value_parser = named)]
+    #[arg(short, long, value_parser = named)]
     model: Option<String>,
     /// So many at most, the newest first
-    #[arg(long, value_name = "N", default_value_t = LIMIT,
+    #[arg(short = 'n', long, value_name = "N", default_value_t = LIMIT,
           value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX))]
     limit: u64,
     /// Those that were submitted before this one

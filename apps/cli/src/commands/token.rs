@@ -1,7 +1,7 @@
 //! `token`: what lets other machines join the cluster.
 
 use crate::failure::Result;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Yes};
 use crate::rest::{Target, named, segment};
 use crate::times::{duration, seconds};
 use lgp_sdk::{ClusterError, Role};
@@ -26,7 +26,7 @@ enum Action {
     /// Make a token and print it, with the command to run on the other machine
     Create {
         /// How many machines may join with it
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         uses: u32,
         /// What it makes of who joins with it: worker, client or admin
         #[arg(long, value_name = "ROLE", default_value = "worker", value_parser = role)]
@@ -48,6 +48,8 @@ enum Action {
         #[arg(value_parser = named)]
         id: String,
         #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
         target: Target,
     },
 }
@@ -64,7 +66,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             let tokens: Vec<Value> = target.connect()?.get("tokens")?;
             out.emit(&tokens, |tokens| table(tokens))
         }
-        Action::Revoke { id, target } => {
+        Action::Revoke { id, yes, target } => {
+            out.confirm(format!("token {id} is taken back; who joined with it stays"), *yes)?;
             let gone: Value = target.connect()?.delete(&format!("tokens/{}", segment(id)))?;
             out.emit(&gone, |_| format!("token {id} lets nobody in any more\n"))
         }
@@ -104,7 +107,10 @@ fn created(made: &Value) -> String {
             "{token}\nfor a program with the role {role}: lgp_sdk::enrol at {place} gives it its \
              identity, with which Client::connect calls the cluster\n{note}"
         ),
-        _ => format!("{token}\njoin with: radeon-cluster join {place} {token}\n{note}"),
+        _ => format!(
+            "{token}\njoin with: radeon-cluster join {place} {token}\nor, where other accounts see command \
+             lines, with radeon-cluster join {place} - and the token on stdin\n{note}"
+        ),
     }
 }
 

@@ -65,8 +65,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let batch = args.dims.batch(session.inputs(), batch);
     let names = session.inputs().iter().map(|input| input.name.as_str());
     let shapes: Vec<(&str, Shape)> = names.zip(shapes).collect();
-    let TunedModel { nodes, placement } =
-        session.tune(&shapes, Duration::from_secs(args.budget.into()))?;
+    let bar = out.busy("measuring");
+    let tuned = session.tune(&shapes, Duration::from_secs(args.budget.into()));
+    bar.finish_and_clear();
+    let TunedModel { nodes, placement } = tuned?;
     let sum = |ms: fn(&TunedNode) -> f64| nodes.iter().map(|n| n.nodes as f64 * ms(n)).sum();
     let (before_ms, after_ms) = (sum(|node| node.before_ms), sum(|node| node.after_ms));
     let model = args.model.display().to_string();

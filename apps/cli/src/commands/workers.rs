@@ -2,7 +2,7 @@
 
 use crate::commands::token::role;
 use crate::failure::Result;
-use crate::output::{self, Output};
+use crate::output::{self, Output, Yes};
 use crate::rest::{self, Patience, Target, named, segment};
 use lgp_sdk::Role;
 use serde_json::{Value, json};
@@ -44,6 +44,8 @@ enum Action {
         #[arg(long, value_name = "ROLE", default_value = "worker", value_parser = role)]
         role: Role,
         #[command(flatten)]
+        yes: Yes,
+        #[command(flatten)]
         target: Target,
     },
     /// List the members whose certificates were revoked and could still be valid
@@ -83,13 +85,22 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
                 target.connect()?.post(&format!("{}/shutdown", path(id)), &json!({}))?;
             out.emit(&leaving, |_| format!("worker {id} leaves once it has finished\n"))
         }
-        Some(Action::Revoke { id, role, target }) => {
+        Some(Action::Revoke { id, role, yes, target }) => {
+            let client = target.connect()?;
+            out.confirm(
+                format!("{role} {id} is sent away, and needs a new token to come back"),
+                *yes,
+            )?;
             let body = json!({ "name": id, "role": role });
-            let revoked: Value = target.connect()?.post("revocations", &body)?;
+            let revoked: Value = client.post("revocations", &body)?;
             out.emit(&revoked, |revoked| {
-                let closed = revoked["connections_closed"].as_u64().unwrap_or(0);
-                let closed = output::counted(closed, "connection");
-                format!("what {role} {id} has lets it in no more; {closed} closed\n")
+                let closed = match revoked["connections_closed"].as_u64().unwrap_or(0) {
+                    0 => "none of this name was connected: look whether it is the right one"
+                        .to_owned(),
+                    1 => "1 connection was closed".to_owned(),
+                    closed => format!("{closed} connections were closed"),
+                };
+                format!("the certificates of {role} {id} are revoked; {closed}\n")
             })
         }
         Some(Action::Revoked { target }) => {
@@ -101,6 +112,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         }
         Some(Action::Drain { worker: One { id, target }, patience }) => {
             let client = target.connect()?;
+            let _waiting = out.waiting(format!("worker {id} to finish what it runs, {patience}"));
             let left: Value = client.post(&format!("{}/drain", path(id)), &patience.body())?;
             out.emit(&left, |left| format!("worker {id} has left\n{}", rest::ended(left)))
         }

@@ -66,6 +66,7 @@ fn a_silent_coordinator_is_not_waited_for() {
     let weights = BTreeMap::from([(PathBuf::from("w"), file.clone())]);
     let tensors = || [Cow::Owned(vec![0; 64 << 20])].into_iter();
     let null = Value::Null;
+    let hidden = indicatif::ProgressBar::hidden;
     type Call<'a> = Box<dyn Fn(&Client) -> Result<Value> + 'a>;
     let calls: Vec<(&str, Call<'_>)> = vec![
         ("quick", Box::new(|client| client.get("stats"))),
@@ -82,12 +83,9 @@ fn a_silent_coordinator_is_not_waited_for() {
         ("drain", Box::new(|client| client.post("workers/w/drain", &null))),
         ("submit", Box::new(|client| client.post_binary("tasks", &null, [].into_iter()))),
         ("large", Box::new(|client| client.post_binary("tasks", &null, tensors()))),
-        ("add", Box::new(|client| client.upload("models/m", &file, &BTreeMap::new()))),
-        ("form", Box::new(|client| client.upload("models/m", &file, &weights))),
-        (
-            "wait",
-            Box::new(|client| crate::task::wait(client, "0-1", crate::output::Output::new(true))),
-        ),
+        ("add", Box::new(|client| client.upload("models/m", &file, &BTreeMap::new(), &hidden()))),
+        ("form", Box::new(|client| client.upload("models/m", &file, &weights, &hidden()))),
+        ("wait", Box::new(|client| crate::task::wait(client, "0-1", None))),
     ];
     for (what, call) in calls {
         expect_silence(what, call(&client(&silent, 60)));
@@ -190,7 +188,7 @@ fn an_end_is_waited_for_while_no_coordinator_leads() {
             stream.write_all(format!("{head}\r\n\r\n{body}").as_bytes()).expect("sent");
         }
     });
-    let task = crate::task::wait(&client, "0-1", crate::output::Output::new(true));
+    let task = crate::task::wait(&client, "0-1", None);
     assert_eq!(task.expect("it ended")["state"], "succeeded");
     server.join().expect("it served");
 }

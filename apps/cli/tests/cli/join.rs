@@ -140,6 +140,34 @@ fn a_machine_that_may_not_join_is_told_why() {
     cluster.world.expect_no_processes();
 }
 
+/// Other accounts see command lines for as long as processes live.
+#[test]
+fn a_token_comes_from_elsewhere_and_does_not_stay_on_the_command_line() {
+    let cluster = Cluster::start(World::new(), "0");
+    let quic = text(&cluster.endpoint["quic"]).to_owned();
+    let made = cluster.run(&["token", "create", "--uses", "3"]).json();
+    let token = text(&made["token"]).to_owned();
+    let file = cluster.world.write("token", format!("{token}\n")).display().to_string();
+    let folder = |name: &str| cluster.world.path(name).display().to_string();
+    let (first, second) = (folder("first"), folder("second"));
+    for args in [
+        [quic.as_str(), &token, "--data", &first, "--name", "first", ""],
+        [quic.as_str(), "--token-file", &file, "--data", &second, "--name", "second"],
+    ] {
+        let args: Vec<&str> = args.into_iter().filter(|arg| !arg.is_empty()).collect();
+        let joined = Joined::start(&cluster.world, &args);
+        assert_eq!(joined.said["enrolled"], json!(true));
+        let line =
+            std::fs::read(format!("/proc/{}/cmdline", joined.process.id())).expect("it runs");
+        let line = String::from_utf8_lossy(&line).into_owned();
+        assert!(line.contains("join") && !line.contains(&token), "{line}");
+        joined.leave();
+    }
+    let both = ["join", &quic, &token, "--token-file", &file, "--json"];
+    assert_eq!(cluster.world.run(&both).error(2).0, "usage");
+    cluster.run(&["stop"]).json();
+}
+
 #[test]
 fn a_machine_that_is_revoked_leaves_and_comes_back_with_a_new_token_only() {
     let cluster = Cluster::start(World::new(), "0");

@@ -14,6 +14,7 @@ mod join;
 mod kinds;
 mod local;
 mod logs;
+mod many;
 mod memory;
 mod network;
 mod results;

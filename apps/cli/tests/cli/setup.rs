@@ -1,6 +1,7 @@
 //! What a person sets up once: a settings file, a shell, a look at the log, the page.
 
-use crate::harness::{Cluster, World, eventually};
+use crate::harness::{Cluster, World, eventually, signal};
+use rustix::process::Signal;
 
 #[test]
 fn a_settings_file_is_written_once_and_start_reads_it() {
@@ -97,4 +98,63 @@ fn a_link_to_the_page_is_printed_where_there_is_no_desktop() {
     assert!(shown.contains("signs in once") && shown.contains("/#link="), "{shown}");
     // Programs of this machine without a key may not let themselves in.
     cluster.world.run(&["dashboard", "--json", "--server", http]).error(1);
+}
+
+#[test]
+fn a_plain_start_is_as_the_last_one_was() {
+    let world = World::new();
+    let data = world.path("data").display().to_string();
+    let start = |world: &World, flags: &[&str]| {
+        let mut command = world.command(&[&["start", "--data", &data], flags].concat());
+        for name in ["HTTP", "GRPC", "QUIC"] {
+            command.env(format!("RADEON_{name}__ADDR"), "localhost:0");
+        }
+        let output = command.env("RADEON_WORKRES", "3").output().expect("the binary starts");
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
+        stderr
+    };
+    let workers = |world: &World| {
+        let settings = world.run(&["status", "--json", "--data", &data]).json();
+        (settings["workers"]["ready"].as_u64(), settings["pid"].as_u64().expect("a number"))
+    };
+    let kill = |world: &World, pid: u64| {
+        signal(u32::try_from(pid).expect("a process id"), Signal::KILL);
+        world.expect_no_processes();
+    };
+    let said = start(&world, &["--workers", "0", "--log-format", "json"]);
+    assert!(said.contains("RADEON_WORKRES is no setting; did you mean RADEON_WORKERS?"), "{said}");
+    let (ready, pid) = workers(&world);
+    assert_eq!(ready, Some(0));
+    kill(&world, pid);
+    let said = start(&world, &[]);
+    assert!(said.contains("as it was last started: --log-format json --workers 0;"), "{said}");
+    let (ready, pid) = workers(&world);
+    assert_eq!(ready, Some(0));
+    kill(&world, pid);
+    let said = start(&world, &["--fresh"]);
+    assert!(!said.contains("last started"), "{said}");
+    assert_eq!(workers(&world).0, Some(1));
+    world.run(&["stop", "--json", "--now", "--data", &data]).json();
+}
+
+#[test]
+fn a_wrong_setting_is_told_with_its_place() {
+    let world = World::new();
+    let run = |name: &str, value: &str| {
+        let output = world.command(&["start", "--json"]).env(name, value).output();
+        String::from_utf8(output.expect("the binary starts").stderr).expect("text")
+    };
+    for (name, value, part) in [
+        ("RADEON_WORKERS", "many", "environment variable RADEON_WORKERS"),
+        ("RADEON_WORKERS", "many", "expected a whole number"),
+        ("RADEON_HTTP__ADDR", "nowhere", "'nowhere' is no socket address"),
+    ] {
+        let said = run(name, value);
+        assert!(said.contains(part), "{said} lacks {part}");
+    }
+    world.write("wrong.toml", "wrokers = 3\n");
+    let refused = world.run(&["start", "--json", "--config", "wrong.toml"]);
+    assert_eq!(refused.error(1).0, "settings_invalid");
+    assert!(refused.stderr.contains("did you mean workers?"), "{refused:?}");
 }

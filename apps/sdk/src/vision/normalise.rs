@@ -1,11 +1,11 @@
 //! 8-bit pixels to the numbers and the order that a model wants.
 
 use super::{Pixels, VisionError};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// How a pixel's value becomes a number: `(value × scale − mean) / std`. `mean` and `std` have one
 /// number, or one per channel; the defaults are scale 1/255, mean 0 and std 1.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scaling {
     /// The factor of values from 0 to 255.

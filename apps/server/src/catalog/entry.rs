@@ -3,7 +3,8 @@
 use crate::cache::ResponseCache;
 use crate::ensemble::Ensemble;
 use crate::sequences::Stateful;
-use lgp_sdk::{Entry, ModelConfig, ModelRef, ValueSpec, class_names};
+use lgp_sdk::vision::Scaling;
+use lgp_sdk::{Beside, Entry, ModelConfig, ModelRef, ValueSpec, class_names};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
@@ -111,6 +112,13 @@ impl ModelEntry {
                 .inspect_err(|error| tracing::warn!(%error, ?folder, "labels are not used"))
                 .unwrap_or_default()
         })
+    }
+
+    /// How pictures become its input, as the file beside it says; none where there is no such file.
+    pub(crate) fn scaling(&self) -> Option<Scaling> {
+        let path = self.0.folder.join("model.onnx");
+        let is_there = path.with_extension("toml").exists();
+        is_there.then(|| Beside::of(&path).ok()).flatten().map(|beside| beside.scaling)
     }
 
     /// The text of a file beside the model, or else beside its versions; none where there is no such file.

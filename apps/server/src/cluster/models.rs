@@ -46,7 +46,7 @@ pub(crate) async fn list(
 }
 
 /// `GET models/{model}[/versions/{version}]`: that version, or the one that is used where none is named,
-/// with the names of its classes.
+/// with the names of its classes, and how pictures become its input.
 pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
@@ -57,8 +57,10 @@ pub(crate) async fn show(
     let mut value = describe(&state, found.entry()).await;
     let entry = found.entry().clone();
     // Files are read the first time.
-    let labels = tokio::task::spawn_blocking(move || labels(&entry)).await;
-    value["labels"] = json!(labels.map_err(Fault::internal)?);
+    let said = tokio::task::spawn_blocking(move || (labels(&entry), entry.scaling())).await;
+    let (labels, scaling) = said.map_err(Fault::internal)?;
+    value["labels"] = json!(labels);
+    value["scaling"] = json!(scaling);
     Ok(Json(value))
 }
 

@@ -1,0 +1,57 @@
+//! A registered model, as the cluster API describes it.
+
+use crate::failure::{Failure, Result};
+use crate::folder;
+use crate::picture;
+use crate::rest::{Client, segment};
+use crate::wire::WireSpec;
+use lgp_sdk::ValueSpec;
+use lgp_sdk::vision::Scaling;
+use serde::Deserialize;
+
+/// A version of a model.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Registered {
+    name: String,
+    version: u64,
+    inputs: Vec<WireSpec>,
+    #[serde(default)]
+    labels: Option<Vec<String>>,
+    #[serde(default)]
+    scaling: Option<Scaling>,
+}
+
+impl Registered {
+    /// The version that NAME/VERSION means; for a bare NAME the one that is used.
+    ///
+    /// # Errors
+    /// `usage` for what is no name, and the coordinator's refusals.
+    pub(crate) fn of(client: &Client, text: &str) -> Result<Self> {
+        let Some((name, version)) = text.split_once('/') else {
+            return client.get(&format!("models/{}", segment(text)));
+        };
+        let version: u64 = version.parse().map_err(|_| {
+            Failure::usage(format!("model {text:?} is not valid, expected NAME or NAME/VERSION"))
+        })?;
+        client.get(&format!("models/{}/versions/{version}", segment(name)))
+    }
+
+    /// What its classes are called, where that is known.
+    pub(crate) fn labels(&self) -> Vec<String> {
+        self.labels.clone().unwrap_or_default()
+    }
+
+    /// Its inputs, as a session would describe them.
+    pub(crate) fn inputs(&self) -> Result<Vec<ValueSpec>> {
+        self.inputs.iter().map(WireSpec::spec).collect()
+    }
+
+    /// How pictures become its input: as the file beside it in the data folder says, which may be wrong, and
+    /// else as the coordinator does.
+    pub(crate) fn scaling(&self, client: &Client) -> Result<Scaling> {
+        match client.data() {
+            Some(data) => picture::scaling_of(&folder::model_file(data, &self.name, self.version)),
+            None => Ok(self.scaling.clone().unwrap_or_default()),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! Addresses to listen on, as people write them.
+
+use serde::{Deserialize, Deserializer};
+use std::net::{SocketAddr, ToSocketAddrs};
+
+/// An address and a port, or the name of one of this machine's: `127.0.0.1:8000`, `[::1]:0`, `localhost:0`.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(addr) = text.parse() {
+        return Ok(addr);
+    }
+    let found = text.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
+    // As a name has both, people who give no version expect the old one.
+    let old = found.iter().find(|addr| addr.is_ipv4()).or(found.first());
+    old.copied().ok_or_else(|| {
+        format!("'{text}' is no socket address, expected ADDRESS:PORT such as 127.0.0.1:8000")
+    })
+}
+
+/// The same of a settings file or the environment.
+pub(super) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
+    address(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_this_machine_are_addresses() {
+        for (text, expected) in [
+            ("127.0.0.1:8000", Some("127.0.0.1:8000")),
+            ("[::1]:0", Some("[::1]:0")),
+            ("localhost:0", Some("127.0.0.1:0")),
+            ("localhost", None),
+            ("nowhere", None),
+            ("127.0.0.1", None),
+            ("", None),
+        ] {
+            let found = address(text).ok().map(|addr| addr.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
+        }
+    }
+}

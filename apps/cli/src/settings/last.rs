@@ -1,0 +1,136 @@
+//! What `start` was given the last time, kept in the data folder, so that a plain `start` comes to the same
+//! after a crash.
+
+use super::Flags;
+use crate::failure::{Failure, Result};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+/// Its name in the data folder. It may have a password in it, and is its owner's alone.
+const FILE: &str = "started.json";
+
+/// Flags by their names, with the settings that they stand for and their values.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Last {
+    /// The settings file that was named.
+    #[serde(default)]
+    pub(crate) config: Option<PathBuf>,
+    #[serde(default)]
+    flags: BTreeMap<String, (String, String)>,
+}
+
+impl Last {
+    /// What the data folder says; nothing where nobody started there.
+    ///
+    /// # Errors
+    /// `started_unreadable` where it cannot be read, with the way on.
+    pub(crate) fn read(data: &Path) -> Result<Self> {
+        let path = data.join(FILE);
+        let unreadable = |what: String| {
+            let message = format!("cannot read {}: {what}", path.display());
+            Failure::new("started_unreadable", message)
+                .hint("start as the flags say alone, and forget it: radeon-cluster start --fresh")
+        };
+        match std::fs::read(&path) {
+            Ok(text) => {
+                serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(Self::default()),
+            Err(error) => Err(unreadable(error.to_string())),
+        }
+    }
+
+    /// The same with what is given now in the place of what was given then.
+    ///
+    /// # Errors
+    /// As [`Flags::given`].
+    pub(crate) fn with(&self, now: &Flags<'_>) -> Result<Self> {
+        let mut all = self.clone();
+        for (flag, key, value) in now.given()? {
+            all.flags.insert(flag.to_owned(), (key.to_owned(), value));
+        }
+        if let Some(config) = now.config {
+            let absolute = std::path::absolute(config);
+            all.config = Some(absolute.map_err(|error| Failure::file("resolve", config, &error))?);
+        }
+        Ok(all)
+    }
+
+    /// Keeps it in the data folder.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub(crate) fn keep(&self, data: &Path) -> Result<()> {
+        let path = data.join(FILE);
+        let text = serde_json::to_vec_pretty(self).map_err(Failure::internal)?;
+        let write = || -> std::io::Result<()> {
+            // Such files are their owner's alone.
+            let mut file = tempfile::NamedTempFile::new_in(data)?;
+            file.write_all(&text)?;
+            file.persist(&path)?;
+            Ok(())
+        };
+        write().map_err(|error| Failure::file("write", &path, &error))
+    }
+
+    /// The settings and their values.
+    pub(super) fn settings(&self) -> impl Iterator<Item = (&str, String)> {
+        self.flags.values().map(|(key, value)| (key.as_str(), value.clone()))
+    }
+
+    /// The flags as they are written, but for those that are given now, and without passwords.
+    ///
+    /// # Errors
+    /// As [`Flags::given`].
+    pub(crate) fn words(&self, now: &Flags<'_>) -> Result<String> {
+        let given = now.given()?;
+        let old = self.flags.iter().filter(|(flag, _)| given.iter().all(|(it, ..)| it != flag));
+        let mut words: Vec<String> =
+            old.map(|(flag, (_, value))| format!("--{flag} {}", without_password(value))).collect();
+        if let Some(config) = self.config.as_ref().filter(|_| now.config.is_none()) {
+            words.push(format!("--config {}", config.display()));
+        }
+        Ok(words.join(" "))
+    }
+}
+
+/// A value in which what stands before a host is left out, in each of the URLs that it has.
+fn without_password(value: &str) -> String {
+    let url = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),
+        _ => url.to_owned(),
+    };
+    value.split(',').map(url).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn what_was_given_holds_on_until_something_else_is_given() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        assert_eq!(Last::read(folder.path()).expect("nothing"), Last::default());
+        let control = "postgres://me:secret@db/x,nats://u:secret@n:1";
+        let first = Flags { workers: Some(3), control: Some(control), ..Flags::default() };
+        let last = Last::default().with(&first).expect("plain flags");
+        last.keep(folder.path()).expect("ours");
+        let mode = folder.path().join(FILE).metadata().expect("written").mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let read = Last::read(folder.path()).expect("as written");
+        assert_eq!(read, last);
+        let words = read.words(&Flags::default()).expect("plain flags");
+        assert_eq!(words, "--control postgres://…@db/x,nats://…@n:1 --workers 3");
+        let now = Flags { workers: Some(1), ..Flags::default() };
+        assert!(!read.words(&now).expect("plain flags").contains("workers"));
+        let both = read.with(&now).expect("plain flags");
+        let workers = both.settings().find(|(key, _)| *key == "workers").expect("it is there");
+        assert_eq!(workers.1, "1");
+        std::fs::write(folder.path().join(FILE), "{").expect("ours");
+        let failure = Last::read(folder.path()).expect_err("it is damaged");
+        assert!(failure.hint.is_some_and(|hint| hint.contains("--fresh")));
+    }
+}

@@ -1,0 +1,308 @@
+//! Where settings come from: defaults < file < environment < what `start` was given last < flags.
+
+use super::{
+    ABSENCE_MAX_S, BATCH_DELAY_MS, BATCH_MAX, BYTES_MAX, CERTIFICATE_LIFE_S, FRIGATE_TIMEOUT_MS,
+    KEPT_FOR_S, Last, MODELS_POLL_MS, PENDING_MAX, RUN_LIMIT_S, SEQUENCES_MAX, Settings,
+};
+use crate::cluster::driver::WORKERS_MAX;
+use crate::failure::{Failure, Result};
+use crate::logging::LogFormat;
+use crate::near::near;
+use crate::tls::Certificate;
+use config::builder::DefaultState;
+use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
+use etcetera::BaseStrategy;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What the command line sets.
+#[derive(Debug, Default)]
+pub(crate) struct Flags<'a> {
+    pub(crate) config: Option<&'a Path>,
+    pub(crate) data: Option<&'a Path>,
+    pub(crate) device: Option<&'a str>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) tls: Option<&'a Certificate>,
+    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) quic: Option<SocketAddr>,
+    pub(crate) control: Option<&'a str>,
+    pub(crate) control_name: Option<&'a str>,
+    pub(crate) blobs: Option<&'a str>,
+    pub(crate) reached_at: Option<&'a str>,
+    pub(crate) frigate: Option<SocketAddr>,
+    pub(crate) log_format: Option<LogFormat>,
+    pub(crate) immich: Option<SocketAddr>,
+    /// What the command line set the last time, where that is to hold on.
+    pub(crate) last: Last,
+}
+
+impl Flags<'_> {
+    /// What is given, as flag, setting and value.
+    ///
+    /// # Errors
+    /// Where the current folder is gone, and files are named from there.
+    pub(crate) fn given(&self) -> Result<Vec<(&'static str, &'static str, String)>> {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        let addr = |addr: Option<SocketAddr>| addr.map(|addr| addr.to_string());
+        let tls = self.tls.cloned().map(Certificate::absolute).transpose()?;
+        let all = [
+            ("device", "device", text(self.device)),
+            ("workers", "workers", self.workers.map(|count| count.to_string())),
+            ("http", "http.addr", addr(self.http)),
+            ("tls", "http.tls", tls.map(|tls| tls.to_string())),
+            ("grpc", "grpc.addr", addr(self.grpc)),
+            ("quic", "quic.addr", addr(self.quic)),
+            ("control", "control", text(self.control)),
+            ("control-name", "control_name", text(self.control_name)),
+            ("blobs", "blobs", text(self.blobs)),
+            ("reached-at", "quic.reached_at", text(self.reached_at)),
+            ("frigate", "frigate.addr", addr(self.frigate)),
+            ("log-format", "log_format", self.log_format.map(|format| format.to_string())),
+            ("immich", "immich.addr", addr(self.immich)),
+        ];
+        let given = all.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?)));
+        Ok(given.collect())
+    }
+}
+
+/// The environment variables that are read, and the settings that they stand for.
+///
+/// Others that start alike belong to graphics drivers, so unknown ones are no error.
+const VARIABLES: [(&str, &str); 39] = [
+    ("RADEON_DATA", "data"),
+    ("RADEON_DEVICE", "device"),
+    ("RADEON_SIMD", "simd"),
+    ("RADEON_WORKERS", "workers"),
+    ("RADEON_WORKERS_MAX", "workers_max"),
+    ("RADEON_MODEL_MEMORY_BYTES", "model_memory_bytes"),
+    ("RADEON_BATCH_MAX", "batch_max"),
+    ("RADEON_BATCH_DELAY_MS", "batch_delay_ms"),
+    ("RADEON_INPUT_BYTES_MAX", "input_bytes_max"),
+    ("RADEON_RUN_LIMIT_S", "run_limit_s"),
+    ("RADEON_MODELS_POLL_MS", "models_poll_ms"),
+    ("RADEON_PENDING_MAX", "pending_max"),
+    ("RADEON_SEQUENCES_MAX", "sequences_max"),
+    ("RADEON_SEQUENCES_BYTES_MAX", "sequences_bytes_max"),
+    ("RADEON_LOG_FORMAT", "log_format"),
+    ("RADEON_RESULTS_KEPT_FOR_S", "results_kept_for_s"),
+    ("RADEON_RESULTS_DISK_SHARE", "results_disk_share"),
+    ("RADEON_KEYS_KEPT_FOR_S", "keys_kept_for_s"),
+    ("RADEON_CONTROL", "control"),
+    ("RADEON_CONTROL_NAME", "control_name"),
+    ("RADEON_BLOBS", "blobs"),
+    ("RADEON_HTTP__ADDR", "http.addr"),
+    ("RADEON_HTTP__TLS", "http.tls"),
+    ("RADEON_HTTP__ORIGINS", ORIGINS),
+    ("RADEON_HTTP__OPEN", "http.open"),
+    ("RADEON_HTTP__BODY_BYTES_MAX", "http.body_bytes_max"),
+    ("RADEON_HTTP__BODIES_BYTES_MAX", "http.bodies_bytes_max"),
+    ("RADEON_GRPC__ADDR", "grpc.addr"),
+    ("RADEON_QUIC__ADDR", "quic.addr"),
+    ("RADEON_QUIC__REACHED_AT", "quic.reached_at"),
+    ("RADEON_QUIC__ADVERTISE", "quic.advertise"),
+    ("RADEON_QUIC__CERTIFICATE_LIFE_S", "quic.certificate_life_s"),
+    ("RADEON_QUIC__ABSENCE_MAX_S", "quic.absence_max_s"),
+    ("RADEON_FRIGATE__ADDR", "frigate.addr"),
+    ("RADEON_FRIGATE__TIMEOUT_MS", "frigate.timeout_ms"),
+    ("RADEON_OTLP__ENDPOINT", "otlp.endpoint"),
+    ("RADEON_OTLP__NODES", "otlp.nodes"),
+    ("RADEON_OTLP__RATIO", "otlp.ratio"),
+    ("RADEON_IMMICH__ADDR", "immich.addr"),
+];
+
+/// Of which there may be several, in the environment with commas between them.
+const ORIGINS: &str = "http.origins";
+
+/// The name of the settings file in the data folder.
+pub(crate) const FILE_NAME: &str = "radeon-cluster.toml";
+
+/// Reads the process's environment, for [`resolve`].
+pub(crate) fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
+}
+
+/// Resolves all settings once.
+///
+/// # Errors
+/// `settings_invalid`, naming the key, for an unknown key or a value of the wrong kind;
+/// `file_not_found` for a `--config` file that is not there.
+pub(crate) fn resolve(
+    flags: &Flags<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Settings> {
+    let given = named_folder(flags, &variable);
+    let data = match &given {
+        Some(path) => path.clone(),
+        None => default_data_folder()?,
+    };
+    let file = match flags.config {
+        Some(path) => Some(path.to_owned()),
+        None => Some(data.join(FILE_NAME)).filter(|path| path.exists()),
+    };
+    let defaults = Config::try_from(&Settings::defaults(data)).map_err(Failure::internal)?;
+    let defaults = Config::builder().add_source(defaults);
+    let mut builder = defaults.clone();
+    if let Some(path) = file {
+        let source = read_file(&path, builder.clone())?;
+        builder = builder.add_source(source);
+    }
+    for (name, key) in VARIABLES {
+        if let Some(value) = variable(name) {
+            let value = match key {
+                ORIGINS => Value::from(value.split(',').map(str::to_owned).collect::<Vec<_>>()),
+                _ => Value::from(value),
+            };
+            // Checked by itself: what is wrong with all of them together would not say which it is.
+            defaults
+                .clone()
+                .set_override(key, value.clone())
+                .and_then(ConfigBuilder::<DefaultState>::build)
+                .and_then(Config::try_deserialize::<Settings>)
+                .map_err(|error| {
+                    let what = format!("environment variable {name}: {}", plainly(&error));
+                    Failure::new("settings_invalid", what).hint(known())
+                })?;
+            builder = builder.set_override(key, value).map_err(Failure::internal)?;
+        }
+    }
+    let given_before = flags.last.settings();
+    let given_now = flags.given()?.into_iter().map(|(_, key, value)| (key, value));
+    for (key, value) in given_before.chain(given_now) {
+        builder = builder.set_override(key, value).map_err(Failure::internal)?;
+    }
+    let mut settings =
+        builder.build().and_then(Config::try_deserialize::<Settings>).map_err(|error| {
+            Failure::new("settings_invalid", format!("settings: {}", plainly(&error))).hint(known())
+        })?;
+    for (key, count) in [("workers", settings.workers), ("workers_max", settings.workers_max)] {
+        if count > WORKERS_MAX {
+            let message = format!("settings: {key} is {count}, expected 0 to {WORKERS_MAX}");
+            return Err(Failure::new("settings_invalid", message));
+        }
+    }
+    let bytes = |given: usize| u64::try_from(given).unwrap_or(u64::MAX);
+    for (key, given, allowed) in [
+        ("batch_max", u64::from(settings.batch_max), BATCH_MAX),
+        ("batch_delay_ms", settings.batch_delay_ms, BATCH_DELAY_MS),
+        ("input_bytes_max", bytes(settings.input_bytes_max), BYTES_MAX),
+        ("run_limit_s", settings.run_limit_s, RUN_LIMIT_S),
+        ("models_poll_ms", settings.models_poll_ms, MODELS_POLL_MS),
+        ("pending_max", settings.pending_max, PENDING_MAX),
+        ("sequences_max", settings.sequences_max, SEQUENCES_MAX),
+        ("sequences_bytes_max", bytes(settings.sequences_bytes_max), BYTES_MAX),
+        ("results_kept_for_s", settings.results_kept_for_s, KEPT_FOR_S),
+        ("keys_kept_for_s", settings.keys_kept_for_s, KEPT_FOR_S),
+        ("http.body_bytes_max", bytes(settings.http.body_bytes_max), BYTES_MAX),
+        ("http.bodies_bytes_max", bytes(settings.http.bodies_bytes_max), BYTES_MAX),
+        ("quic.certificate_life_s", settings.quic.certificate_life_s, CERTIFICATE_LIFE_S),
+        ("quic.absence_max_s", settings.quic.absence_max_s, ABSENCE_MAX_S),
+        ("frigate.timeout_ms", settings.frigate.timeout_ms, FRIGATE_TIMEOUT_MS),
+    ] {
+        if !allowed.contains(&given) {
+            let (least, most) = (allowed.start(), allowed.end());
+            let message = format!("settings: {key} is {given}, expected {least} to {most}");
+            return Err(Failure::new("settings_invalid", message));
+        }
+    }
+    let share = settings.results_disk_share;
+    // What is not a number is in no range.
+    if !(share > 0.0 && share <= 1.0) {
+        let message = format!("settings: results_disk_share is {share}, expected above 0 up to 1");
+        return Err(Failure::new("settings_invalid", message));
+    }
+    settings.otlp.check()?;
+    if let Some(path) = given {
+        // As it was given: a path need not be text.
+        settings.data = path;
+    }
+    settings.data = absolute(&settings.data)?;
+    settings.http.tls = std::mem::take(&mut settings.http.tls).absolute()?;
+    Ok(settings)
+}
+
+/// The data folder alone. Where it is named, nothing else that is set can change it: a cluster can
+/// be asked and stopped whatever became of its settings since.
+///
+/// # Errors
+/// As [`resolve`], where the folder is not named or a settings file is.
+pub(crate) fn data_folder(
+    flags: &Flags<'_>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<PathBuf> {
+    match named_folder(flags, &variable) {
+        Some(path) if flags.config.is_none() => absolute(&path),
+        _ => Ok(resolve(flags, variable)?.data),
+    }
+}
+
+fn named_folder(flags: &Flags<'_>, variable: &impl Fn(&str) -> Option<String>) -> Option<PathBuf> {
+    flags.data.map(Path::to_owned).or_else(|| variable("RADEON_DATA").map(Into::into))
+}
+
+fn absolute(path: &Path) -> Result<PathBuf> {
+    std::path::absolute(path).map_err(|error| Failure::file("resolve", path, &error))
+}
+
+/// Reads a settings file and checks it before other sources can hide a wrong value in it.
+fn read_file(
+    path: &Path,
+    defaults: ConfigBuilder<DefaultState>,
+) -> Result<File<FileSourceString, FileFormat>> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::file("read the settings file", path, &error))?;
+    let source = File::from_str(&text, FileFormat::Toml);
+    defaults
+        .add_source(source.clone())
+        .build()
+        .and_then(Config::try_deserialize::<Settings>)
+        .map_err(|error| {
+            // The text came from memory, so the message does not name the file.
+            let told = plainly(&error);
+            let message = format!("settings file {}: {told}", path.display());
+            let meant = told.split('`').nth(1).and_then(|wrong| {
+                let keys = VARIABLES.iter().flat_map(|(_, key)| key.split('.'));
+                near(wrong, keys).filter(|meant| *meant != wrong)
+            });
+            let hint = meant.map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
+            Failure::new("settings_invalid", message).hint(hint + &known())
+        })?;
+    Ok(source)
+}
+
+/// An error of the library in words of people, who know no types of Rust.
+fn plainly(error: &config::ConfigError) -> String {
+    let words = [("usize", "a whole number"), ("u64", "a whole number"), ("u32", "a whole number")];
+    let words = words.into_iter().chain([("an integer", "a whole number"), ("f64", "a number")]);
+    let told = error.to_string();
+    words.fold(told, |told, (type_, word)| {
+        told.replace(&format!("expected {type_}"), &format!("expected {word}"))
+    })
+}
+
+/// Variables of the environment that are none of ours, and are written almost like one.
+pub(crate) fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, &'static str)> {
+    let ours = || VARIABLES.iter().map(|(name, _)| *name).chain(OTHERS);
+    let strange = names.filter(|name| name.starts_with("RADEON_") && !ours().any(|it| it == name));
+    strange.filter_map(|name| near(&name, ours()).map(|meant| (name.clone(), meant))).collect()
+}
+
+/// Variables that are read elsewhere.
+const OTHERS: [&str; 3] = ["RADEON_KEY", "RADEON_JOIN_TOKEN", "RADEON_CONTROL_TO"];
+
+fn known() -> String {
+    let keys: Vec<&str> = VARIABLES.iter().map(|(_, key)| *key).collect();
+    format!(
+        "the settings are {}; simd is auto, scalar, avx2 or avx512, log_format text or json, and quic.advertise auto, always or never",
+        keys.join(", ")
+    )
+}
+
+/// The platform's folder for the data of programs.
+fn default_data_folder() -> Result<PathBuf> {
+    match etcetera::choose_base_strategy() {
+        Ok(strategy) => Ok(strategy.data_dir().join("radeon-cluster")),
+        Err(error) => Err(Failure::new("no_data_folder", format!("no data folder: {error}"))
+            .hint("name one with --data DIR")),
+    }
+}
