@@ -283,9 +283,18 @@ fn plainly(error: &config::ConfigError) -> String {
 /// Variables of the environment that are none of ours, and are written almost like one.
 pub(crate) fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, &'static str)> {
     let ours = || VARIABLES.iter().map(|(name, _)| *name).chain(OTHERS);
-    let strange = names.filter(|name| name.starts_with("RADEON_") && !ours().any(|it| it == name));
-    strange.filter_map(|name| near(&name, ours()).map(|meant| (name.clone(), meant))).collect()
+    let strange = names.filter(|name| name.starts_with(PREFIX) && !ours().any(|it| it == name));
+    // What all of them begin with makes none of them more alike.
+    let meant = |name: &str| {
+        let rests = ours().filter_map(|name| name.strip_prefix(PREFIX));
+        let rest = near(name.strip_prefix(PREFIX)?, rests)?;
+        ours().find(|name| name.strip_prefix(PREFIX) == Some(rest))
+    };
+    strange.filter_map(|name| meant(&name).map(|meant| (name.clone(), meant))).collect()
 }
+
+/// What the names of variables begin with.
+const PREFIX: &str = "RADEON_";
 
 /// Variables that are read elsewhere.
 const OTHERS: [&str; 3] = ["RADEON_KEY", "RADEON_JOIN_TOKEN", "RADEON_CONTROL_TO"];

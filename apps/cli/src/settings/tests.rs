@@ -85,3 +85,14 @@ fn a_named_file_has_to_be_there() {
     let failure = resolve(&flags, |_| None).expect_err("there is no such file");
     assert_eq!(failure.code, "file_not_found");
 }
+
+#[test]
+fn a_variable_that_is_almost_a_setting_is_noticed_and_a_drivers_is_not() {
+    let names = ["RADEON_WORKRES", "RADEON_DEBUG", "RADEON_HTTP_ADDR", "RADEON_KEY", "HOME", "RADEON_"];
+    let found = misspelt(names.iter().map(|name| (*name).to_owned()));
+    let found: Vec<_> = found.iter().map(|(name, meant)| (name.as_str(), *meant)).collect();
+    assert_eq!(
+        found,
+        [("RADEON_WORKRES", "RADEON_WORKERS"), ("RADEON_HTTP_ADDR", "RADEON_HTTP__ADDR")]
+    );
+}
