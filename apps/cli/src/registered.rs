@@ -33,7 +33,12 @@ impl Registered {
         let version: u64 = version.parse().map_err(|_| {
             Failure::usage(format!("model {text:?} is not valid, expected NAME or NAME/VERSION"))
         })?;
-        client.get(&format!("models/{}/versions/{version}", segment(name)))
+        let found = client.get(&format!("models/{}/versions/{version}", segment(name)));
+        found.map_err(|failure: Failure| match &*failure.code {
+            // As the command line has always called it.
+            "unknown_model" => Failure { code: "model_unknown".into(), ..failure },
+            _ => failure,
+        })
     }
 
     /// What its classes are called, where that is known.

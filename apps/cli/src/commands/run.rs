@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// Flags of `run`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(after_help = "Example:\n  \
     radeon-cluster run resnet50.onnx cat.jpg --output-dir out\n  \
     radeon-cluster run resnet50.onnx photos --labels names.txt --top 3 --batch 8\n\n\
     FILE is a .npy file, a .json file with lists of strings, or a PNG, JPEG or WebP image. An image is\n\

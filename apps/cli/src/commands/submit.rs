@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 /// Flags of `submit`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(after_help = "Example:\n  \
     radeon-cluster submit --model digits --input image.npy --wait --output-dir out\n  \
     radeon-cluster submit -m resnet50 photos --wait --top 3\n\n\
     Of several files each is a task and a row of its own, told as it ends. An image is turned upright\n\
@@ -177,7 +177,7 @@ fn interrupted(ids: &[String], here: &str) -> Failure {
     let failure = Failure::interrupted();
     let shown = ids.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
     let what = match ids.len() {
-        0 => return failure.hint("no task that was accepted is unfinished"),
+        0 => return failure.hint("no task of it goes on"),
         1 => format!("task {shown} goes on"),
         count if count <= SHOWN => format!("tasks {shown} go on"),
         count => format!("tasks {shown} and {} more go on", count - SHOWN),

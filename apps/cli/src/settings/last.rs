@@ -37,7 +37,9 @@ impl Last {
             Ok(text) => {
                 serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
             }
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
+            {
                 Ok(Self::default())
             }
             Err(error) => Err(unreadable(error.to_string())),

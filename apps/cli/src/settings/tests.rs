@@ -88,7 +88,8 @@ fn a_named_file_has_to_be_there() {
 
 #[test]
 fn a_variable_that_is_almost_a_setting_is_noticed_and_a_drivers_is_not() {
-    let names = ["RADEON_WORKRES", "RADEON_DEBUG", "RADEON_HTTP_ADDR", "RADEON_KEY", "HOME", "RADEON_"];
+    let names =
+        ["RADEON_WORKRES", "RADEON_DEBUG", "RADEON_HTTP_ADDR", "RADEON_KEY", "HOME", "RADEON_"];
     let found = misspelt(names.iter().map(|name| (*name).to_owned()));
     let found: Vec<_> = found.iter().map(|(name, meant)| (name.as_str(), *meant)).collect();
     assert_eq!(

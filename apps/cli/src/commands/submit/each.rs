@@ -123,10 +123,10 @@ impl Each<'_> {
         drop(input);
         let id = output::cell(&accepted["task_id"]);
         *at = Some(id.clone());
+        lock(open).insert(id.clone());
         if !self.args.wait {
             return Ok(Row::open(file, &output::cell(&accepted["state"])));
         }
-        lock(open).insert(id.clone());
         let done = task::wait(self.client, &id, None);
         if done.is_ok() {
             lock(open).remove(&id);
