@@ -32,7 +32,7 @@ pub(crate) enum Command {
     Devices(commands::devices::Args),
     /// Check this machine and name the line to set where something does not work
     Doctor(commands::doctor::Args),
-    /// Run a model file once, from .npy files and images to .npy files
+    /// Run a model file on files or folders: outputs as .npy files, and classes
     Run(commands::run::Args),
     /// Measure a model file's load time, latency and memory
     Bench(commands::bench::Args),
@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Restart(commands::restart::Args),
     /// List the workers, show one, or let one leave
     Workers(commands::workers::Args),
-    /// Give the cluster one task
+    /// Give the cluster a task, or one for each of many files
     Submit(commands::submit::Args),
     /// Get the outputs of a task
     Result(commands::result::Args),
