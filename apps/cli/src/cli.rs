@@ -87,6 +87,9 @@ pub(crate) enum Command {
     Models(commands::models::Args),
     /// Print what a shell needs to complete commands
     Completions(commands::completions::Args),
+    /// Write a manual page for each command
+    #[command(hide = true)]
+    Manual(commands::manual::Args),
     /// The process that start leaves running
     #[command(hide = true)]
     Coordinator,

@@ -15,6 +15,7 @@ pub(crate) mod inspect;
 pub(crate) mod join;
 pub(crate) mod keys;
 pub(crate) mod logs;
+pub(crate) mod manual;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod profile;
@@ -71,6 +72,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Cancel(args) => cancel::run(args, out),
         Command::Models(args) => models::run(args, out),
         Command::Completions(args) => completions::run(args, out),
+        Command::Manual(args) => manual::run(args, out),
         Command::Coordinator => coordinator::run(),
         Command::Worker => worker::run(),
     }

@@ -21,3 +21,4 @@ mod results;
 mod sequences;
 mod setup;
 mod strings;
+mod upgrade;

@@ -40,6 +40,23 @@ fn shells_are_told_what_to_complete() {
 }
 
 #[test]
+fn every_command_has_a_manual_page() {
+    let world = World::new();
+    let folder = world.path("man").display().to_string();
+    assert_eq!(world.run(&["manual", "--json", &folder]).json()["folder"], folder);
+    let read = |name: &str| std::fs::read_to_string(world.path("man").join(name)).expect(name);
+    let overview = read("radeon-cluster.1");
+    for command in ["demo", "start", "join", "token", "models"] {
+        assert!(overview.contains(&format!("radeon\\-cluster\\-{command}(1)")), "{command}");
+        assert!(read(&format!("radeon-cluster-{command}.1")).contains("Example:"), "{command}");
+    }
+    assert!(read("radeon-cluster-token-create.1").contains("How many machines may join"));
+    assert!(!world.path("man/radeon-cluster-worker.1").exists(), "nobody types it");
+    let file = world.write("file", "");
+    world.run(&["manual", "--json", &file.join("man").display().to_string()]).error(1);
+}
+
+#[test]
 fn the_log_is_shown_also_when_nothing_runs_any_more() {
     let world = World::new();
     let data = world.path("data").display().to_string();
