@@ -74,6 +74,14 @@ pub(crate) fn iproute() -> Result<()> {
     }
 }
 
+/// Makes sure that there is what checks units of systemd.
+pub(crate) fn systemd() -> Result<()> {
+    match cmd::capture(cmd::command("systemd-analyze").arg("--version")) {
+        Ok(finished) if finished.ok => Ok(()),
+        _ => install(&["systemd"]),
+    }
+}
+
 /// Installs the database server of the control plane, which Debian keeps out of the path.
 pub(crate) fn postgresql() -> Result<()> {
     match Path::new("/usr/lib/postgresql").exists() {

@@ -28,6 +28,13 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
+/// What cargo knows of the workspace and of all that it is made of.
+pub(crate) fn metadata() -> Result<cargo_metadata::Metadata> {
+    let mut command = cargo_metadata::MetadataCommand::new();
+    command.current_dir(root()).other_options(["--locked".to_owned()]);
+    command.exec().context("cargo metadata does not work here")
+}
+
 /// The folder of the workspace's programs, with their `examples` below, built now as the tests are,
 /// but without what the simulation opens and plants in the cluster's crate.
 /// All at once: a package built alone unifies other features, and compiles what it needs again.

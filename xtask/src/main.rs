@@ -12,6 +12,7 @@ mod cmd;
 mod conformance;
 mod damage;
 mod digits;
+mod dist;
 mod fuzz;
 mod kept;
 mod kernels;
@@ -21,6 +22,7 @@ mod mesa;
 mod nehalem;
 mod nvrtc;
 mod oclgrind;
+mod packages;
 mod polaris;
 mod promtool;
 mod python;
@@ -64,6 +66,8 @@ enum Command {
         #[arg(long, value_enum)]
         backend: Option<Backend>,
     },
+    /// Builds what is given to users: archives, a package for Debian, lists of what is in them, sums.
+    Dist(dist::Options),
     /// Measures, and writes the raw run to docs/bench-runs.
     Bench {
         /// What to measure.
@@ -192,6 +196,7 @@ fn dispatch(command: Command) -> Result<()> {
             }
             cmd::run(&mut cargo)
         }
+        Command::Dist(options) => dist::run(&options),
         Command::Bench { what, options } => bench::run(what, options),
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::TrainDigits { write } => digits::train(write),

@@ -41,6 +41,13 @@ const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
 /// The schemas of Kubernetes' API, of each release up to this one.
 const KUBERNETES: &[&str] = &["kubernetes-validate==1.37.0"];
 
+/// What validates lists of components and files of Compose; their schemas come along.
+const DEPLOYMENT: &[&str] = &[
+    "check-jsonschema==0.39.0",
+    "cyclonedx-python-lib[json-validation]==11.12.0",
+    "pyyaml==6.0.4",
+];
+
 /// The interpreter of the agreement tests; sets its environment up first where that is needed.
 pub(crate) fn interpreter() -> Result<PathBuf> {
     environment("target/venv", PACKAGES)
@@ -104,6 +111,11 @@ pub(crate) fn nvrtc() -> Result<PathBuf> {
 /// The interpreter that has Kubernetes' schemas, likewise.
 pub(crate) fn kubernetes() -> Result<PathBuf> {
     environment("target/venv-kubernetes", KUBERNETES)
+}
+
+/// The interpreter that has schemas of what packages are made of, likewise.
+pub(crate) fn packages() -> Result<PathBuf> {
+    environment("target/venv-packages", DEPLOYMENT)
 }
 
 fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {

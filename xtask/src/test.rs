@@ -2,8 +2,8 @@
 
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, polaris,
-    promtool, python, readme, tidy,
+    alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, packages,
+    polaris, promtool, python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
@@ -52,6 +52,7 @@ const SUITES: &[Suite] = &[
     ("kernels on NVIDIA's processors", nvrtc::suite),
     ("races and bounds of kernels", oclgrind::suite),
     ("kubernetes manifests", kubernetes::suite),
+    ("packages", packages::suite),
     ("README commands", readme::suite),
 ];
 

@@ -8,7 +8,6 @@ mod sources;
 use crate::cmd;
 use crate::report::Outcome;
 use anyhow::{Result, bail};
-use cargo_metadata::MetadataCommand;
 use std::path::{Path, PathBuf};
 
 /// A text file of the repository.
@@ -41,9 +40,7 @@ pub(crate) fn suite() -> Result<Outcome> {
 
 fn check() -> Result<Vec<String>> {
     let root = cmd::root();
-    let metadata =
-        MetadataCommand::new().current_dir(&root).other_options(["--locked".into()]).exec()?;
-    let mut complaints = layers::check(&layers::packages(&metadata));
+    let mut complaints = layers::check(&layers::packages(&cmd::metadata()?));
     let mut files = Vec::new();
     collect(&root, &root, &mut files)?;
     complaints.extend(sources::check(&files));

@@ -1,0 +1,134 @@
+//! What a release consists of: packages of the program, each checked for what it promises, with their sums.
+
+mod archive;
+mod crates;
+mod deb;
+mod elf;
+mod entry;
+mod licences;
+mod pages;
+mod program;
+mod sbom;
+
+use crate::cmd;
+use anyhow::{Context, Result, ensure};
+use clap::{Args, ValueEnum};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub(crate) use deb::make as debian;
+pub(crate) use elf::Elf;
+pub(crate) use program::Program;
+
+/// Makes one artefact in the release's folder, of the program it is given.
+type Make = fn(&Release, &Program) -> Result<PathBuf>;
+
+/// What a release has of the program that drives every device.
+const OF_THE_PROGRAM: &[Make] = &[archive::make, debian, sbom::make];
+/// What it has of the one that is linked statically.
+const OF_THE_STATIC_ONE: &[Make] = &[archive::make, sbom::make];
+
+/// How the programs are built.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Profile {
+    /// As tests are: large and slow, and there at once.
+    Dev,
+    /// As they are shipped.
+    Release,
+}
+
+/// Flags of `dist`.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// How the programs are built.
+    #[arg(long, value_enum, default_value = "release")]
+    profile: Profile,
+    /// The folder for the artefacts [default: target/dist].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+/// What all artefacts of a release have in common.
+#[derive(Clone)]
+pub(crate) struct Release {
+    /// The workspace's version.
+    pub(crate) version: String,
+    pub(crate) profile: Profile,
+    /// Where artefacts go.
+    pub(crate) out: PathBuf,
+    /// The time of every file, in seconds since 1970: the same input is the same package.
+    pub(crate) time: u64,
+}
+
+impl Release {
+    /// A release of the tree as it is, into a folder that is made anew.
+    pub(crate) fn new(profile: Profile, out: &Path) -> Result<Self> {
+        let version =
+            cmd::metadata()?.workspace_packages().first().map(|it| it.version.to_string());
+        if out.exists() {
+            fs::remove_dir_all(out).with_context(|| format!("cannot empty {}", out.display()))?;
+        }
+        fs::create_dir_all(out)?;
+        let out = out.to_owned();
+        Ok(Self { version: version.context("there are no crates")?, profile, out, time: time()? })
+    }
+
+    /// What artefacts of a program are called, before what tells them apart.
+    fn name(&self, program: &Program) -> String {
+        format!("radeon-cluster-{}-x86_64-linux{}", self.version, program.suffix)
+    }
+
+    /// Every artefact of the program and of the one that is linked statically, and their sums.
+    pub(crate) fn make(&self, program: &Program, statically: &Program) -> Result<Vec<PathBuf>> {
+        let mut made = Vec::new();
+        for (program, makes) in [(program, OF_THE_PROGRAM), (statically, OF_THE_STATIC_ONE)] {
+            for make in makes {
+                made.push(make(self, program)?);
+            }
+        }
+        made.push(self.sums(&made)?);
+        Ok(made)
+    }
+
+    /// `SHA256SUMS`, as `sha256sum -c` reads it.
+    fn sums(&self, files: &[PathBuf]) -> Result<PathBuf> {
+        let mut text = String::new();
+        for file in files {
+            let sum = Sha256::digest(fs::read(file)?);
+            let sum = sum.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            writeln!(text, "{sum}  {name}")?;
+        }
+        let path = self.out.join("SHA256SUMS");
+        fs::write(&path, text)?;
+        Ok(path)
+    }
+}
+
+/// The command: builds, packs, and says what came of it.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let out = options.out.clone().unwrap_or_else(|| cmd::root().join("target/dist"));
+    let out = std::path::absolute(out)?;
+    let release = Release::new(options.profile, &out)?;
+    let program = Program::build(options.profile)?;
+    let statically = Program::build_statically(options.profile)?;
+    println!("the program needs {}", program.elf()?);
+    println!("the static one is linked with {}", statically.libc.unwrap_or("nothing"));
+    for path in release.make(&program, &statically)? {
+        let bytes = path.metadata()?.len();
+        println!("{:>7.1} MB  {}", bytes as f64 / 1e6, path.display());
+    }
+    Ok(())
+}
+
+/// `SOURCE_DATE_EPOCH`, or when the tree was committed last.
+fn time() -> Result<u64> {
+    if let Ok(given) = std::env::var("SOURCE_DATE_EPOCH") {
+        return given.parse().with_context(|| format!("SOURCE_DATE_EPOCH is {given:?}"));
+    }
+    let log = cmd::stdout(cmd::command("git").args(["log", "-1", "--format=%ct"]))?;
+    ensure!(log.ok, "the tree is no git repository; set SOURCE_DATE_EPOCH");
+    log.output.trim().parse().context("git printed no time")
+}

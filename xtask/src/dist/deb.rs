@@ -1,0 +1,102 @@
+//! The package for Debian and what descends from it: the program, its units of systemd and its manual.
+
+use super::entry::Entry;
+use super::{Profile, Program, Release, licences, pages};
+use crate::cmd;
+use anyhow::{Context, Result, ensure};
+use flate2::write::GzEncoder;
+use flate2::{Compression, GzBuilder};
+use md5::{Digest, Md5};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+/// Where what is in the tree goes in the package.
+const COPIES: [(&str, &str); 3] = [
+    ("usr/lib/systemd/system/radeon-cluster.service", "deploy/systemd/radeon-cluster.service"),
+    (
+        "usr/lib/systemd/system/radeon-cluster-worker@.service",
+        "deploy/systemd/radeon-cluster-worker@.service",
+    ),
+    ("usr/lib/sysusers.d/radeon-cluster.conf", "deploy/systemd/radeon-cluster.sysusers"),
+];
+/// What runs when the package comes and goes.
+const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
+
+/// `radeon-cluster_VERSION_amd64.deb`.
+pub(crate) fn make(release: &Release, program: &Program) -> Result<PathBuf> {
+    let root = release.out.join("deb");
+    let entries = entries(program)?;
+    let control = control(release, program, &entries)?;
+    let mut sums = String::new();
+    for entry in &entries {
+        entry.write(&root)?;
+        let sum = Md5::digest(&entry.bytes);
+        let sum = sum.iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        writeln!(sums, "{sum}  {}", entry.path)?;
+    }
+    Entry::file("DEBIAN/control", control).write(&root)?;
+    Entry::file("DEBIAN/md5sums", sums).write(&root)?;
+    for script in SCRIPTS {
+        let from = cmd::root().join("deploy/debian").join(script);
+        let copy = Entry::copy(format!("DEBIAN/{script}"), &from)?;
+        Entry { mode: 0o755, ..copy }.write(&root)?;
+    }
+    let path = release.out.join(format!("radeon-cluster_{}_amd64.deb", release.version));
+    let mut build = cmd::command("dpkg-deb");
+    // It sorts the files and brings their times to this one.
+    build.env("SOURCE_DATE_EPOCH", release.time.to_string());
+    build.args(match release.profile {
+        Profile::Dev => ["-Zgzip", "-z1"],
+        Profile::Release => ["-Zxz", "-z6"],
+    });
+    build.args(["--root-owner-group", "--build"]).arg(&root).arg(&path);
+    let built = cmd::capture(&mut build).context("dpkg-deb comes with Debian's dpkg")?;
+    ensure!(built.ok, "dpkg-deb builds no package: {}", built.output);
+    fs::remove_dir_all(&root)?;
+    Ok(path)
+}
+
+/// The package's files, sorted.
+fn entries(program: &Program) -> Result<Vec<Entry>> {
+    let mut entries = vec![Entry::program("usr/bin/radeon-cluster", fs::read(&program.path)?)];
+    for page in pages::entries(program)? {
+        entries.push(match page.path.starts_with("man/") {
+            true => packed(&format!("usr/share/{}", page.path), &page.bytes)?,
+            false => Entry { path: format!("usr/share/{}", page.path), ..page },
+        });
+    }
+    let root = cmd::root();
+    for (to, from) in COPIES {
+        entries.push(Entry::copy(to, &root.join(from))?);
+    }
+    let doc = "usr/share/doc/radeon-cluster";
+    entries.push(Entry::copy(format!("{doc}/copyright"), &root.join("deploy/debian/copyright"))?);
+    entries.push(packed(&format!("{doc}/changelog"), &fs::read(root.join("CHANGELOG.md"))?)?);
+    entries.push(packed(&format!("{doc}/README.md"), &fs::read(root.join("README.md"))?)?);
+    let guide = root.join("docs/howto/packages.md");
+    entries.push(Entry::copy(format!("{doc}/packages.md"), &guide)?);
+    let licences = licences::text(program)?;
+    entries.push(packed(&format!("{doc}/LICENSES-THIRD-PARTY"), licences.as_bytes())?);
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(entries)
+}
+
+/// A document as Debian wants it: compressed, without name and time.
+fn packed(path: &str, bytes: &[u8]) -> Result<Entry> {
+    let mut gz: GzEncoder<Vec<u8>> = GzBuilder::new().write(Vec::new(), Compression::best());
+    gz.write_all(bytes)?;
+    Ok(Entry::file(format!("{path}.gz"), gz.finish()?))
+}
+
+/// What the package is called, and which system it asks for: the glibc that the program names.
+fn control(release: &Release, program: &Program, entries: &[Entry]) -> Result<String> {
+    let (major, minor) = program.elf()?.glibc.context("the program names no version of glibc")?;
+    let bytes: usize = entries.iter().map(|entry| entry.bytes.len()).sum();
+    let template = fs::read_to_string(cmd::root().join("deploy/debian/control"))?;
+    Ok(template
+        .replace("@VERSION@", &release.version)
+        .replace("@KIB@", &bytes.div_ceil(1024).to_string())
+        .replace("@GLIBC@", &format!("{major}.{minor}")))
+}

@@ -1,0 +1,132 @@
+//! The artefacts of a release, made of the programs that tests use, and tried as their users would.
+
+mod archive;
+mod debian;
+mod units;
+
+use crate::dist::{Profile, Program, Release};
+use crate::report::{Outcome, Skip};
+use crate::{apt, cmd, python, test};
+use anyhow::{Result, ensure};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What was made, and of what.
+pub(crate) struct Made {
+    release: Release,
+    program: Program,
+    statically: Program,
+    files: Vec<PathBuf>,
+}
+
+/// A check, and what it is about.
+type Check = (&'static str, fn(&Made) -> Result<Outcome>);
+
+const CHECKS: &[Check] = &[
+    ("what programs need", programs),
+    ("the same input is the same artefact", twice),
+    ("SHA256SUMS", sums),
+    ("archives", archive::check),
+    ("the package for Debian", debian::check),
+    ("units of systemd", units::check),
+    ("lists of what is in the programs", lists),
+    ("images", images),
+    ("compose", compose),
+];
+
+/// Makes everything, and tries it.
+pub(crate) fn suite() -> Result<Outcome> {
+    if let Err(error) = apt::systemd().and_then(|()| apt::iproute()) {
+        eprintln!("{error:#}");
+    }
+    if let Err(error) = apt::promtool() {
+        eprintln!("without Prometheus: {error:#}");
+    }
+    let program = Program::build(Profile::Dev)?;
+    let statically = Program::build_statically(Profile::Dev)?;
+    let release = Release::new(Profile::Dev, &folder("artefacts")?)?;
+    let files = release.make(&program, &statically)?;
+    let made = Made { release, program, statically, files };
+    let mut outcome = Outcome::default();
+    for (name, check) in CHECKS {
+        outcome
+            .and(check(&made).unwrap_or_else(|error| Outcome::fail(format!("{name}: {error:#}"))));
+    }
+    Ok(outcome)
+}
+
+impl Made {
+    /// The artefact whose name ends like this.
+    fn file(&self, end: &str) -> Result<&Path> {
+        let found = self.files.iter().find(|path| path.to_string_lossy().ends_with(end));
+        found.map(PathBuf::as_path).ok_or_else(|| anyhow::anyhow!("no artefact ends in {end}"))
+    }
+}
+
+/// A folder of the suite's, empty.
+fn folder(name: &str) -> Result<PathBuf> {
+    let folder = cmd::root().join("target/xtask/packages").join(name);
+    if folder.exists() {
+        fs::remove_dir_all(&folder)?;
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// Why something that takes root cannot be done, if that is so.
+fn not_root(what: &str) -> Option<Outcome> {
+    (!rustix::process::geteuid().is_root())
+        .then(|| Outcome::skip(Skip::new("root", format!("{what} takes root"))))
+}
+
+fn programs(made: &Made) -> Result<Outcome> {
+    made.program.elf()?.check_base()?;
+    made.statically.elf()?.check_static()?;
+    Ok(Outcome::pass())
+}
+
+fn twice(made: &Made) -> Result<Outcome> {
+    let again = Release::new(Profile::Dev, &folder("again")?)?;
+    for file in again.make(&made.program, &made.statically)? {
+        let first = made.release.out.join(file.file_name().unwrap_or_default());
+        ensure!(fs::read(&first)? == fs::read(&file)?, "{} differs", first.display());
+    }
+    Ok(Outcome::pass())
+}
+
+fn sums(made: &Made) -> Result<Outcome> {
+    let mut check = cmd::command("sha256sum");
+    let check = check.args(["--check", "--strict", "SHA256SUMS"]).current_dir(&made.release.out);
+    let said = cmd::capture(check)?;
+    let count = said.output.lines().filter(|line| line.ends_with(": OK")).count();
+    ensure!(said.ok && count + 1 == made.files.len(), "sha256sum: {}", said.output);
+    Ok(Outcome::pass())
+}
+
+fn lists(made: &Made) -> Result<Outcome> {
+    let lists = ["x86_64-linux.cdx.json", "x86_64-linux-static.cdx.json"];
+    let lists = lists.map(|end| made.file(end).map(Path::to_owned));
+    let lists = lists.into_iter().collect::<Result<Vec<PathBuf>>>()?;
+    python("deploy/tests/sbom.py", &lists.iter().collect::<Vec<_>>())
+}
+
+fn images(made: &Made) -> Result<Outcome> {
+    let work = folder("images")?;
+    let root = cmd::root();
+    let arguments = [&root, &made.statically.path, &made.program.path, &work];
+    python("deploy/tests/images.py", &arguments)
+}
+
+/// After the images: it starts what the cpu image came to.
+fn compose(_: &Made) -> Result<Outcome> {
+    let (root, work) = (cmd::root(), folder("compose")?.join("work"));
+    let image = root.join("target/xtask/packages/images/cpu");
+    python("deploy/tests/compose.py", &[&root, &image, &work])
+}
+
+/// Runs a program of checks with these paths.
+fn python(script: &str, paths: &[&PathBuf]) -> Result<Outcome> {
+    let paths: Vec<String> = paths.iter().map(|it| it.to_string_lossy().into_owned()).collect();
+    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+    test::script(python::packages(), script, &paths)
+}
