@@ -39,10 +39,16 @@ pub(crate) fn metadata() -> Result<cargo_metadata::Metadata> {
 /// but without what the simulation opens and plants in the cluster's crate.
 /// All at once: a package built alone unifies other features, and compiles what it needs again.
 pub(crate) fn programs() -> Result<PathBuf> {
+    run(&mut build_programs())?;
+    Ok(root().join("target/debug"))
+}
+
+/// The cargo that does so.
+pub(crate) fn build_programs() -> Command {
     let mut build = cargo();
     build.args(["build", "--quiet", "--workspace", "--exclude", "lgp-distributed-sim"]);
-    run(build.args(["--bins", "--examples"]))?;
-    Ok(root().join("target/debug"))
+    build.args(["--bins", "--examples"]);
+    build
 }
 
 /// An example of the simulation's crate, built now as the tests are.

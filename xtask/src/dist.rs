@@ -10,7 +10,7 @@ mod pages;
 mod program;
 mod sbom;
 
-use crate::cmd;
+use crate::{cmd, packages};
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use sha2::{Digest, Sha256};
@@ -107,19 +107,39 @@ impl Release {
     }
 }
 
-/// The command: builds, packs, and says what came of it.
+/// A release that was made, and of what.
+pub(crate) struct Made {
+    pub(crate) release: Release,
+    pub(crate) program: Program,
+    pub(crate) statically: Program,
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// Builds both programs, and makes a release of them in `out`.
+pub(crate) fn make(profile: Profile, out: &Path) -> Result<Made> {
+    let program = Program::build(profile)?;
+    let statically = Program::build_statically(profile)?;
+    let release = Release::new(profile, out)?;
+    let files = release.make(&program, &statically)?;
+    Ok(Made { release, program, statically, files })
+}
+
+/// The command: makes a release, says what came of it, and tries it before anybody else does.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let out = options.out.clone().unwrap_or_else(|| cmd::root().join("target/dist"));
-    let out = std::path::absolute(out)?;
-    let release = Release::new(options.profile, &out)?;
-    let program = Program::build(options.profile)?;
-    let statically = Program::build_statically(options.profile)?;
-    println!("the program needs {}", program.elf()?);
-    println!("the static one is linked with {}", statically.libc.unwrap_or("nothing"));
-    for path in release.make(&program, &statically)? {
+    let made = make(options.profile, &std::path::absolute(out)?)?;
+    println!("the program needs {}", made.program.elf()?);
+    println!("the static one is linked with {}", made.statically.libc.unwrap_or("nothing"));
+    for path in &made.files {
         let bytes = path.metadata()?.len();
         println!("{:>7.1} MB  {}", bytes as f64 / 1e6, path.display());
     }
+    let tried = packages::check(&made);
+    for skip in &tried.skipped {
+        println!("skipped: {}: {}", skip.need, skip.reason);
+    }
+    ensure!(tried.failed.is_empty(), "not to be given away: {}", tried.failed.join("; "));
+    println!("{} checks of them passed", tried.passed);
     Ok(())
 }
 

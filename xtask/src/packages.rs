@@ -4,20 +4,12 @@ mod archive;
 mod debian;
 mod units;
 
-use crate::dist::{Profile, Program, Release};
+use crate::dist::{self, Made, Profile, Release};
 use crate::report::{Outcome, Skip};
 use crate::{apt, cmd, python, test};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// What was made, and of what.
-pub(crate) struct Made {
-    release: Release,
-    program: Program,
-    statically: Program,
-    files: Vec<PathBuf>,
-}
 
 /// A check, and what it is about.
 type Check = (&'static str, fn(&Made) -> Result<Outcome>);
@@ -34,25 +26,24 @@ const CHECKS: &[Check] = &[
     ("compose", compose),
 ];
 
-/// Makes everything, and tries it.
+/// Makes a release of the programs that tests use, and tries it.
 pub(crate) fn suite() -> Result<Outcome> {
-    if let Err(error) = apt::systemd().and_then(|()| apt::iproute()) {
-        eprintln!("{error:#}");
+    Ok(check(&dist::make(Profile::Dev, &folder("artefacts")?)?))
+}
+
+/// Tries a release.
+pub(crate) fn check(made: &Made) -> Outcome {
+    for installed in [apt::systemd(), apt::iproute(), apt::promtool()] {
+        if let Err(error) = installed {
+            eprintln!("{error:#}");
+        }
     }
-    if let Err(error) = apt::promtool() {
-        eprintln!("without Prometheus: {error:#}");
-    }
-    let program = Program::build(Profile::Dev)?;
-    let statically = Program::build_statically(Profile::Dev)?;
-    let release = Release::new(Profile::Dev, &folder("artefacts")?)?;
-    let files = release.make(&program, &statically)?;
-    let made = Made { release, program, statically, files };
     let mut outcome = Outcome::default();
     for (name, check) in CHECKS {
-        outcome
-            .and(check(&made).unwrap_or_else(|error| Outcome::fail(format!("{name}: {error:#}"))));
+        let failed = |error| Outcome::fail(format!("{name}: {error:#}"));
+        outcome.and(check(made).unwrap_or_else(failed));
     }
-    Ok(outcome)
+    outcome
 }
 
 impl Made {
@@ -86,7 +77,7 @@ fn programs(made: &Made) -> Result<Outcome> {
 }
 
 fn twice(made: &Made) -> Result<Outcome> {
-    let again = Release::new(Profile::Dev, &folder("again")?)?;
+    let again = Release::new(made.release.profile, &folder("again")?)?;
     for file in again.make(&made.program, &made.statically)? {
         let first = made.release.out.join(file.file_name().unwrap_or_default());
         ensure!(fs::read(&first)? == fs::read(&file)?, "{} differs", first.display());

@@ -33,6 +33,8 @@ pub(super) fn make(release: &Release, program: &Program) -> Result<PathBuf> {
         header.set_entry_type(EntryType::Regular);
         header.set_size(u64::try_from(bytes.len())?);
         header.set_mode(mode);
+        header.set_uid(0);
+        header.set_gid(0);
         header.set_mtime(release.time);
         tar.append_data(&mut header, format!("{name}/{path}"), bytes.as_slice())?;
     }

@@ -47,14 +47,13 @@ impl Program {
 
     /// Builds the static program: with musl where that is installed, else with glibc.
     pub(crate) fn build_statically(profile: Profile) -> Result<Self> {
-        let (built, libc) = match (profile, musl()?) {
-            // Tests link what is compiled already, which takes seconds.
-            (Profile::Dev, _) => (linked_with_glibc(profile, "")?, "glibc"),
-            (Profile::Release, true) => (linked_with_musl()?, "musl"),
-            (Profile::Release, false) => (linked_with_glibc(profile, STATIC_FEATURES)?, "glibc"),
+        let (built, features, libc) = match profile {
+            Profile::Dev => (linked_again()?, "", "glibc"),
+            Profile::Release if musl()? => (linked_with_musl()?, STATIC_FEATURES, "musl"),
+            Profile::Release => (linked_with_glibc()?, STATIC_FEATURES, "glibc"),
         };
         let path = stripped(&built, "radeon-cluster-static")?;
-        let program = Self { path, features: STATIC_FEATURES, suffix: "-static", libc: Some(libc) };
+        let program = Self { path, features, suffix: "-static", libc: Some(libc) };
         program.elf()?.check_static()?;
         Ok(program)
     }
@@ -83,26 +82,38 @@ fn linked_with_musl() -> Result<PathBuf> {
     Ok(cmd::root().join("target").join(MUSL).join("release/radeon-cluster"))
 }
 
-/// Only the program itself is compiled and linked anew. Cargo puts it where the other one is, which is put
-/// back.
-fn linked_with_glibc(profile: Profile, features: &str) -> Result<PathBuf> {
+/// Cargo puts it where the other one is, which is put back.
+fn linked_with_glibc() -> Result<PathBuf> {
     let cargo = |command: &str| {
         let mut cargo = cmd::cargo();
-        cargo.args([command, "--quiet", "--locked", "-p", "lgp-cli", "--bin", "radeon-cluster"]);
-        cargo.args((profile == Profile::Release).then_some("--release"));
+        cargo.args([command, "--quiet", "--locked", "-p", "lgp-cli", "--release"]);
+        cargo.args(["--bin", "radeon-cluster"]);
         cargo
     };
     let mut link = cargo("rustc");
-    if !features.is_empty() {
-        link.args(["--no-default-features", "--features", features]);
-    }
+    link.args(["--no-default-features", "--features", STATIC_FEATURES]);
     cmd::run(link.args(["--", "-C", "target-feature=+crt-static"]))?;
-    let folder = if profile == Profile::Release { "release" } else { "debug" };
-    let built = cmd::root().join("target").join(folder).join("radeon-cluster");
-    let kept = folder_of_programs()?.join("radeon-cluster-static.linked");
-    fs::copy(&built, &kept)?;
+    let kept = folder_of_programs()?.join("linked-statically");
+    fs::copy(cmd::root().join("target/release/radeon-cluster"), &kept)?;
     cmd::run(&mut cargo("build"))?;
     Ok(kept)
+}
+
+/// The program of the tests, linked with glibc: what it is made of is compiled already.
+fn linked_again() -> Result<PathBuf> {
+    // Cargo links only what it takes for changed.
+    for unit in fs::read_dir(cmd::root().join("target/debug/.fingerprint"))? {
+        let unit = unit?.path();
+        if unit.join("bin-radeon-cluster").exists() {
+            fs::remove_dir_all(unit)?;
+        }
+    }
+    let linked = folder_of_programs()?.join("linked-statically");
+    let mut build = cmd::build_programs();
+    build.env("RUSTC_WRAPPER", cmd::root().join("xtask/src/dist/link-statically.sh"));
+    cmd::run(build.env("LINKED_STATICALLY", &linked))?;
+    ensure!(linked.exists(), "the program is not linked again");
+    Ok(linked)
 }
 
 fn folder_of_programs() -> Result<PathBuf> {

@@ -1,6 +1,6 @@
 //! What lies in the archives, and how.
 
-use super::Made;
+use crate::dist::Made;
 use crate::report::Outcome;
 use anyhow::{Context, Result, ensure};
 use flate2::read::GzDecoder;

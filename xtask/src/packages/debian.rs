@@ -1,7 +1,7 @@
 //! The package for Debian, installed into a folder, upgraded, removed and purged.
 
-use super::{Made, folder, not_root};
-use crate::dist::Release;
+use super::{folder, not_root};
+use crate::dist::{Made, Release};
 use crate::report::{Outcome, Skip};
 use crate::{cmd, dist};
 use anyhow::{Context, Result, ensure};

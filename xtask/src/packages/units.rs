@@ -1,8 +1,9 @@
 //! The units of systemd: whether it understands them, how exposed they are, and whether they can be enabled.
 
 use super::debian::shown;
-use super::{Made, folder};
+use super::folder;
 use crate::cmd;
+use crate::dist::Made;
 use crate::report::{Outcome, Skip};
 use anyhow::{Context, Result, ensure};
 use std::fs;
