@@ -36,19 +36,25 @@ pub(super) fn check(made: &Made) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Comes, is upgraded, goes.
-fn life(made: &Made, package: &Path) -> Result<Outcome> {
+/// A folder that dpkg takes for a system with what the package depends on; none where this machine is no such.
+fn system() -> Result<Option<PathBuf>> {
     let root = folder("debian")?;
-    let Some(status) = status()? else {
-        let reason = format!("{} are no packages of this machine", DEPENDS.join(" and "));
-        return Ok(Outcome::skip(Skip::new("dpkg", reason)));
-    };
+    let Some(status) = status()? else { return Ok(None) };
     for folder in ["var/lib/dpkg/info", "var/lib/dpkg/updates", "etc", "tmp"] {
         fs::create_dir_all(root.join(folder))?;
     }
     fs::write(root.join("var/lib/dpkg/status"), status)?;
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\n")?;
+    Ok(Some(root))
+}
+
+/// Comes, is upgraded, goes.
+fn life(made: &Made, package: &Path) -> Result<Outcome> {
+    let Some(root) = system()? else {
+        let reason = format!("{} are no packages of this machine", DEPENDS.join(" and "));
+        return Ok(Outcome::skip(Skip::new("dpkg", reason)));
+    };
     let install = |package: &Path| {
         dpkg(&root, &["--install", &package.to_string_lossy()])
             .context("the package is not installed")
@@ -69,19 +75,12 @@ fn life(made: &Made, package: &Path) -> Result<Outcome> {
     let data = root.join("var/lib/radeon-cluster/tasks.journal");
     fs::create_dir_all(data.parent().context("it has a folder")?)?;
     fs::write(&data, "kept")?;
-    let next =
-        Release { version: format!("{}+next", made.release.version), ..made.release.clone() };
+    let version = format!("{}+next", made.release.version);
+    let next = Release { version, out: folder("next")?, ..made.release.clone() };
     install(&dist::debian(&next, &made.program)?)?;
-    ensure!(
-        shown(
-            cmd::command("dpkg-query")
-                .arg("--admindir")
-                .arg(root.join("var/lib/dpkg"))
-                .args(["--show", "radeon-cluster"])
-        )?
-        .contains("+next"),
-        "it is not upgraded"
-    );
+    let mut query = cmd::command("dpkg-query");
+    query.arg("--admindir").arg(root.join("var/lib/dpkg")).args(["--show", "radeon-cluster"]);
+    ensure!(shown(&mut query)?.contains("+next"), "it is not upgraded");
     ensure!(fs::read_to_string(&data)? == "kept", "an upgrade changes data");
     dpkg(&root, &["--remove", "radeon-cluster"])?;
     let program = root.join("usr/bin/radeon-cluster");
