@@ -71,7 +71,7 @@ fn musl() -> Result<bool> {
     let compiler = |name: &&str| {
         cmd::capture(cmd::command(name).arg("--version")).is_ok_and(|finished| finished.ok)
     };
-    Ok(Path::new(folder.trim()).exists() && MUSL_COMPILERS.iter().any(|name| compiler(name)))
+    Ok(Path::new(folder.trim()).exists() && MUSL_COMPILERS.iter().any(compiler))
 }
 
 fn linked_with_musl() -> Result<PathBuf> {
