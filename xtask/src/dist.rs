@@ -10,9 +10,10 @@ mod pages;
 mod program;
 mod sbom;
 
+use crate::cluster::Profile;
 use crate::{cmd, packages};
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::fs;
@@ -29,15 +30,6 @@ type Make = fn(&Release, &Program) -> Result<PathBuf>;
 const OF_THE_PROGRAM: &[Make] = &[archive::make, debian, sbom::make];
 /// What it has of the one that is linked statically.
 const OF_THE_STATIC_ONE: &[Make] = &[archive::make, sbom::make];
-
-/// How the programs are built.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Profile {
-    /// As tests are: large and slow, and there at once.
-    Dev,
-    /// As they are shipped.
-    Release,
-}
 
 /// Flags of `dist`.
 #[derive(Args)]

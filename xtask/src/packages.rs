@@ -4,7 +4,8 @@ mod archive;
 mod debian;
 mod units;
 
-use crate::dist::{self, Made, Profile, Release};
+use crate::cluster::Profile;
+use crate::dist::{self, Made, Release};
 use crate::report::{Outcome, Skip};
 use crate::{apt, cmd, python, test};
 use anyhow::{Result, ensure};

@@ -1,7 +1,8 @@
 //! The program in a `.tar.gz`, to be unpacked anywhere.
 
 use super::entry::Entry;
-use super::{Profile, Program, Release, licences, pages};
+use super::{Program, Release, licences, pages};
+use crate::cluster::Profile;
 use crate::cmd;
 use anyhow::Result;
 use flate2::{Compression, GzBuilder};

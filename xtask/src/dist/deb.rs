@@ -1,7 +1,8 @@
 //! The package for Debian and what descends from it: the program, its units of systemd and its manual.
 
 use super::entry::Entry;
-use super::{Profile, Program, Release, licences, pages};
+use super::{Program, Release, licences, pages};
+use crate::cluster::Profile;
 use crate::cmd;
 use anyhow::{Context, Result, ensure};
 use flate2::write::GzEncoder;

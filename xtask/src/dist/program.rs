@@ -1,7 +1,8 @@
 //! The two programs of a release: one that drives every device and is linked with glibc, and one for processors
 //! that is linked statically.
 
-use super::{Elf, Profile};
+use super::Elf;
+use crate::cluster::{self, Profile};
 use crate::cmd;
 use anyhow::{Context, Result, ensure};
 use std::fs;
@@ -30,15 +31,7 @@ pub(crate) struct Program {
 impl Program {
     /// Builds the program with every backend.
     pub(crate) fn build(profile: Profile) -> Result<Self> {
-        let built = match profile {
-            Profile::Dev => cmd::programs()?.join("radeon-cluster"),
-            Profile::Release => {
-                let mut cargo = cmd::cargo();
-                cargo.args(["build", "--quiet", "--locked", "-p", "lgp-cli", "--release"]);
-                cmd::run(cargo.args(["--bin", "radeon-cluster"]))?;
-                cmd::root().join("target/release/radeon-cluster")
-            }
-        };
+        let built = cluster::binary(profile)?;
         let path = stripped(&built, "radeon-cluster")?;
         let program = Self { path, features: "", suffix: "", libc: None };
         program.elf()?.check_base()?;
