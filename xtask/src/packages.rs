@@ -29,6 +29,11 @@ const CHECKS: &[Check] = &[
 
 /// Makes a release of the programs that tests use, and tries it.
 pub(crate) fn suite() -> Result<Outcome> {
+    let found = cmd::capture(cmd::command("dpkg-deb").arg("--version"));
+    if !found.is_ok_and(|finished| finished.ok) {
+        let reason = "dpkg-deb is not installed; it comes with dpkg, which other systems have too";
+        return Ok(Outcome::skip(Skip::new("dpkg-deb", reason)));
+    }
     Ok(check(&dist::make(Profile::Dev, &folder("artefacts")?)?))
 }
 

@@ -15,7 +15,9 @@ pub(super) fn make(release: &Release, program: &Program) -> Result<PathBuf> {
     let name = release.name(program);
     let mut entries = vec![Entry::program("bin/radeon-cluster", fs::read(&program.path)?)];
     for page in pages::entries(program)? {
-        entries.push(Entry { path: format!("share/{}", page.path), ..page });
+        // Where zsh looks below /usr/local; Debian's packages have a folder of their own.
+        let path = page.path.replace("vendor-completions", "site-functions");
+        entries.push(Entry { path: format!("share/{path}"), ..page });
     }
     for file in ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "CHANGELOG.md"] {
         entries.push(Entry::copy(file, &cmd::root().join(file))?);

@@ -19,7 +19,7 @@ const FILES: [(&str, u32); 10] = [
     ("share/bash-completion/completions/radeon-cluster", 0o644),
     ("share/fish/vendor_completions.d/radeon-cluster.fish", 0o644),
     ("share/man/man1/radeon-cluster-token-create.1", 0o644),
-    ("share/zsh/vendor-completions/_radeon-cluster", 0o644),
+    ("share/zsh/site-functions/_radeon-cluster", 0o644),
 ];
 
 pub(super) fn check(made: &Made) -> Result<Outcome> {
