@@ -1,5 +1,11 @@
 //! The doctor's findings: what was looked at, how it is, and the line that mends it.
 
+mod access;
+mod bar;
+mod drivers;
+mod layers;
+mod scene;
+
 use crate::amd::sysfs::Card;
 use crate::auto::select_auto;
 use crate::backend::{Missing, Probe};
@@ -9,6 +15,7 @@ use crate::info::{DeviceInfo, SelfTest};
 use crate::probe::{ProbeOptions, Survey};
 use crate::registry::BACKENDS;
 use crate::telemetry::Telemetry;
+use scene::Scene;
 use serde::Serialize;
 use std::fmt;
 
@@ -40,7 +47,7 @@ impl fmt::Display for Status {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at: `cpu`, `opencl`, `opencl:0`, `pci:0000:01:00.0`, `auto`.
+    /// What was looked at: `cpu`, `opencl`, `opencl:0`, `pci:0000:01:00.0`, `vulkan-layers`, `auto`.
     pub subject: String,
     /// How it is.
     pub status: Status,
@@ -50,15 +57,41 @@ pub struct Finding {
     pub fix: Option<String>,
 }
 
+impl Finding {
+    /// A finding with nothing to type.
+    pub fn new(subject: impl Into<String>, status: Status, message: impl Into<String>) -> Self {
+        Self { subject: subject.into(), status, message: message.into(), fix: None }
+    }
+
+    /// Adds the line to type or to set.
+    #[must_use]
+    pub fn fix(mut self, line: impl Into<String>) -> Self {
+        self.fix = Some(line.into());
+        self
+    }
+}
+
 /// Looks at everything that bears on the use of devices.
 #[must_use]
 pub fn diagnose(options: &ProbeOptions) -> Vec<Finding> {
-    findings(&Survey::new(BACKENDS, options), options)
+    examine(options).1
+}
+
+/// The devices, and what [`diagnose`] says of them: both of one look.
+#[must_use]
+pub fn examine(options: &ProbeOptions) -> (Vec<DeviceInfo>, Vec<Finding>) {
+    let survey = Survey::new(BACKENDS, options);
+    let findings = findings(&survey, options);
+    (survey.devices, findings)
 }
 
 fn finding(subject: &str, status: Status, message: impl Into<String>) -> Finding {
-    Finding { subject: subject.to_owned(), status, message: message.into(), fix: None }
+    Finding::new(subject, status, message)
 }
+
+/// What is checked besides the devices themselves: a file each.
+const CHECKS: &[fn(&Scene<'_>) -> Vec<Finding>] =
+    &[access::check, bar::check, drivers::check, layers::check];
 
 /// The findings of a survey.
 pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> {
@@ -79,6 +112,8 @@ pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> 
         let message = format!("the kernel shows no AMD or NVIDIA card ({})", folder.display());
         all.push(finding("cards", Status::Info, message));
     }
+    let scene = Scene::new(&survey.devices, options);
+    all.extend(CHECKS.iter().flat_map(|check| check(&scene)));
     let auto = select_auto(&survey.devices);
     all.push(finding("auto", Status::Ok, format!("models run on {auto}")));
     // The processor first: it is what always works.

@@ -110,7 +110,7 @@ pub use backend::null::{Command, NullDevice};
 pub use buffer::Buffer;
 pub use caps::{Caps, DeviceKind};
 pub use device::Device;
-pub use diagnose::{Finding, Status, diagnose};
+pub use diagnose::{Finding, Status, diagnose, examine};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use gemm::{Gemm, Matrix};

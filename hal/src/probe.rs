@@ -24,6 +24,9 @@ pub struct ProbeOptions {
     /// The folder of device nodes, where permissions are looked up; `None` for a sysfs tree of
     /// another machine, about whose nodes nothing can be said.
     pub dev_root: Option<PathBuf>,
+    /// The root of the file system, where [`crate::diagnose`] looks for installed drivers and for rights;
+    /// `None` for a sysfs tree of another machine.
+    pub root: Option<PathBuf>,
     /// Reads a file of sysfs; another function than the default can play a failing driver.
     pub read: fn(&Path) -> std::io::Result<String>,
 }
@@ -31,7 +34,8 @@ pub struct ProbeOptions {
 impl Default for ProbeOptions {
     fn default() -> Self {
         let read: Reader = |path| std::fs::read_to_string(path);
-        Self { sysfs_root: "/sys".into(), dev_root: Some("/dev".into()), read }
+        let (dev_root, root) = (Some("/dev".into()), Some("/".into()));
+        Self { sysfs_root: "/sys".into(), dev_root, root, read }
     }
 }
 
@@ -39,7 +43,7 @@ impl ProbeOptions {
     /// Looks at a sysfs tree that was taken from another machine or made for a test.
     #[must_use]
     pub fn of_tree(sysfs_root: impl Into<PathBuf>) -> Self {
-        Self { sysfs_root: sysfs_root.into(), dev_root: None, ..Self::default() }
+        Self { sysfs_root: sysfs_root.into(), dev_root: None, root: None, ..Self::default() }
     }
 }
 

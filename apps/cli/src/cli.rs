@@ -69,6 +69,8 @@ pub(crate) enum Command {
     Status(commands::status::Args),
     /// Show what a coordinator has done since it started
     Stats(commands::stats::Args),
+    /// Watch workers, devices, queues and the log in the terminal
+    Top(commands::top::Args),
     /// Have more or fewer local workers
     Scale(commands::scale::Args),
     /// Replace the local workers by new processes without a pause in service

@@ -30,6 +30,7 @@ pub(crate) mod stop;
 pub(crate) mod submit;
 pub(crate) mod tasks;
 pub(crate) mod token;
+pub(crate) mod top;
 pub(crate) mod tune;
 pub(crate) mod worker;
 pub(crate) mod workers;
@@ -63,6 +64,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Stop(args) => stop::run(args, out),
         Command::Status(args) => status::run(args, out),
         Command::Stats(args) => stats::run(args, out),
+        Command::Top(args) => top::run(args, out),
         Command::Scale(args) => scale::run(args, out),
         Command::Restart(args) => restart::run(args, out),
         Command::Workers(args) => workers::run(args, out),

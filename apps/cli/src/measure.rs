@@ -25,6 +25,52 @@ fn rank(sorted: &[f64], percent: usize) -> f64 {
     sorted.get(place.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
+/// How long runs of one kind took.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub(crate) struct Runs {
+    pub(crate) runs: usize,
+    pub(crate) min_ms: f64,
+    pub(crate) median_ms: f64,
+}
+
+impl Runs {
+    /// Of samples in any order; all 0 when there are none.
+    pub(crate) fn of(mut samples: Vec<f64>) -> Self {
+        samples.sort_by(f64::total_cmp);
+        let min_ms = samples.first().copied().unwrap_or(0.0);
+        Self { runs: samples.len(), min_ms, median_ms: rank(&samples, 50) }
+    }
+
+    /// Runs it at least once, and again for a while, up to so many times.
+    ///
+    /// # Errors
+    /// That of the first run that fails.
+    pub(crate) fn time<E>(
+        budget: std::time::Duration,
+        most: usize,
+        mut run: impl FnMut() -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let begin = std::time::Instant::now();
+        let mut samples = Vec::new();
+        while samples.is_empty() || (samples.len() < most && begin.elapsed() < budget) {
+            let start = std::time::Instant::now();
+            run()?;
+            samples.push(ms(start.elapsed()));
+        }
+        Ok(Self::of(samples))
+    }
+}
+
+/// Milliseconds in three digits: `0.123`, `1.23`, `12.3`, `123`.
+pub(crate) fn shown(ms: f64) -> String {
+    match ms {
+        ms if ms < 1.0 => format!("{ms:.3}"),
+        ms if ms < 10.0 => format!("{ms:.2}"),
+        ms if ms < 100.0 => format!("{ms:.1}"),
+        _ => format!("{ms:.0}"),
+    }
+}
+
 /// A duration in milliseconds.
 pub(crate) fn ms(duration: std::time::Duration) -> f64 {
     duration.as_secs_f64() * 1e3
@@ -41,6 +87,23 @@ pub(crate) fn peak_rss_bytes() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn runs_are_counted_and_bounded() {
+        let mut count = 0;
+        let mut one = || -> Result<(), ()> {
+            count += 1;
+            Ok(())
+        };
+        let none = std::time::Duration::ZERO;
+        assert_eq!(Runs::time(none, 9, &mut one).map(|runs| runs.runs), Ok(1));
+        let long = std::time::Duration::from_secs(60);
+        assert_eq!(Runs::time(long, 9, &mut one).map(|runs| runs.runs), Ok(9));
+        assert_eq!(count, 10);
+        let runs = Runs::of(vec![3.0, 1.0, 2.0]);
+        assert_eq!(runs, Runs { runs: 3, min_ms: 1.0, median_ms: 2.0 });
+        assert_eq!([0.1234, 1.234, 12.34, 1234.5].map(shown), ["0.123", "1.23", "12.3", "1234"]);
+    }
 
     #[test]
     fn percentiles_are_samples() {

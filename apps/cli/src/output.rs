@@ -252,20 +252,28 @@ pub(crate) fn table<const N: usize>(
     headings: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    table_of(&headings, rows)
+}
+
+/// The same where the number of columns is not known before.
+pub(crate) fn table_of<R: IntoIterator<Item = String>>(
+    headings: &[&str],
+    rows: impl IntoIterator<Item = R>,
+) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(comfy_table::presets::NOTHING).set_header(headings);
     let has_colour = has_colour();
-    let colours = headings.map(|heading| has_colour && heading == STATE);
+    let colours: Vec<bool> = headings.iter().map(|it| has_colour && *it == STATE).collect();
     if !has_colour {
         // It has an opinion of its own about terminals.
         table.force_no_tty();
     }
     for row in rows {
-        let mut colours = colours.into_iter();
-        table.add_row(row.map(|text| {
-            let colour = colours.next().filter(|is_state| *is_state).and_then(|_| colour_of(&text));
+        let mut colours = colours.iter();
+        table.add_row(row.into_iter().map(|text| {
+            let is_state = colours.next().is_some_and(|is_state| *is_state);
             let cell = Cell::new(plain(&text));
-            match colour {
+            match colour_of(&text).filter(|_| is_state) {
                 Some(colour) => cell.fg(colour),
                 None => cell,
             }

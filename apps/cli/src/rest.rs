@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{Cursor, Read};
 use std::path::{Component, Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use ureq::SendBody;
 use ureq::http::{HeaderValue, Request, Uri, header};
 use ureq::middleware::MiddlewareNext;
@@ -271,6 +271,16 @@ impl Client {
         self.watch.over(|| {
             let mut response = request.call().map_err(|error| self.unreachable(&error))?;
             response.body_mut().read_json().map_err(|error| self.unreachable(&error))
+        })
+    }
+
+    /// What the coordinator's clock says, in whole seconds; `None` where it does not tell.
+    pub(crate) fn clock(&self) -> Result<Option<SystemTime>> {
+        let request = self.bounded(self.agent.get(self.url("health")), "health");
+        self.watch.over(|| {
+            let response = request.call().map_err(|error| self.unreachable(&error))?;
+            let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok());
+            Ok(date.and_then(|date| httpdate::parse_http_date(date).ok()))
         })
     }
 

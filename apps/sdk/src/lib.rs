@@ -14,6 +14,7 @@ mod labels;
 mod multi;
 mod results;
 mod sensors;
+mod trial;
 mod turns;
 mod versions;
 pub mod vision;
@@ -41,8 +42,8 @@ pub use lgp_distributed::{
     enrol, join, renew, run_worker,
 };
 pub use lgp_hal::{
-    BackendKind, Caps, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,
-    ProbeOptions, SelfTest, Status as FindingStatus, Telemetry, diagnose, open, open_auto, probe,
+    BackendKind, Caps, Device, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,
+    ProbeOptions, SelfTest, Status as FindingStatus, Telemetry, diagnose, examine, open, open_auto, probe,
     select_auto,
 };
 pub use lgp_inference::{
@@ -58,6 +59,7 @@ pub use lgp_memory::{
 };
 pub use multi::MultiExecutor;
 pub use results::agree;
+pub use trial::{Copies, TRIAL_KINDS, Trial, TrialSize, copies, difference, trials};
 pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};
 
 /// Compiles a model for an opened device, or for the processor where there is none.

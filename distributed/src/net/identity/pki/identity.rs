@@ -55,7 +55,15 @@ impl Identity {
     /// # Errors
     /// [`Error::Pki`] when it does not parse.
     pub fn validity(&self) -> Result<(SystemTime, SystemTime)> {
-        let cert = CertificateDer::from_pem_slice(self.cert_pem.as_bytes()).map_err(pki_error)?;
+        Self::validity_of(&self.cert_pem)
+    }
+
+    /// When the first certificate of a PEM text begins and ceases to be valid.
+    ///
+    /// # Errors
+    /// [`Error::Pki`] when it does not parse.
+    pub fn validity_of(cert_pem: &str) -> Result<(SystemTime, SystemTime)> {
+        let cert = CertificateDer::from_pem_slice(cert_pem.as_bytes()).map_err(pki_error)?;
         let (_, cert) = x509_parser::parse_x509_certificate(&cert).map_err(pki_error)?;
         let time = |seconds: i64| {
             // Before 1970 is the beginning of time for what is compared with the present.

@@ -1,0 +1,38 @@
+//! Devices of workers that take no tasks, cards that are not used, and chips that are too hot.
+
+use super::{Facts, array, field};
+use lgp_sdk::{Finding, FindingStatus};
+
+/// From here on chips slow down.
+const HOT_CELSIUS: f64 = 90.0;
+
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+    let mut all = Vec::new();
+    for worker in &facts.workers {
+        let id = field(worker, "id");
+        for device in array(&worker["devices"]) {
+            let subject = format!("{} of {id}", field(device, "device"));
+            if let Some(why) = device["taken_out"].as_str() {
+                let message = format!("takes no tasks: {why}");
+                let line = format!("radeon-cluster workers enable {id}");
+                all.push(Finding::new(&subject, FindingStatus::Warn, message).fix(line));
+            }
+            let celsius = device["telemetry"]["temperature_celsius"].as_f64();
+            if let Some(celsius) = celsius.filter(|celsius| *celsius >= HOT_CELSIUS) {
+                let message = format!("the chip is at {celsius:.0} °C and will slow down");
+                all.push(Finding::new(&subject, FindingStatus::Warn, message));
+            }
+        }
+        for card in array(&worker["unused"]) {
+            let [card_id, name, reason] = ["id", "name", "reason"].map(|key| field(card, key));
+            let subject = format!("{card_id} of {id}");
+            let message = format!("{name} is not used: {reason}");
+            let finding = Finding::new(subject, FindingStatus::Warn, message);
+            all.push(match card["hint"].as_str() {
+                Some(hint) => finding.fix(hint),
+                None => finding,
+            });
+        }
+    }
+    all
+}

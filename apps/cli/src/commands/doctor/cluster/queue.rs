@@ -1,0 +1,23 @@
+//! Tasks that have waited for long.
+
+use super::{Facts, field, long};
+use lgp_sdk::{Finding, FindingStatus};
+use std::time::Duration;
+
+/// Nobody who looks at a screen waits for longer.
+const LONG_S: f64 = 60.0;
+
+pub(super) fn check(facts: &Facts) -> Vec<Finding> {
+    let waited = |task: &serde_json::Value| task["queued_ms"].as_f64().unwrap_or(0.0) / 1000.0;
+    let oldest = facts.waiting.iter().max_by(|a, b| waited(a).total_cmp(&waited(b)));
+    let Some(task) = oldest.filter(|task| waited(task) >= LONG_S) else { return Vec::new() };
+    let (id, model) = (field(task, "task_id"), field(task, "model"));
+    let count = facts.waiting.iter().filter(|task| waited(task) >= LONG_S).count();
+    let count = crate::output::counted(count, "task");
+    let time = long(Duration::from_secs_f64(waited(task).min(1e9)));
+    let message = format!(
+        "{count} of the latest 1000 that wait did so for a minute and more, the longest ({id} of {model}) for {time}"
+    );
+    let line = format!("radeon-cluster tasks show {id} --why");
+    vec![Finding::new("queue", FindingStatus::Warn, message).fix(line)]
+}

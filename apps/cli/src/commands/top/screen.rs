@@ -1,0 +1,132 @@
+//! The terminal of `top`: keys, the clock, and what a thread beside it hears of the coordinator.
+
+use super::snapshot::Snapshot;
+use super::view::View;
+use crate::cluster::signals::Signals;
+use crate::failure::{Failure, Result};
+use crate::output;
+use crate::rest::Target;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+/// How long keys are waited for before the rest is looked at.
+const TICK: Duration = Duration::from_millis(200);
+/// Between two attempts to find a coordinator again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What is heard beside the keys.
+enum Heard {
+    Snapshot(Box<Snapshot>),
+    Nothing(Failure),
+    /// A signal asks the process to end.
+    End,
+}
+
+/// Shows a cluster until a key or a signal ends it. The terminal is as it was then, also after a panic.
+///
+/// # Errors
+/// When the terminal cannot be used; `interrupted` after a signal.
+pub(super) fn watch(first: Snapshot, target: Target, interval: Duration) -> Result<()> {
+    let (sender, heard) = channel();
+    spawn("look", {
+        let sender = sender.clone();
+        move || look(&target, interval, &sender)
+    })?;
+    spawn("signals", move || {
+        // Where nobody can listen, signals do what they always did.
+        let _ = listen(&sender);
+    })?;
+    let terminal = ratatui::try_init().map_err(unusable)?;
+    let shown = show(terminal, View::new(first), &heard);
+    ratatui::try_restore().map_err(unusable)?;
+    shown
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+    thread.map(drop).map_err(Failure::internal)
+}
+
+fn unusable(error: std::io::Error) -> Failure {
+    Failure::new("terminal", format!("the terminal cannot be used: {error}"))
+        .hint("radeon-cluster top | cat prints once what it would show")
+}
+
+/// Asks the coordinator again and again; one that is gone is looked for where it may have come back.
+fn look(target: &Target, interval: Duration, sender: &Sender<Heard>) {
+    let mut client = None;
+    loop {
+        let taken = match client.take() {
+            Some(known) => Ok(known),
+            None => target.connect(),
+        }
+        .and_then(|known| Ok((Snapshot::take(&known)?, known)));
+        let (heard, pause) = match taken {
+            Ok((snapshot, known)) => {
+                client = Some(known);
+                (Heard::Snapshot(Box::new(snapshot)), interval)
+            }
+            Err(failure) => (Heard::Nothing(failure), AGAIN.min(interval)),
+        };
+        if sender.send(heard).is_err() {
+            return;
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+fn listen(sender: &Sender<Heard>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(Failure::internal)?.block_on(async {
+        let mut signals = Signals::listen()?;
+        signals.next().await;
+        // Nobody hears it where the end has come already.
+        let _ = sender.send(Heard::End);
+        Ok(())
+    })
+}
+
+fn show(mut terminal: DefaultTerminal, mut view: View, heard: &Receiver<Heard>) -> Result<()> {
+    let mut last = Instant::now();
+    loop {
+        view.age_s = last.elapsed().as_secs();
+        terminal.draw(|frame| view.draw(frame)).map_err(unusable)?;
+        if event::poll(TICK).map_err(unusable)?
+            && let Event::Key(key) = event::read().map_err(unusable)?
+            && key.kind != KeyEventKind::Release
+        {
+            let height = terminal.size().map_err(unusable)?.height;
+            if is_end(&mut view, key, View::rows_shown(height)) {
+                return Ok(());
+            }
+        }
+        for heard in heard.try_iter() {
+            match heard {
+                Heard::Snapshot(snapshot) => {
+                    last = Instant::now();
+                    view.hear(*snapshot);
+                }
+                Heard::Nothing(failure) => view.miss(output::plain(&failure.message).into_owned()),
+                Heard::End => return Err(Failure::interrupted()),
+            }
+        }
+    }
+}
+
+/// Does what a key says, and answers whether it says to end.
+fn is_end(view: &mut View, key: KeyEvent, page: isize) -> bool {
+    match (key.code, key.modifiers) {
+        (KeyCode::Char('q') | KeyCode::Esc, _)
+        | (KeyCode::Char('c'), KeyModifiers::CONTROL) => return true,
+        (KeyCode::Tab | KeyCode::Right, _) => view.turn(1),
+        (KeyCode::BackTab | KeyCode::Left, _) => view.turn(-1),
+        (KeyCode::Down, _) => view.move_by(1),
+        (KeyCode::Up, _) => view.move_by(-1),
+        (KeyCode::PageDown, _) => view.move_by(page),
+        (KeyCode::PageUp, _) => view.move_by(-page),
+        _ => {}
+    }
+    false
+}

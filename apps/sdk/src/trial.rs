@@ -1,0 +1,309 @@
+//! Small networks made here, whose work is known: what devices are measured and compared with.
+
+use lgp_compute::device::Accelerator;
+use lgp_hal::{Device, Error as DeviceError};
+use lgp_inference::{Attr, Error, GraphBuilder, Model, Session, SessionOptions, Value};
+use lgp_memory::{DType, Dim, NamedTensor, SymShape, Tensor, TensorType};
+use std::time::{Duration, Instant};
+
+/// How large the networks are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrialSize {
+    /// Of milliseconds on a processor: whether a device calculates rightly.
+    Small,
+    /// Large enough to keep a graphics card busy: how fast it is.
+    Full,
+}
+
+/// A network of one kind of work, with inputs. Weights and inputs are the same on every machine.
+#[derive(Debug, Clone)]
+pub struct Trial {
+    /// What it is made of, with its sizes: `gemm-512`.
+    pub name: String,
+    /// Multiplications and additions of one run.
+    pub operations: f64,
+    model: Model,
+    inputs: Vec<NamedTensor>,
+}
+
+/// What makes the networks of a kind.
+type Make = fn(TrialSize) -> Result<Vec<Trial>, Error>;
+
+/// One line for each kind of work.
+const MAKERS: [Make; 5] = [products, convolutions_3x3, convolutions_1x1, vectors, attention];
+
+/// The kinds of work, as the names of their networks begin.
+pub const TRIAL_KINDS: [&str; MAKERS.len()] = ["gemm", "conv3x3", "conv1x1", "gemv", "attention"];
+
+/// The networks of a size and of some kinds.
+///
+/// # Errors
+/// [`Error`] where one cannot be built, which is a defect.
+pub fn trials(size: TrialSize, kinds: &[&str]) -> Result<Vec<Trial>, Error> {
+    let wanted = TRIAL_KINDS.iter().zip(MAKERS).filter(|(kind, _)| kinds.contains(kind));
+    let all = wanted.map(|(_, make)| make(size)).collect::<Result<Vec<_>, _>>()?;
+    Ok(all.into_iter().flatten().collect())
+}
+
+impl Trial {
+    /// A session of the network on a device, or on the processor where there is none.
+    ///
+    /// # Errors
+    /// As [`Session::new`].
+    pub fn session(
+        &self,
+        options: SessionOptions,
+        accelerator: Option<Accelerator>,
+    ) -> Result<Session, Error> {
+        crate::session(&self.model, options, accelerator)
+    }
+
+    /// One run: inputs go to the device, outputs come back.
+    ///
+    /// # Errors
+    /// As [`Session::run`].
+    pub fn run(&self, session: &Session) -> Result<Vec<NamedTensor>, Error> {
+        let inputs: Vec<_> =
+            self.inputs.iter().map(|input| (input.name.as_str(), input.tensor.view())).collect();
+        session.run(&inputs)
+    }
+}
+
+/// The largest difference of outputs from those of a reference, as a share of the reference's largest
+/// magnitude; `None` where their shapes differ or a number is none.
+#[must_use]
+pub fn difference(outputs: &[NamedTensor], reference: &[NamedTensor]) -> Option<f64> {
+    if outputs.len() != reference.len() {
+        return None;
+    }
+    let mut worst = 0.0f64;
+    for (output, expected) in outputs.iter().zip(reference) {
+        if output.tensor.shape() != expected.tensor.shape() {
+            return None;
+        }
+        let (given, right) =
+            (output.tensor.as_slice::<f32>().ok()?, expected.tensor.as_slice::<f32>().ok()?);
+        let largest = right.iter().fold(0.0f64, |most, value| most.max(f64::from(value.abs())));
+        for (given, right) in given.iter().zip(right) {
+            let off = (f64::from(*given) - f64::from(*right)).abs();
+            if !off.is_finite() {
+                return None;
+            }
+            worst = worst.max(if off == 0.0 { 0.0 } else { off / largest });
+        }
+    }
+    Some(worst)
+}
+
+/// Copies of one kind.
+#[derive(Debug, Clone)]
+pub struct Copies {
+    /// From where to where: `host to device`.
+    pub name: &'static str,
+    /// Bytes of one copy.
+    pub bytes: usize,
+    /// How long each took.
+    pub took: Vec<Duration>,
+}
+
+/// Copies bytes to a device, within it and back, some times each.
+///
+/// # Errors
+/// The device's refusal.
+pub fn copies(device: &dyn Device, bytes: usize, times: usize) -> Result<Vec<Copies>, DeviceError> {
+    let buffers = [device.allocate(bytes)?, device.allocate(bytes)?];
+    let mut queue = device.queue()?;
+    let mut host = vec![1u8; bytes];
+    // What is touched first is mapped first, which is not what is measured.
+    queue.write(&*buffers[0], 0, &host)?;
+    queue.copy(&*buffers[0], 0, &*buffers[1], 0, bytes)?;
+    queue.read(&*buffers[1], 0, &mut host)?;
+    let mut took = [const { Vec::new() }; 3];
+    for _ in 0..times {
+        let start = Instant::now();
+        queue.write(&*buffers[0], 0, &host)?;
+        queue.finish()?;
+        took[0].push(start.elapsed());
+        let start = Instant::now();
+        queue.copy(&*buffers[0], 0, &*buffers[1], 0, bytes)?;
+        queue.finish()?;
+        took[1].push(start.elapsed());
+        let start = Instant::now();
+        queue.read(&*buffers[1], 0, &mut host)?;
+        took[2].push(start.elapsed());
+    }
+    let names = ["host to device", "within the device", "device to host"];
+    Ok(names.into_iter().zip(took).map(|(name, took)| Copies { name, bytes, took }).collect())
+}
+
+/// A graph that is being written, and the numbers that fill it.
+struct Draft {
+    graph: GraphBuilder,
+    inputs: Vec<NamedTensor>,
+    state: u32,
+}
+
+impl Draft {
+    fn new(name: &str) -> Self {
+        Self { graph: GraphBuilder::new(name), inputs: Vec::new(), state: 0x9e37_79b9 }
+    }
+
+    /// Numbers from −1 to 1, divided by the root of how many are added up, so that results stay as large
+    /// as inputs. xorshift32 is random enough.
+    fn tensor(&mut self, dims: &[usize], added: usize) -> Result<Tensor, Error> {
+        let scale = (3.0 / added as f64).sqrt() as f32;
+        let count = dims.iter().product();
+        let values: Vec<f32> = std::iter::repeat_with(|| {
+            self.state ^= self.state << 13;
+            self.state ^= self.state >> 17;
+            self.state ^= self.state << 5;
+            // The upper 24 bits are as many as an f32 holds.
+            ((self.state >> 8) as f32 / 8_388_608.0 - 1.0) * scale
+        })
+        .take(count)
+        .collect();
+        Tensor::from_slice(dims, &values).map_err(Error::from)
+    }
+
+    fn input(&mut self, name: &str, dims: &[usize]) -> Result<Value, Error> {
+        let tensor = self.tensor(dims, 1)?;
+        self.inputs.push(NamedTensor::new(name, tensor));
+        Ok(self.graph.input(name, fixed(dims)))
+    }
+
+    fn weight(&mut self, name: String, dims: &[usize], added: usize) -> Result<Value, Error> {
+        let tensor = self.tensor(dims, added)?;
+        Ok(self.graph.initializer(name, tensor))
+    }
+
+    fn finish(mut self, output: Value, dims: &[usize], operations: usize) -> Result<Trial, Error> {
+        self.graph.output("y", output, fixed(dims));
+        let model = self.graph.finish()?;
+        let name = model.name().to_owned();
+        Ok(Trial { name, operations: operations as f64, model, inputs: self.inputs })
+    }
+}
+
+fn fixed(dims: &[usize]) -> TensorType {
+    let dims = dims.iter().map(|&dim| Dim::Known(dim)).collect();
+    TensorType { dtype: DType::F32, shape: Some(SymShape(dims)) }
+}
+
+/// `rows` × n by several n × n, one after another, so that work outweighs what is carried.
+fn chain(name: &str, rows: usize, n: usize, count: usize) -> Result<Trial, Error> {
+    let mut draft = Draft::new(name);
+    let mut x = draft.input("x", &[rows, n])?;
+    for at in 0..count {
+        let w = draft.weight(format!("w{at}"), &[n, n], n)?;
+        x = draft.graph.node("MatMul", &[x, w], []);
+    }
+    draft.finish(x, &[rows, n], count * 2 * rows * n * n)
+}
+
+fn products(size: TrialSize) -> Result<Vec<Trial>, Error> {
+    let sizes: &[usize] = match size {
+        TrialSize::Small => &[96],
+        TrialSize::Full => &[256, 512, 1024],
+    };
+    sizes.iter().map(|&n| chain(&format!("gemm-{n}"), n, n, 4)).collect()
+}
+
+fn vectors(size: TrialSize) -> Result<Vec<Trial>, Error> {
+    let n = if size == TrialSize::Small { 128 } else { 2048 };
+    Ok(vec![chain(&format!("gemv-{n}"), 1, n, 4)?])
+}
+
+/// Convolutions whose channels follow one another, with activations.
+fn convolutions(name: &str, side: usize, kernel: usize, channels: &[usize]) -> Result<Trial, Error> {
+    let mut draft = Draft::new(name);
+    let first = channels.first().copied().unwrap_or(1);
+    let (mut x, mut last, mut operations) = (draft.input("x", &[1, first, side, side])?, first, 0);
+    let pad = i64::from(kernel == 3);
+    for (at, &next) in channels.iter().enumerate().skip(1) {
+        let added = last * kernel * kernel;
+        let w = draft.weight(format!("w{at}"), &[next, last, kernel, kernel], added)?;
+        x = draft.graph.node("Conv", &[x, w], [("pads", Attr::from([pad, pad, pad, pad]))]);
+        x = draft.graph.node("Relu", &[x], []);
+        operations += 2 * next * added * side * side;
+        last = next;
+    }
+    draft.finish(x, &[1, last, side, side], operations)
+}
+
+fn convolutions_3x3(size: TrialSize) -> Result<Vec<Trial>, Error> {
+    let (name, side, channels) = match size {
+        TrialSize::Small => ("conv3x3-8x16", 16, 8),
+        TrialSize::Full => ("conv3x3-64x56", 56, 64),
+    };
+    Ok(vec![convolutions(name, side, 3, &[channels; 4])?])
+}
+
+fn convolutions_1x1(size: TrialSize) -> Result<Vec<Trial>, Error> {
+    let (name, side, c) = match size {
+        TrialSize::Small => ("conv1x1-8x16", 16, 8),
+        TrialSize::Full => ("conv1x1-64x56", 56, 64),
+    };
+    Ok(vec![convolutions(name, side, 1, &[c, 4 * c, c, 4 * c, c])?])
+}
+
+/// Attention of several heads: softmax(q · kᵀ) · v.
+fn attention(size: TrialSize) -> Result<Vec<Trial>, Error> {
+    let (heads, tokens, depth) = if size == TrialSize::Small { (2, 32, 16) } else { (8, 256, 64) };
+    let mut draft = Draft::new(&format!("attention-{heads}x{tokens}x{depth}"));
+    let dims = [1, heads, tokens, depth];
+    let (q, v) = (draft.input("q", &dims)?, draft.input("v", &dims)?);
+    let k = draft.input("k", &[1, heads, depth, tokens])?;
+    let scores = draft.graph.node("MatMul", &[q, k], []);
+    let scale = Tensor::from_slice([1], &[(depth as f32).sqrt().recip()])?;
+    let scale = draft.graph.initializer("scale", scale);
+    let scores = draft.graph.node("Mul", &[scores, scale], []);
+    let shares = draft.graph.node("Softmax", &[scores], [("axis", Attr::from(-1))]);
+    let y = draft.graph.node("MatMul", &[shares, v], []);
+    Ok(vec![draft.finish(y, &dims, 4 * heads * tokens * tokens * depth)?])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_network_runs_and_gives_the_same_again() {
+        let all = trials(TrialSize::Small, &TRIAL_KINDS).expect("they are built");
+        let names: Vec<&str> = all.iter().map(|trial| trial.name.as_str()).collect();
+        let expected =
+            ["gemm-96", "conv3x3-8x16", "conv1x1-8x16", "gemv-128", "attention-2x32x16"];
+        assert_eq!(names, expected);
+        for (trial, kind) in all.iter().zip(TRIAL_KINDS) {
+            assert!(trial.name.starts_with(kind), "{}", trial.name);
+            let session = trial.session(SessionOptions::default(), None).expect("it loads");
+            let outputs = trial.run(&session).expect("it runs");
+            let values = outputs[0].tensor.as_slice::<f32>().expect("f32");
+            let largest = values.iter().fold(0.0f32, |most, value| most.max(value.abs()));
+            assert!((0.01..100.0).contains(&largest), "{}: {largest}", trial.name);
+            assert_eq!(difference(&trial.run(&session).expect("again"), &outputs), Some(0.0));
+            assert!(trial.operations > 0.0);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_seen() {
+        let of = |values: &[f32]| {
+            vec![NamedTensor::new("y", Tensor::from_slice([values.len()], values).expect("small"))]
+        };
+        assert_eq!(difference(&of(&[1.0, -4.0]), &of(&[2.0, -4.0])), Some(0.25));
+        assert_eq!(difference(&of(&[f32::NAN, -4.0]), &of(&[2.0, -4.0])), None);
+        assert_eq!(difference(&of(&[1.0]), &of(&[2.0, -4.0])), None);
+        assert_eq!(difference(&[], &of(&[2.0])), None);
+        assert_eq!(difference(&of(&[0.0]), &of(&[0.0])), Some(0.0));
+    }
+
+    #[test]
+    fn copies_take_time() {
+        let device = lgp_hal::open(lgp_hal::DeviceId::CPU).expect("every machine has one");
+        let all = copies(&*device, 1 << 16, 3).expect("they are done");
+        assert_eq!(all.len(), 3);
+        for copies in all {
+            assert!(copies.took.len() == 3 && copies.bytes == 1 << 16, "{copies:?}");
+        }
+    }
+}
