@@ -5,6 +5,7 @@
 mod alone;
 mod apt;
 mod bench;
+mod cards;
 mod chaos;
 mod clients;
 mod cluster;
@@ -88,6 +89,8 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
+    /// Makes the table of docs/cards.md anew, of what owners of cards have measured.
+    Cards,
     /// Trains the digits model again and compares it with the bundled one.
     TrainDigits {
         /// Replace the bundled model.
@@ -199,6 +202,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Dist(options) => dist::run(&options),
         Command::Bench { what, options } => bench::run(what, options),
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
+        Command::Cards => cards::run(),
         Command::TrainDigits { write } => digits::train(write),
         Command::Fuzz { target, options } => fuzz::run(target, &options),
         Command::Sim { seeds, seed, mutants, glue, among } => {

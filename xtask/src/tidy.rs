@@ -45,6 +45,7 @@ fn check() -> Result<Vec<String>> {
     collect(&root, &root, &mut files)?;
     complaints.extend(sources::check(&files));
     complaints.extend(docs::check(&files, &|path| root.join(path).exists()));
+    complaints.extend(crate::cards::drift()?);
     Ok(complaints)
 }
 

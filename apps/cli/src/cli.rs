@@ -47,6 +47,10 @@ pub(crate) enum Command {
     Plan(commands::plan::Args),
     /// Put weights from elsewhere into a model file, or store its weights differently
     Convert(commands::convert::Args),
+    /// Try and measure every device of this machine, and write the result to pass on
+    Card(commands::card::Args),
+    /// Gather what a maintainer needs to know into one file, without secrets
+    Report(commands::report::Args),
     /// Write a settings file in which every setting is explained
     Init(commands::init::Args),
     /// Start a coordinator with local workers

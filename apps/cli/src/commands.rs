@@ -2,6 +2,7 @@
 
 pub(crate) mod bench;
 pub(crate) mod cancel;
+pub(crate) mod card;
 pub(crate) mod completions;
 pub(crate) mod control;
 pub(crate) mod convert;
@@ -19,6 +20,7 @@ pub(crate) mod manual;
 pub(crate) mod models;
 pub(crate) mod plan;
 pub(crate) mod profile;
+pub(crate) mod report;
 pub(crate) mod restart;
 pub(crate) mod result;
 pub(crate) mod run;
@@ -53,6 +55,8 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Inspect(args) => inspect::run(args, out),
         Command::Plan(args) => plan::run(args, out),
         Command::Convert(args) => convert::run(args, out),
+        Command::Card(args) => card::run(args, out),
+        Command::Report(args) => report::run(args, out),
         Command::Init(args) => init::run(args, out),
         Command::Start(args) => start::run(args, out),
         Command::Token(args) => token::run(args, out),

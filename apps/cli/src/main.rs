@@ -27,6 +27,7 @@ mod secret;
 mod settings;
 mod simd;
 mod size;
+mod system;
 mod task;
 mod times;
 mod tls;

@@ -43,8 +43,8 @@ pub use lgp_distributed::{
 };
 pub use lgp_hal::{
     BackendKind, Caps, Device, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,
-    ProbeOptions, SelfTest, Status as FindingStatus, Telemetry, diagnose, examine, open, open_auto, probe,
-    select_auto,
+    Monitor, ProbeOptions, SelfTest, Status as FindingStatus, Telemetry, diagnose, examine, open,
+    open_auto, probe, select_auto,
 };
 pub use lgp_inference::{
     BoundWeights, DeviceMemoryReport, Entry, Error as ModelError, Isa, KeptFloats,

@@ -214,7 +214,12 @@ fn vectors(size: TrialSize) -> Result<Vec<Trial>, Error> {
 }
 
 /// Convolutions whose channels follow one another, with activations.
-fn convolutions(name: &str, side: usize, kernel: usize, channels: &[usize]) -> Result<Trial, Error> {
+fn convolutions(
+    name: &str,
+    side: usize,
+    kernel: usize,
+    channels: &[usize],
+) -> Result<Trial, Error> {
     let mut draft = Draft::new(name);
     let first = channels.first().copied().unwrap_or(1);
     let (mut x, mut last, mut operations) = (draft.input("x", &[1, first, side, side])?, first, 0);
@@ -270,8 +275,7 @@ mod tests {
     fn each_network_runs_and_gives_the_same_again() {
         let all = trials(TrialSize::Small, &TRIAL_KINDS).expect("they are built");
         let names: Vec<&str> = all.iter().map(|trial| trial.name.as_str()).collect();
-        let expected =
-            ["gemm-96", "conv3x3-8x16", "conv1x1-8x16", "gemv-128", "attention-2x32x16"];
+        let expected = ["gemm-96", "conv3x3-8x16", "conv1x1-8x16", "gemv-128", "attention-2x32x16"];
         assert_eq!(names, expected);
         for (trial, kind) in all.iter().zip(TRIAL_KINDS) {
             assert!(trial.name.starts_with(kind), "{}", trial.name);

@@ -115,7 +115,9 @@ fn denied(node: &Node, account: &Account, groups: &[Group]) -> Option<Finding> {
     };
     if mode >> 3 & 0o6 != 0o6 {
         let rule = "KERNEL==\"renderD*\", GROUP=\"render\", MODE=\"0660\"";
-        return Some(said("its mode lets no group in").fix(format!("add to /etc/udev/rules.d: {rule}")));
+        return Some(
+            said("its mode lets no group in").fix(format!("add to /etc/udev/rules.d: {rule}")),
+        );
     }
     if account.in_container {
         let line = format!("docker run --device /dev/dri --group-add {gid} …");
@@ -141,7 +143,12 @@ mod tests {
     #[test]
     fn each_reason_has_its_line() {
         let groups = groups("root:x:0:\nrender:x:109:bob\nvideo:x:44:\nodd\n");
-        let ann = Account { uid: 1000, groups: vec![1000], name: Some("ann".into()), in_container: false };
+        let ann = Account {
+            uid: 1000,
+            groups: vec![1000],
+            name: Some("ann".into()),
+            in_container: false,
+        };
         let bob = Account { name: Some("bob".into()), ..ann.clone() };
         let boxed = Account { in_container: true, ..ann.clone() };
         let inside = Account { groups: vec![1000, 109], ..ann.clone() };
@@ -179,7 +186,10 @@ mod tests {
     #[test]
     fn account_and_groups_are_read_from_the_tree() {
         let (root, options) = tree(&[
-            ("proc/self/status", "Name:\tx\nUid:\t7\t4242\t7\t7\nGid:\t7\t4243\t7\t7\nGroups:\t4 5 \n"),
+            (
+                "proc/self/status",
+                "Name:\tx\nUid:\t7\t4242\t7\t7\nGid:\t7\t4243\t7\t7\nGroups:\t4 5 \n",
+            ),
             ("etc/passwd", "root:x:0:0::/:/bin/sh\nann:x:4242:4243::/:/bin/sh\n"),
             ("dev/dri/renderD128", ""),
             ("dev/dri/card0", ""),

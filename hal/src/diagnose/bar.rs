@@ -38,9 +38,11 @@ pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
 /// The size of the card's first window, as the PCI core has it: `START END FLAGS` in hexadecimal.
 fn window(scene: &Scene<'_>, card: &Card) -> Option<u64> {
     let text = scene.sysfs.text(&format!("{}/resource", card.folder))?;
-    let mut numbers = text.lines().next()?.split_whitespace().map(|number| {
-        u64::from_str_radix(number.trim_start_matches("0x"), 16).ok()
-    });
+    let mut numbers = text
+        .lines()
+        .next()?
+        .split_whitespace()
+        .map(|number| u64::from_str_radix(number.trim_start_matches("0x"), 16).ok());
     let (start, end) = (numbers.next()??, numbers.next()??);
     end.checked_sub(start)?.checked_add(1).filter(|size| *size > 1)
 }
@@ -53,11 +55,16 @@ mod tests {
     /// The findings about a card of 8 GiB whose first window has a size.
     fn say(window: &str, visible: &str) -> Vec<Finding> {
         let folder = "sys/class/drm/card0/device";
-        let paths = ["vendor", "device", "mem_info_vram_total", "mem_info_vis_vram_total", "resource"]
-            .map(|name| format!("{folder}/{name}"));
+        let paths =
+            ["vendor", "device", "mem_info_vram_total", "mem_info_vis_vram_total", "resource"]
+                .map(|name| format!("{folder}/{name}"));
         let texts = ["0x1002", "0x67df", "8589934592", visible, window];
-        let files: Vec<(&str, &str)> =
-            paths.iter().map(String::as_str).zip(texts).filter(|(_, text)| !text.is_empty()).collect();
+        let files: Vec<(&str, &str)> = paths
+            .iter()
+            .map(String::as_str)
+            .zip(texts)
+            .filter(|(_, text)| !text.is_empty())
+            .collect();
         let (_root, options) = tree(&files);
         let all = super::super::diagnose(&options);
         all.into_iter().filter(|finding| finding.message.contains("BAR")).collect()

@@ -76,8 +76,7 @@ pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
         all.push(Finding::new("drivers", Status::Ok, names));
     }
     for row in KNOWN.iter().filter(|row| before_vega || !row.before_vega) {
-        let mut found =
-            packages.iter().filter(|(name, _)| row.packages.contains(&name.as_str()));
+        let mut found = packages.iter().filter(|(name, _)| row.packages.contains(&name.as_str()));
         if let Some((name, version)) = found.find(|(_, version)| row.has(version)) {
             let message = format!("{name} {version}: {} ({})", row.what, row.source);
             all.push(Finding::new("drivers", row.status, message).fix(row.fix));
@@ -174,7 +173,8 @@ mod tests {
 
     #[test]
     fn other_packages_and_removed_ones_say_nothing() {
-        let removed = "Package: mesa-opencl-icd\nStatus: deinstall ok config-files\nVersion: 20.0\n";
+        let removed =
+            "Package: mesa-opencl-icd\nStatus: deinstall ok config-files\nVersion: 20.0\n";
         assert_eq!(say(&[("var/lib/dpkg/status", removed)]), []);
         let found = say(&[("var/lib/pacman/local/opencl-mesa-1:21.3.2-1/desc", "")]);
         assert!(found[0].message.contains("opencl-mesa 1:21.3.2-1"), "{found:#?}");

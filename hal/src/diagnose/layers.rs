@@ -112,8 +112,12 @@ mod tests {
         let folder = "usr/share/vulkan/implicit_layer.d";
         let paths = ["select.json", "hud.json", "odd.txt"].map(|name| format!("{folder}/{name}"));
         let [select, hud, odd] = paths.each_ref().map(String::as_str);
-        let files =
-            [(select, SELECT), (hud, HUD), (odd, SELECT), ("etc/vulkan/implicit_layer.d/2.json", TWO)];
+        let files = [
+            (select, SELECT),
+            (hud, HUD),
+            (odd, SELECT),
+            ("etc/vulkan/implicit_layer.d/2.json", TWO),
+        ];
         let found = say("rx580", &files);
         let [finding] = found.as_slice() else { panic!("{found:#?}") };
         let fix = finding.fix.as_deref().expect("a line");

@@ -4,7 +4,7 @@
 //! C. Kaynak, UCI Machine Learning Repository, 1998, CC BY 4.0).
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::{ModelRef, Repository, Tensor};
+use lgp_sdk::{Model, ModelRef, Repository, Tensor};
 
 /// The model's name in the repository.
 pub(crate) const NAME: &str = "digits";
@@ -31,6 +31,14 @@ pub(crate) fn register(repository: &Repository) -> Result<ModelRef> {
         std::fs::write(&config, CONFIG).map_err(|error| Failure::file("write", &config, &error))?;
     }
     Ok(ModelRef { name: entry.name, version: entry.version, sha256: entry.sha256 })
+}
+
+/// The bundled model.
+///
+/// # Errors
+/// Only when it is damaged.
+pub(crate) fn model() -> Result<Model> {
+    Ok(Model::from_bytes(MODEL, None)?)
 }
 
 /// An image as the model takes it, and the digit that it shows.

@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 }
 
 /// Everything that is looked at of this machine and its cluster.
-pub(super) fn findings(target: &Target) -> Vec<Finding> {
+pub(crate) fn findings(target: &Target) -> Vec<Finding> {
     let (devices, mut findings) = examine(&lgp_sdk::ProbeOptions::default());
     findings.extend(speed::check(&devices));
     findings.extend(cluster::check(target));
@@ -99,8 +99,12 @@ mod tests {
     fn findings_are_aligned_and_followed_by_what_to_type() {
         let findings = vec![
             Finding::new("cpu", FindingStatus::Ok, "a processor: models run here"),
-            Finding::new("pci:0000:01:00.0", FindingStatus::Warn, "AMD Radeon RX 580: rusticl is off")
-                .fix("export RUSTICL_ENABLE=radeonsi"),
+            Finding::new(
+                "pci:0000:01:00.0",
+                FindingStatus::Warn,
+                "AMD Radeon RX 580: rusticl is off",
+            )
+            .fix("export RUSTICL_ENABLE=radeonsi"),
         ];
         insta::assert_snapshot!(text(&findings), @r"
         ok    cpu               a processor: models run here

@@ -2,10 +2,10 @@
 
 use crate::harness::World;
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 28] = [
     "demo", "devices", "doctor", "run", "bench", "tune", "profile", "inspect", "plan", "convert",
     "start", "token", "control", "join", "stop", "status", "stats", "scale", "restart", "workers",
-    "submit", "result", "tasks", "cancel", "models",
+    "submit", "result", "tasks", "cancel", "models", "top", "report", "card",
 ];
 
 #[test]

@@ -52,8 +52,11 @@ const CHECKS: &[fn(&Facts) -> Vec<Finding>] = &[
 
 /// Checks the cluster that is meant, if one runs, and what of this machine belongs to one.
 pub(super) fn check(target: &Target) -> Vec<Finding> {
-    let flags =
-        Flags { data: target.data.as_deref(), config: target.config.as_deref(), ..Flags::default() };
+    let flags = Flags {
+        data: target.data.as_deref(),
+        config: target.config.as_deref(),
+        ..Flags::default()
+    };
     let settings = settings::resolve(&flags, settings::environment);
     let mut all = Vec::new();
     if let Err(failure) = &settings {
@@ -182,7 +185,9 @@ mod tests {
 
     /// What all checks but that of the port say, which asks the network.
     fn say(facts: &Facts) -> Vec<Finding> {
-        let offline = CHECKS.iter().filter(|check| !std::ptr::fn_addr_eq(**check, port::check as fn(&Facts) -> Vec<Finding>));
+        let offline = CHECKS.iter().filter(|check| {
+            !std::ptr::fn_addr_eq(**check, port::check as fn(&Facts) -> Vec<Finding>)
+        });
         offline.flat_map(|check| check(facts)).collect()
     }
 

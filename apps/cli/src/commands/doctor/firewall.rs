@@ -31,7 +31,9 @@ const KINDS: &[Line] = &[
         name: "firewalld",
         verdict: firewalld,
         fix: |port| {
-            format!("sudo firewall-cmd --permanent --add-port={port}/udp && sudo firewall-cmd --reload")
+            format!(
+                "sudo firewall-cmd --permanent --add-port={port}/udp && sudo firewall-cmd --reload"
+            )
         },
     },
     Line {
@@ -52,7 +54,8 @@ pub(super) fn check(root: &Path, port: u16) -> Vec<Finding> {
             finding(FindingStatus::Ok, format!("{name} is on and lets UDP port {port} in"))
         }
         Verdict::Closed => {
-            let what = format!("{name} is on, and no rule lets UDP port {port} in, by which workers join");
+            let what =
+                format!("{name} is on, and no rule lets UDP port {port} in, by which workers join");
             finding(FindingStatus::Warn, what).fix((kind.fix)(port))
         }
         Verdict::Unknown => {
@@ -91,7 +94,11 @@ fn ufw(root: &Path, port: u16) -> Option<Verdict> {
         let matches = ["udp", "any"].contains(&protocol) && (ports == "any" || names(ports, port));
         matches.then_some(())
     };
-    Some(if rules.lines().any(|line| lets(line).is_some()) { Verdict::Open } else { Verdict::Closed })
+    Some(if rules.lines().any(|line| lets(line).is_some()) {
+        Verdict::Open
+    } else {
+        Verdict::Closed
+    })
 }
 
 fn firewalld(root: &Path, port: u16) -> Option<Verdict> {
@@ -106,8 +113,12 @@ fn firewalld(root: &Path, port: u16) -> Option<Verdict> {
     };
     let texts = zones.flatten().filter_map(|zone| std::fs::read_to_string(zone.path()).ok());
     let lets = |line: &str| {
-        let value = |key: &str| line.split_once(&format!("{key}=\"")).and_then(|(_, rest)| rest.split('"').next());
-        line.contains("<port ") && value("protocol") == Some("udp") && value("port").is_some_and(|ports| names(ports, port))
+        let value = |key: &str| {
+            line.split_once(&format!("{key}=\"")).and_then(|(_, rest)| rest.split('"').next())
+        };
+        line.contains("<port ")
+            && value("protocol") == Some("udp")
+            && value("port").is_some_and(|ports| names(ports, port))
     };
     let is_open = texts.map(|text| text.lines().any(lets)).any(|is_open| is_open);
     Some(if is_open { Verdict::Open } else { Verdict::Closed })
@@ -127,7 +138,8 @@ fn nftables(root: &Path, port: u16) -> Option<Verdict> {
 
 /// What the rules of the kernel do, as `nft list ruleset` prints them.
 fn ruleset(text: &str, port: u16) -> Option<Verdict> {
-    let drops = text.lines().any(|line| line.contains("hook input") && line.contains("policy drop"));
+    let drops =
+        text.lines().any(|line| line.contains("hook input") && line.contains("policy drop"));
     if !drops {
         return None;
     }
@@ -201,14 +213,20 @@ mod tests {
     #[test]
     fn rules_of_the_kernel_are_read() {
         let chain = |policy: &str, rule: &str| {
-            format!("table inet filter {{\n\tchain input {{\n\t\ttype filter hook input priority filter; policy {policy};\n\t\t{rule}\n\t}}\n}}\n")
+            format!(
+                "table inet filter {{\n\tchain input {{\n\t\ttype filter hook input priority filter; policy {policy};\n\t\t{rule}\n\t}}\n}}\n"
+            )
         };
         for (policy, rule, expected) in [
             ("accept", "", None),
             ("drop", "tcp dport 8443 accept", Some(Verdict::Closed)),
             ("drop", "udp dport 8443 accept", Some(Verdict::Open)),
             ("drop", "udp dport 8443 drop", Some(Verdict::Closed)),
-            ("drop", "udp dport { 53, 8000-9000 } counter packets 0 bytes 0 accept", Some(Verdict::Open)),
+            (
+                "drop",
+                "udp dport { 53, 8000-9000 } counter packets 0 bytes 0 accept",
+                Some(Verdict::Open),
+            ),
             ("drop", "meta l4proto udp udp dport 8442 accept", Some(Verdict::Closed)),
         ] {
             assert_eq!(ruleset(&chain(policy, rule), 8443), expected, "{policy} {rule}");

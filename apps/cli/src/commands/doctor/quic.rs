@@ -39,7 +39,9 @@ pub(super) fn reach(addr: SocketAddr) -> Result<Reached, Error> {
     let packet = packet(id.to_be_bytes());
     for _ in 0..TIMES {
         match socket.send(&packet) {
-            Err(error) if error.kind() == ErrorKind::ConnectionRefused => return Ok(Reached::Refused),
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                return Ok(Reached::Refused);
+            }
             sent => sent?,
         };
         let mut answer = [0; BYTES];

@@ -3,7 +3,10 @@
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::{self, Runs};
-use lgp_sdk::{DeviceId, DeviceInfo, DeviceKind, Finding, FindingStatus, SessionOptions, Trial, TrialSize, trials};
+use lgp_sdk::{
+    DeviceId, DeviceInfo, DeviceKind, Finding, FindingStatus, SessionOptions, Trial, TrialSize,
+    trials,
+};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -78,7 +81,9 @@ fn compare(id: DeviceId, kind: DeviceKind, times: &Result<Times>, own: &Result<T
         }
     };
     let pairs = NAMES.iter().zip(times).zip(own);
-    let pairs = pairs.map(|((name, time), own)| format!("{name} {} ms ({} ms)", measure::shown(*time), measure::shown(*own)));
+    let pairs = pairs.map(|((name, time), own)| {
+        format!("{name} {} ms ({} ms)", measure::shown(*time), measure::shown(*own))
+    });
     let numbers = pairs.collect::<Vec<_>>().join(", ");
     let slower = times.iter().zip(own).filter(|(time, own)| time > own).count();
     let said = |status, what: &str| {
@@ -109,7 +114,12 @@ mod tests {
         let own = Ok(vec![10.0, 20.0]);
         for (times, kind, status, part) in [
             (Ok(vec![1.0, 2.0]), DeviceKind::Gpu, FindingStatus::Ok, "gemm-512 1.00 ms (10.0 ms)"),
-            (Ok(vec![11.0, 21.0]), DeviceKind::Gpu, FindingStatus::Warn, "slower than the processor:"),
+            (
+                Ok(vec![11.0, 21.0]),
+                DeviceKind::Gpu,
+                FindingStatus::Warn,
+                "slower than the processor:",
+            ),
             (Ok(vec![1.0, 21.0]), DeviceKind::Gpu, FindingStatus::Info, "at one of two"),
             (Ok(vec![11.0, 21.0]), DeviceKind::Cpu, FindingStatus::Info, "through OpenCL"),
             (

@@ -48,12 +48,27 @@ const PAGES: &[Line] = &[
     ),
     (
         "models",
-        &[("model", 0), ("state", 11), ("workers", 8), ("queued", 7), ("ms of all", 9), ("p50", 8), ("p95", 8)],
+        &[
+            ("model", 0),
+            ("state", 11),
+            ("workers", 8),
+            ("queued", 7),
+            ("ms of all", 9),
+            ("p50", 8),
+            ("p95", 8),
+        ],
         models,
     ),
     (
         "tasks",
-        &[("task", 20), ("model", 0), ("state", 10), ("worker", 14), ("queued ms", 9), ("model ms", 9)],
+        &[
+            ("task", 20),
+            ("model", 0),
+            ("state", 10),
+            ("worker", 14),
+            ("queued ms", 9),
+            ("model ms", 9),
+        ],
         tasks,
     ),
     ("log", &[("at", 8), ("level", 5), ("line", 0)], log),
@@ -181,8 +196,7 @@ fn devices(snapshot: &Snapshot) -> Vec<Vec<String>> {
         ]
     };
     let unused = |id: &str, card: &Value| {
-        let [card_id, name, reason] =
-            ["id", "name", "reason"].map(|key| output::cell(&card[key]));
+        let [card_id, name, reason] = ["id", "name", "reason"].map(|key| output::cell(&card[key]));
         let mut row = vec![id.to_owned(), card_id, format!("{name}: not used: {reason}")];
         row.resize(8, "-".to_owned());
         row
@@ -213,14 +227,17 @@ fn models(snapshot: &Snapshot) -> Vec<Vec<String>> {
     for (model, waiting) in queued.as_object().into_iter().flatten() {
         if !is_known(model) {
             let dash = || "-".to_owned();
-            rows.push(vec![output::plain(model).into_owned(), dash(), dash(), output::cell(waiting)]);
+            rows.push(vec![
+                output::plain(model).into_owned(),
+                dash(),
+                dash(),
+                output::cell(waiting),
+            ]);
         }
     }
     let kinds = ["latency_ms", "queued_ms", "model_ms", "overhead_ms"];
     let mut times = kinds.iter().map(|kind| {
-        let ms = |name: &str| {
-            format!("{:.2}", snapshot.stats[*kind][name].as_f64().unwrap_or(0.0))
-        };
+        let ms = |name: &str| format!("{:.2}", snapshot.stats[*kind][name].as_f64().unwrap_or(0.0));
         [kind.trim_end_matches("_ms").to_owned(), ms("p50"), ms("p95")]
     });
     rows.resize_with(rows.len().max(kinds.len()), || vec![String::new(); 4]);

@@ -118,8 +118,9 @@ fn show(mut terminal: DefaultTerminal, mut view: View, heard: &Receiver<Heard>) 
 /// Does what a key says, and answers whether it says to end.
 fn is_end(view: &mut View, key: KeyEvent, page: isize) -> bool {
     match (key.code, key.modifiers) {
-        (KeyCode::Char('q') | KeyCode::Esc, _)
-        | (KeyCode::Char('c'), KeyModifiers::CONTROL) => return true,
+        (KeyCode::Char('q') | KeyCode::Esc, _) | (KeyCode::Char('c'), KeyModifiers::CONTROL) => {
+            return true;
+        }
         (KeyCode::Tab | KeyCode::Right, _) => view.turn(1),
         (KeyCode::BackTab | KeyCode::Left, _) => view.turn(-1),
         (KeyCode::Down, _) => view.move_by(1),

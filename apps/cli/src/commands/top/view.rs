@@ -66,7 +66,7 @@ impl View {
         let mut all = pages::pages(&self.snapshot);
         let spans = all.iter().enumerate().flat_map(|(at, page)| {
             let style = if at == self.page { Modifier::REVERSED } else { Modifier::DIM };
-            let name = format!(" {} {} ", page.name, page.rows.len());
+            let name = format!(" {} ", page.name);
             [Span::styled(name, Style::new().add_modifier(style)), Span::raw(" ")]
         });
         frame.render_widget(Line::from_iter(spans), names);

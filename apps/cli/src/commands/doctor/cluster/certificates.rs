@@ -16,7 +16,8 @@ pub(super) fn check(settings: &Settings, now: SystemTime) -> Vec<Finding> {
     let joined = Identity::load(&settings.data.join("joined/identity")).ok().flatten();
     if let Some((since, until)) = joined.and_then(|identity| identity.validity().ok()) {
         let soon = until.duration_since(since).unwrap_or_default() / 4;
-        let line = "radeon-cluster join HOST, which renews it; after a long absence with a new token";
+        let line =
+            "radeon-cluster join HOST, which renews it; after a long absence with a new token";
         all.extend(judge("own certificate", (since, until), soon, now).map(|it| it.fix(line)));
     }
     if let Certificate::Files(path, _) = &settings.http.tls {
@@ -46,7 +47,10 @@ fn judge(
     if let Ok(early) = since.duration_since(now)
         && !early.is_zero()
     {
-        return say(FindingStatus::Fail, format!("is valid from {} on only: this clock may be wrong", long(early)));
+        return say(
+            FindingStatus::Fail,
+            format!("is valid from {} on only: this clock may be wrong", long(early)),
+        );
     }
     match until.duration_since(now) {
         Err(over) => say(FindingStatus::Fail, format!("expired {} ago", long(over.duration()))),

@@ -22,7 +22,10 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         "the coordinator's clock is {} {which} this machine's; from 5m on no machine can join",
         long(apart)
     );
-    vec![Finding::new("clock", status, message).fix("sudo timedatectl set-ntp true, on both machines")]
+    vec![
+        Finding::new("clock", status, message)
+            .fix("sudo timedatectl set-ntp true, on both machines"),
+    ]
 }
 
 /// The least that the clocks can be apart, where one of them was read between two moments of the other.

@@ -20,7 +20,8 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     if let Some(size) = facts.journal["bytes"].as_u64().filter(|size| *size >= LARGE) {
         let message = format!("the journal of durable tasks has {}", bytes(size));
-        let line = "radeon-cluster tasks compact; results that are read may go sooner: results_kept_for_s";
+        let line =
+            "radeon-cluster tasks compact; results that are read may go sooner: results_kept_for_s";
         all.push(Finding::new("journal", FindingStatus::Warn, message).fix(line));
     }
     all

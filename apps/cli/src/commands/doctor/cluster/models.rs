@@ -8,7 +8,8 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     for model in &facts.models {
         let (name, version) = (field(model, "name"), &model["version"]);
         // One that somebody has unloaded is as it should be.
-        let is_failed = field(model, "state") == "unavailable" && field(model, "reason") != "unloaded";
+        let is_failed =
+            field(model, "state") == "unavailable" && field(model, "reason") != "unloaded";
         if is_failed {
             let message = format!("cannot be used: {}", field(model, "reason"));
             let line = format!("radeon-cluster models ls; radeon-cluster models load {name}");
@@ -23,7 +24,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             let message = format!(
                 "worker {id} failed at it too often and gets none of its tasks for now (breaker {state})"
             );
-            let line = format!("radeon-cluster tasks --state failed --model {model}; radeon-cluster logs --level warn");
+            let line = format!(
+                "radeon-cluster tasks --state failed --model {model}; radeon-cluster logs --level warn"
+            );
             let subject = format!("model {model}");
             all.push(Finding::new(subject, FindingStatus::Warn, message).fix(line));
         }

@@ -18,10 +18,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     }
     let Some(addr) = address(quic, &facts.server, is_here) else {
         let message = format!("it listens at {quic}, where no other machine reaches it");
-        all.push(
-            Finding::new("quic", FindingStatus::Warn, message)
-                .fix("start it with an address that others reach: radeon-cluster start --quic IP:8443"),
-        );
+        all.push(Finding::new("quic", FindingStatus::Warn, message).fix(
+            "start it with an address that others reach: radeon-cluster start --quic IP:8443",
+        ));
         return all;
     };
     let say = |status, what: &str| Finding::new("quic", status, format!("{addr}/udp {what}"));
@@ -31,7 +30,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
         Ok(Reached::Silent) => {
             say(FindingStatus::Warn, "does not answer: a firewall may drop it").fix(fix)
         }
-        Ok(Reached::Refused) => say(FindingStatus::Warn, "is refused: nobody listens there").fix(fix),
+        Ok(Reached::Refused) => {
+            say(FindingStatus::Warn, "is refused: nobody listens there").fix(fix)
+        }
         Err(error) => say(FindingStatus::Warn, &format!("cannot be asked: {error}")).fix(fix),
     });
     all
@@ -74,7 +75,11 @@ mod tests {
             ("0.0.0.0:8443", "http://[::1]:8000", false, Some("[::1]:8443")),
         ] {
             let found = address(quic.parse().expect("an address"), server, is_here);
-            assert_eq!(found, expected.map(|it| it.parse().expect("an address")), "{quic} {server}");
+            assert_eq!(
+                found,
+                expected.map(|it| it.parse().expect("an address")),
+                "{quic} {server}"
+            );
         }
     }
 }

@@ -12,7 +12,8 @@ fn snapshot() -> Snapshot {
         "power_w": null, "vram_used_bytes": 1u64 << 30, "vram_total_bytes": 8u64 << 30,
         "telemetry": { "temperature_celsius": 71.0, "power_watts": 142.25, "load_percent": 97 },
         "taken_out": null });
-    let out = json!({ "device": "opencl:1", "taken_out": "3 runs on it did not stop", "running": 0 });
+    let out =
+        json!({ "device": "opencl:1", "taken_out": "3 runs on it did not stop", "running": 0 });
     let worker = |id: &str, state: &str, devices: Value| {
         json!({
             "id": id, "state": state, "device": "opencl:0", "running": 2, "queued": 1, "load": 0.5,
@@ -38,7 +39,9 @@ fn snapshot() -> Snapshot {
             worker("farm-1", "ready", json!([device, out])),
             worker("farm-2", "lost", json!([])),
         ],
-        models: vec![json!({ "name": "digits", "version": 1, "state": "ready", "workers": ["farm-1"] })],
+        models: vec![
+            json!({ "name": "digits", "version": 1, "state": "ready", "workers": ["farm-1"] }),
+        ],
         tasks: vec![json!({ "task_id": "7-12", "model": "digits/1", "state": "succeeded",
             "worker": "farm-1", "queued_ms": 0.5, "model_ms": 1.04 })],
         logs: vec![

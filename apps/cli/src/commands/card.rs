@@ -1,0 +1,101 @@
+//! `card`: everything that there is to measure of this machine's devices, once, as a file to pass on.
+
+mod examine;
+mod page;
+
+use crate::failure::{Failure, Result};
+use crate::files::{self, Staged};
+use crate::output::Output;
+use crate::system::System;
+use examine::{Examined, Plan};
+use lgp_sdk::{FindingStatus, ProbeOptions};
+use serde::Serialize;
+use serde_json::json;
+use std::path::PathBuf;
+use std::time::SystemTime;
+
+/// The form of the file; readers refuse others.
+const SCHEMA: u32 = 1;
+
+/// Flags of `card`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster card -o rx580\n\n\
+    Each device is compared with the processor and measured, which takes a minute or two each. The folder\n\
+    gets card.json, which docs/cards.md of the project is made of, and card.md to read. They name no person,\n\
+    no machine and no folder. It exits 1 where a device calculates wrongly.")]
+pub(crate) struct Args {
+    /// The folder for card.json and card.md
+    #[arg(short, long, value_name = "DIR", default_value = "radeon-cluster-card")]
+    output: PathBuf,
+    /// Small networks and few runs: whether all works, and not how fast
+    #[arg(long)]
+    quick: bool,
+    /// An ONNX file to measure too; may be given several times
+    #[arg(long = "model", value_name = "FILE")]
+    models: Vec<PathBuf>,
+}
+
+/// The file.
+#[derive(Debug, Serialize)]
+struct Card {
+    schema: u32,
+    program: Program,
+    /// When it was measured.
+    at: String,
+    /// Whether networks were small and runs few.
+    quick: bool,
+    system: System,
+    devices: Vec<Examined>,
+}
+
+#[derive(Debug, Serialize)]
+struct Program {
+    version: &'static str,
+    /// `release`, or `debug` whose figures say little.
+    build: &'static str,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    files::make_writable_folder(&args.output)?;
+    let [data, page] = ["card.json", "card.md"].map(|name| args.output.join(name));
+    if let Some(path) = [&data, &page].into_iter().find(|path| path.exists()) {
+        let message = format!("{} is there already", path.display());
+        let hint = "choose another folder with -o, or move it away";
+        return Err(Failure::new("file_exists", message).hint(hint));
+    }
+    let plan = Plan::new(args.quick, &args.models)?;
+    let mut devices = Vec::new();
+    for info in lgp_sdk::probe(&ProbeOptions::default()) {
+        out.note(format!("{}: {} …", info.id, info.name));
+        devices.push(plan.examine(&info));
+    }
+    let card = Card {
+        schema: SCHEMA,
+        program: Program {
+            version: env!("CARGO_PKG_VERSION"),
+            build: if cfg!(debug_assertions) { "debug" } else { "release" },
+        },
+        at: httpdate::fmt_http_date(SystemTime::now()),
+        quick: args.quick,
+        system: System::read(),
+        devices,
+    };
+    let text = serde_json::to_string_pretty(&card).map_err(Failure::internal)? + "\n";
+    let staged = [
+        Staged::new(&data, text.as_bytes())?,
+        Staged::new(&page, page::markdown(&card).as_bytes())?,
+    ];
+    staged.into_iter().try_for_each(Staged::place)?;
+    let wrong = card.devices.iter().filter(|device| device.status() == FindingStatus::Fail);
+    let wrong: Vec<&str> = wrong.map(|device| device.id.as_str()).collect();
+    let failure = (!wrong.is_empty()).then(|| {
+        Failure::new("device_faulty", format!("calculating wrongly: {}", wrong.join(", ")))
+            .hint("card.md says at what; please pass it on all the same")
+    });
+    let report = json!({ "files": [data, page], "card": card });
+    out.emit(&report, |_| {
+        format!("{}\n{}\n{}", page::summary(&card), data.display(), page.display())
+    })?;
+    failure.map_or(Ok(()), Err)
+}

@@ -1,0 +1,62 @@
+//! `report`: what a maintainer needs to know of a machine and its cluster, in one file, without secrets.
+
+mod gather;
+mod page;
+mod redact;
+
+use crate::failure::{Failure, Result};
+use crate::files::Staged;
+use crate::output::{Output, bytes};
+use crate::rest::Target;
+use redact::Redactor;
+use serde_json::json;
+use std::path::PathBuf;
+
+/// A file of more than this is read by nobody, and taken by few trackers.
+const BYTES_MAX: usize = 1 << 20;
+/// Where it goes unless said otherwise.
+const FILE: &str = "radeon-cluster-report.md";
+
+/// Flags of `report`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster report -o report.md\n\n\
+    The file is Markdown to attach to an issue. Keys, tokens, passwords and certificates are left out; the names\n\
+    of this account, its home folder and this machine are replaced. Addresses, and names of workers and models,\n\
+    stay: read it before you pass it on. With --json the report is printed, and written only where -o says so.")]
+pub(crate) struct Args {
+    /// The file to write [default: radeon-cluster-report.md]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Replace a file that is there
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+    let default = (!out.is_json()).then(|| FILE.into());
+    let path = args.output.clone().or(default);
+    if let Some(path) = path.as_ref().filter(|path| path.exists() && !args.force) {
+        let message = format!("{} is there already", path.display());
+        let hint = "name another file with -o, or replace it with --force";
+        return Err(Failure::new("file_exists", message).hint(hint));
+    }
+    out.note("looking at devices, which takes some seconds …");
+    let redactor = Redactor::new(&args.target);
+    let report = redactor.value(gather::report(&args.target));
+    let mut written = 0;
+    if let Some(path) = &path {
+        // Once more as a whole: what was cut apart in values may be whole in the text.
+        let text = redactor.text(&page::markdown(&report, BYTES_MAX));
+        written = text.len();
+        Staged::new(path, text.as_bytes())?.place()?;
+    }
+    let value = json!({ "file": path, "report": report });
+    out.emit(&value, |_| {
+        let path = path.as_ref().map(|path| path.display().to_string()).unwrap_or_default();
+        let size = bytes(u64::try_from(written).unwrap_or(u64::MAX));
+        format!("{path}: {size}; read it before you pass it on\n")
+    })
+}
