@@ -8,7 +8,7 @@ mod launch;
 pub(crate) mod member;
 mod scale;
 mod serve;
-pub(crate) mod signals;
+mod signals;
 pub(crate) mod survey;
 
 pub(crate) use host::{HUGE_PAGES, host, runtime};

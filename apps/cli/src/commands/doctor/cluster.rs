@@ -133,7 +133,7 @@ mod tests {
     fn sick() -> Facts {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let device = json!({ "device": "opencl:0", "taken_out": "3 runs on it did not stop",
-            "telemetry": { "temperature_celsius": 96.0 } });
+            "temperature_c": 96.0 });
         Facts {
             server: "http://127.0.0.1:8000".to_owned(),
             coordinator: json!({ "version": "0.0.9", "quic": "127.0.0.1:8443" }),

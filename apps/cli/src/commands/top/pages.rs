@@ -171,26 +171,17 @@ fn workers(snapshot: &Snapshot) -> Vec<Vec<String>> {
 /// Each device, what its sensors say where that is told, and the cards that are not used.
 fn devices(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let used = |id: &str, device: &Value| {
-        let sensors = &device["telemetry"];
         let name = match device["taken_out"].as_str() {
             Some(why) => format!("takes no tasks: {}", output::plain(why)),
             None => output::cell(&device["name"]),
-        };
-        let busy = match sensors["load_percent"].as_u64() {
-            Some(percent) => format!("{percent} %"),
-            None => share(&device["utilisation"]),
-        };
-        let power = match sensors["power_watts"].is_null() {
-            true => rounded(&device["power_w"]),
-            false => rounded(&sensors["power_watts"]),
         };
         vec![
             id.to_owned(),
             output::cell(&device["device"]),
             name,
-            busy,
-            rounded(&sensors["temperature_celsius"]),
-            power,
+            share(&device["utilisation"]),
+            rounded(&device["temperature_c"]),
+            rounded(&device["power_w"]),
             memory(&device["vram_used_bytes"], &device["vram_total_bytes"]),
             output::cell(&device["running"]),
         ]

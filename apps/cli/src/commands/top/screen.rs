@@ -2,7 +2,7 @@
 
 use super::snapshot::Snapshot;
 use super::view::View;
-use crate::cluster::signals::Signals;
+use crate::cluster::Signals;
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::rest::Target;

@@ -20,8 +20,8 @@ pub(super) struct View {
 }
 
 /// The rows above and below a page's own: two of the head, two of charts, one of names, one of headings,
-/// one of help.
-const CHROME: u16 = 7;
+/// one of what is looked at, one of help.
+const CHROME: u16 = 8;
 
 impl View {
     pub(super) fn new(snapshot: Snapshot) -> Self {
@@ -111,12 +111,18 @@ impl View {
     }
 }
 
-/// A page's rows, with the one that is looked at marked and in view.
+/// A page's rows, with the one that is looked at marked and in view, and below them its widest column in full,
+/// of which a narrow terminal shows the beginning only.
 fn table(frame: &mut Frame<'_>, area: Rect, page: Page, row: usize) {
     if page.rows.is_empty() {
         frame.render_widget(Paragraph::new("none"), area);
         return;
     }
+    let [area, below] =
+        Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+    let widest = page.heads.iter().position(|(_, width)| *width == 0).unwrap_or(0);
+    let full = page.rows.get(row).and_then(|cells| cells.get(widest)).cloned();
+    frame.render_widget(Line::from(full.unwrap_or_default()).style(Modifier::DIM), below);
     let widths = page.heads.iter().map(|(_, width)| match width {
         0 => Constraint::Fill(1),
         width => Constraint::Length(*width),

@@ -17,7 +17,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
                 let line = format!("radeon-cluster workers enable {id}");
                 all.push(Finding::new(&subject, FindingStatus::Warn, message).fix(line));
             }
-            let celsius = device["telemetry"]["temperature_celsius"].as_f64();
+            let celsius = device["temperature_c"].as_f64();
             if let Some(celsius) = celsius.filter(|celsius| *celsius >= HOT_CELSIUS) {
                 let message = format!("the chip is at {celsius:.0} °C and will slow down");
                 all.push(Finding::new(&subject, FindingStatus::Warn, message));
@@ -27,10 +27,10 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             let [card_id, name, reason] = ["id", "name", "reason"].map(|key| field(card, key));
             let subject = format!("{card_id} of {id}");
             let message = format!("{name} is not used: {reason}");
-            let finding = Finding::new(subject, FindingStatus::Warn, message);
+            // Where there is nothing to type, nothing is wrong: the processor through OpenCL, for one.
             all.push(match card["hint"].as_str() {
-                Some(hint) => finding.fix(hint),
-                None => finding,
+                Some(hint) => Finding::new(subject, FindingStatus::Warn, message).fix(hint),
+                None => Finding::new(subject, FindingStatus::Info, message),
             });
         }
     }

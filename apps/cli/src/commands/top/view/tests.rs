@@ -8,9 +8,8 @@ use serde_json::{Value, json};
 fn snapshot() -> Snapshot {
     let times = |p50: f64| json!({ "p50": p50, "p95": p50 * 2.0, "p99": p50 * 3.0 });
     let device = json!({
-        "device": "opencl:0", "name": "AMD Radeon RX 580", "running": 2, "utilisation": 0.4,
-        "power_w": null, "vram_used_bytes": 1u64 << 30, "vram_total_bytes": 8u64 << 30,
-        "telemetry": { "temperature_celsius": 71.0, "power_watts": 142.25, "load_percent": 97 },
+        "device": "opencl:0", "name": "AMD Radeon RX 580", "running": 2, "utilisation": 0.97,
+        "power_w": 142.25, "temperature_c": 71.0, "vram_used_bytes": 1u64 << 30, "vram_total_bytes": 8u64 << 30,
         "taken_out": null });
     let out =
         json!({ "device": "opencl:1", "taken_out": "3 runs on it did not stop", "running": 0 });
@@ -90,12 +89,13 @@ fn any_size_is_drawn_and_every_row_is_reached() {
     let mut view = View::new(snapshot());
     view.turn(-1);
     assert_eq!(view.page, pages::COUNT - 1);
-    let last = screen(80, 8, |view| {
+    let last = screen(80, 9, |view| {
         view.turn(1);
         view.move_by(1000);
     });
-    assert!(last.contains("pci:0000:0"), "the last row is in view: {last}");
-    assert_eq!((View::rows_shown(24), View::rows_shown(3)), (17, 1));
+    assert!(last.contains("farm-2       pci:0000:0"), "the last row is in view: {last}");
+    assert!(last.contains("RX 570: not used: rusticl is off"), "and told in full: {last}");
+    assert_eq!((View::rows_shown(24), View::rows_shown(3)), (16, 1));
 }
 
 #[test]
