@@ -81,7 +81,8 @@ impl Terminal {
         Self { keys, screen, shown, text: String::new(), child }
     }
 
-    /// Waits until a text was shown since the last that was waited for.
+    /// Waits until a word was shown since the last that was waited for. What is between words need not be
+    /// sent, where the screen was blank before.
     #[track_caller]
     fn until(&mut self, part: &str) {
         let start = Instant::now();
@@ -110,14 +111,14 @@ fn a_terminal_is_used_and_given_back() {
     let data = cluster.endpoint["data"].as_str().expect("a path");
     let args = ["top", "--interval", "1", "--data", data];
     let mut terminal = Terminal::new(&cluster.world, &args);
-    terminal.until("q quit");
+    terminal.until("quit");
     assert!(terminal.is_raw());
     terminal.press("\t\t");
     terminal.until("models");
     tcsetwinsize(&terminal.screen, Winsize { ws_row: 10, ws_col: 40, ws_xpixel: 0, ws_ypixel: 0 })
         .expect("ours");
     signal(cluster.pid(), Signal::KILL);
-    terminal.until("asking again");
+    terminal.until("asking");
     terminal.press("q");
     terminal.until("\x1b[?1049l");
     let ended = terminal.child.wait().expect("a child");
@@ -130,7 +131,7 @@ fn a_signal_gives_the_terminal_back_too() {
     let cluster = Cluster::start(World::new(), "0");
     let data = cluster.endpoint["data"].as_str().expect("a path");
     let mut terminal = Terminal::new(&cluster.world, &["top", "--data", data]);
-    terminal.until("q quit");
+    terminal.until("quit");
     let pids = cluster.world.processes().into_iter().filter(|pid| {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         line.split(|byte| *byte == 0).nth(1).is_some_and(|word| word == b"top")

@@ -8,6 +8,7 @@ use crate::output;
 use crate::rest::Target;
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
@@ -32,7 +33,13 @@ pub(super) fn watch(first: Snapshot, target: Target, interval: Duration) -> Resu
     let (sender, heard) = channel();
     spawn("look", {
         let sender = sender.clone();
-        move || look(&target, interval, &sender)
+        move || {
+            // Whoever panics gives the terminal back: nobody is to draw on it after that.
+            let looked = catch_unwind(AssertUnwindSafe(|| look(&target, interval, &sender)));
+            if looked.is_err() {
+                let _ = sender.send(Heard::End);
+            }
+        }
     })?;
     spawn("signals", move || {
         // Where nobody can listen, signals do what they always did.
@@ -90,19 +97,26 @@ fn listen(sender: &Sender<Heard>) -> Result<()> {
 
 fn show(mut terminal: DefaultTerminal, mut view: View, heard: &Receiver<Heard>) -> Result<()> {
     let mut last = Instant::now();
+    let mut is_old = true;
     loop {
-        view.age_s = last.elapsed().as_secs();
-        terminal.draw(|frame| view.draw(frame)).map_err(unusable)?;
-        if event::poll(TICK).map_err(unusable)?
-            && let Event::Key(key) = event::read().map_err(unusable)?
-            && key.kind != KeyEventKind::Release
-        {
+        let age_s = last.elapsed().as_secs();
+        // Also a frame in which nothing changes is bytes on a slow line.
+        if is_old || age_s != view.age_s {
+            (view.age_s, is_old) = (age_s, false);
+            terminal.draw(|frame| view.draw(frame)).map_err(unusable)?;
+        }
+        if event::poll(TICK).map_err(unusable)? {
+            is_old = true;
             let height = terminal.size().map_err(unusable)?.height;
-            if is_end(&mut view, key, View::rows_shown(height)) {
+            if let Event::Key(key) = event::read().map_err(unusable)?
+                && key.kind != KeyEventKind::Release
+                && is_end(&mut view, key, View::rows_shown(height))
+            {
                 return Ok(());
             }
         }
         for heard in heard.try_iter() {
+            is_old = true;
             match heard {
                 Heard::Snapshot(snapshot) => {
                     last = Instant::now();

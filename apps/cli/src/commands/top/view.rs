@@ -118,8 +118,7 @@ fn table(frame: &mut Frame<'_>, area: Rect, page: Page, row: usize) {
         frame.render_widget(Paragraph::new("none"), area);
         return;
     }
-    let [area, below] =
-        Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
+    let [area, below] = Layout::vertical([Constraint::Fill(1), Constraint::Length(1)]).areas(area);
     let widest = page.heads.iter().position(|(_, width)| *width == 0).unwrap_or(0);
     let full = page.rows.get(row).and_then(|cells| cells.get(widest)).cloned();
     frame.render_widget(Line::from(full.unwrap_or_default()).style(Modifier::DIM), below);
