@@ -30,10 +30,13 @@ pub(crate) fn drift() -> Result<Option<String>> {
 fn made() -> Result<String> {
     let root = cmd::root();
     let text = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let mut paths: Vec<PathBuf> = std::fs::read_dir(root.join(FOLDER))
-        .context(FOLDER)?
-        .map(|entry| Ok(entry?.path()))
-        .collect::<Result<_>>()?;
+    let entries = match std::fs::read_dir(root.join(FOLDER)) {
+        Ok(entries) => entries.collect::<std::io::Result<Vec<_>>>()?,
+        // Nobody has sent anything yet.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+        Err(error) => return Err(error).context(FOLDER),
+    };
+    let mut paths: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
     paths.retain(|path| path.extension().is_some_and(|it| it == "json"));
     paths.sort();
     let mut files = Vec::new();
