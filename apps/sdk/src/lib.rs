@@ -6,19 +6,27 @@
 
 #![forbid(unsafe_code)]
 
+mod bench_devices;
+mod bench_memory;
 mod cache;
 mod deployment;
 mod executor;
 mod joined;
 mod labels;
+mod measure;
 mod multi;
+mod random;
+pub mod report;
 mod results;
 mod sensors;
 mod trial;
+pub mod stats;
 mod turns;
 mod versions;
 pub mod vision;
 
+pub use bench_devices::{Copies, measure_conv, measure_copies, measure_gemm};
+pub use bench_memory::{Freed, MemoryTrace, PoolTimes, measure_pools, trace_memory};
 pub use cache::RepositoryFiles;
 pub use deployment::triton::proto as triton;
 pub use deployment::{
@@ -47,17 +55,20 @@ pub use lgp_hal::{
     open_auto, probe, select_auto,
 };
 pub use lgp_inference::{
-    BoundWeights, DeviceMemoryReport, Entry, Error as ModelError, Isa, KeptFloats,
-    MeasuredPlacement, MemoryReport, Model, NodeProfile, PassReport, Placement, Precision, Profile,
-    Repository, RunTask, Session, SessionOptions, Stop, Stopped, StoredFloats, TensorBytes,
-    TunedModel, TunedNode, ValueSpec, Weights, pass_reports, read_value,
+    Attr, BoundWeights, DeviceMemoryReport, Entry, Error as ModelError, GraphBuilder, Isa,
+    KeptFloats, MeasuredPlacement, MemoryReport, Model, NodeProfile, PassReport, Placement,
+    Precision, Profile, Repository, RunTask, Session, SessionOptions, Stop, Stopped, StoredFloats,
+    TensorBytes, TunedModel, TunedNode, ValueSpec, Weights, pass_reports, read_value,
 };
 pub use lgp_memory::{
     Buffer, DType, Datum, Dim, Element, Error as TensorError, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2,
     F8E5M2FNUZ, F8E8M0, MemoryKind, MemoryPhase, MemoryProfile, NamedTensor, Shape, SpikeRule,
     SymShape, Tensor, TensorType, TensorView, ValueKind,
 };
+pub use measure::{CpuNode, CpuProfile, Latency, LatencyOptions, measure_latency, profile_cpu};
 pub use multi::MultiExecutor;
+pub use random::Random;
+pub use report::generate_report;
 pub use results::agree;
 pub use trial::{Copies, TRIAL_KINDS, Trial, TrialSize, copies, difference, trials};
 pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};

@@ -1,23 +1,22 @@
-//! Times the allocator of device memory over a simulated device of 8 GiB: ranges of random sizes
-//! from 4 KiB to 64 MiB, as many at once as an occupancy allows. Prints a JSON object a trace.
-//! `cargo xtask bench memory` runs it; an argument is the number of seeds.
+//! How fast memory is handed out: the allocator of device memory over a simulated device, the pool of
+//! the host's buffers, and arenas.
 
-use lgp_memory::{Error, RangeId, SegmentLimits, Segments, SimulatedDevice};
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
+use crate::random::Random;
+use lgp_memory::{
+    ALIGNMENT, Arena, Error, Pool, RangeId, SegmentLimits, Segments, SimulatedDevice,
+};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 const ARENA_BYTES: usize = 8 << 30;
-const BYTES_MIN: f64 = 4096.;
-const BYTES_MAX: f64 = 67_108_864.;
-const STEPS: usize = 400_000;
+const BYTES_MIN: f32 = 4096.;
+const BYTES_MAX: f32 = 67_108_864.;
 
 /// What goes when the next range does not fit below the occupancy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Freed {
+pub enum Freed {
     /// Random ranges, until half of the occupancy is left.
     Half,
     /// The oldest range, until there is room.
@@ -28,46 +27,111 @@ enum Freed {
     RandomDefragmented,
 }
 
-/// What one trace showed.
-#[derive(Serialize)]
-struct Trace {
-    freed: Freed,
-    segment_mib: usize,
-    occupancy_percent: usize,
-    seed: u64,
-    /// An allocation, and giving a range back: the middle of rows of either, so that rows during
-    /// which another process ran do not count. Where a row is one range, so is reading the clock.
-    allocation_ns: f64,
-    free_ns: f64,
-    /// Requests for which no place was found.
-    failures_percent: f64,
-    /// The middle of the external fragmentation after every 1,000th step.
-    fragmentation_percent: f64,
-    /// Bytes that were moved, of those that were allocated.
-    moved_percent: f64,
-    /// Whether each segment was one free range when all had been freed.
-    coalesced: bool,
+impl Freed {
+    /// Each of them.
+    pub const ALL: [Self; 4] = [Self::Half, Self::Oldest, Self::Random, Self::RandomDefragmented];
 }
 
-fn main() -> Result<(), Error> {
-    let seeds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1);
-    for freed in [Freed::Half, Freed::Oldest, Freed::Random, Freed::RandomDefragmented] {
-        for segment_bytes in [ARENA_BYTES, ARENA_BYTES / 4] {
-            for occupancy_percent in [90, 95] {
-                for seed in 0..seeds {
-                    let trace = Runner::new(segment_bytes, freed, seed)?.run(occupancy_percent)?;
-                    println!("{}", serde_json::to_string(&trace).unwrap_or_default());
-                }
-            }
+/// What one trace showed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MemoryTrace {
+    /// What went to make room.
+    pub freed: Freed,
+    /// Size of the segments.
+    pub segment_mib: usize,
+    /// How much of the device may be taken.
+    pub occupancy_percent: usize,
+    /// Where the random numbers began.
+    pub seed: u64,
+    /// An allocation, and giving a range back: the middle of rows of either, so that rows during
+    /// which another process ran do not count. Where a row is one range, so is reading the clock.
+    pub allocation_ns: f64,
+    /// See `allocation_ns`.
+    pub free_ns: f64,
+    /// Requests for which no place was found.
+    pub failures_percent: f64,
+    /// The middle of the external fragmentation after every 1,000th step.
+    pub fragmentation_percent: f64,
+    /// Bytes that were moved, of those that were allocated.
+    pub moved_percent: f64,
+    /// Whether each segment was one free range when all had been freed.
+    pub coalesced: bool,
+}
+
+/// Times the allocator of device memory over a simulated device of 8 GiB, in segments of
+/// `segment_bytes`: `steps` ranges of random sizes from 4 KiB to 64 MiB, as many at once as
+/// `occupancy_percent` of the device allow.
+///
+/// # Errors
+/// [`Error::SegmentLimit`] for segments that the device cannot have.
+pub fn trace_memory(
+    freed: Freed,
+    segment_bytes: usize,
+    occupancy_percent: usize,
+    steps: usize,
+    seed: u64,
+) -> Result<MemoryTrace, Error> {
+    Runner::new(segment_bytes, freed, seed)?.run(occupancy_percent, steps)
+}
+
+/// What a pool of the host's buffers, and an arena, take for a buffer that is given back at once.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PoolTimes {
+    /// An allocation of the pool and giving it back, in nanoseconds.
+    pub pool_ns: f64,
+    /// The part of allocations that reused a block, 0 to 1.
+    pub hit_rate: f64,
+    /// Taking a range of an arena and giving it back, in nanoseconds.
+    pub arena_ns: f64,
+}
+
+/// Has a pool hand out `count` buffers of the sizes that models have, 64 bytes to 1 MiB, of which 16
+/// live at any time, and an arena as many ranges. `count` is at least 1.
+///
+/// # Errors
+/// [`Error::OutOfMemory`].
+///
+/// ```
+/// let times = lgp_sdk::measure_pools(1_000, 0)?;
+/// assert!(times.pool_ns > 0. && times.hit_rate > 0.5);
+/// # Ok::<(), lgp_sdk::TensorError>(())
+/// ```
+pub fn measure_pools(count: usize, seed: u64) -> Result<PoolTimes, Error> {
+    const ALIVE: usize = 16;
+    const LARGEST: usize = 1 << 20;
+    let mut random = Random::seeded(seed);
+    let mut one = || ((LARGEST as f32 / 64.).powf(random.uniform()) * 64.) as usize;
+    let sizes: Vec<usize> = (0..count.max(1)).map(|_| one()).collect();
+    let pool = Pool::new();
+    let mut alive = VecDeque::with_capacity(ALIVE + 1);
+    let begin = Instant::now();
+    for &bytes in &sizes {
+        alive.push_back(pool.alloc(bytes)?);
+        if alive.len() > ALIVE {
+            alive.pop_front();
         }
     }
-    Ok(())
+    let pool_ns = ns(begin.elapsed(), sizes.len());
+    drop(alive);
+    let hit_rate = pool.stats().hit_rate();
+    let place = LARGEST.next_multiple_of(ALIGNMENT);
+    let arena = Arena::new(&pool, place * (ALIVE + 1))?;
+    let mut alive = VecDeque::with_capacity(ALIVE + 1);
+    let begin = Instant::now();
+    for (turn, &bytes) in sizes.iter().enumerate() {
+        alive.push_back(arena.take(turn % (ALIVE + 1) * place, bytes));
+        if alive.len() > ALIVE {
+            alive.pop_front();
+        }
+    }
+    let arena_ns = ns(begin.elapsed(), sizes.len());
+    Ok(PoolTimes { pool_ns, hit_rate, arena_ns })
 }
 
 struct Runner {
     freed: Freed,
     seed: u64,
-    random: SmallRng,
+    random: Random,
     segment_bytes: usize,
     segments: Segments<SimulatedDevice>,
     live: VecDeque<(RangeId, usize)>,
@@ -94,7 +158,7 @@ impl Runner {
         Ok(Self {
             freed,
             seed,
-            random: SmallRng::seed_from_u64(seed),
+            random: Random::seeded(seed),
             segment_bytes,
             segments: Segments::new(limits, device)?,
             live: VecDeque::new(),
@@ -109,12 +173,11 @@ impl Runner {
         })
     }
 
-    fn run(mut self, occupancy_percent: usize) -> Result<Trace, Error> {
+    fn run(mut self, occupancy_percent: usize, steps: usize) -> Result<MemoryTrace, Error> {
         let most = ARENA_BYTES / 100 * occupancy_percent;
         let mut fragmentation = Vec::new();
-        let logs = BYTES_MIN.ln()..BYTES_MAX.ln();
-        let sizes: Vec<usize> =
-            (0..STEPS).map(|_| self.random.random_range(logs.clone()).exp() as usize).collect();
+        let mut one = || (BYTES_MIN * (BYTES_MAX / BYTES_MIN).powf(self.random.uniform())) as usize;
+        let sizes: Vec<usize> = (0..steps).map(|_| one()).collect();
         self.begin = Instant::now();
         for (step, bytes) in sizes.into_iter().enumerate() {
             if self.in_use + bytes > most {
@@ -132,16 +195,16 @@ impl Runner {
         let segments = self.segments.stats().segments;
         let whole = |_| self.segments.allocate(self.segment_bytes, "whole").is_ok();
         let coalesced = (0..segments).all(whole) && self.segments.stats().segments == segments;
-        Ok(Trace {
+        Ok(MemoryTrace {
             freed: self.freed,
             segment_mib: self.segment_bytes >> 20,
             occupancy_percent,
             seed: self.seed,
             allocation_ns: middle(self.allocating),
             free_ns: middle(self.freeing),
-            failures_percent: 100. * self.failures as f64 / STEPS as f64,
+            failures_percent: 100. * self.failures as f64 / steps.max(1) as f64,
             fragmentation_percent: 100. * middle(fragmentation),
-            moved_percent: 100. * self.moved_bytes as f64 / self.allocated_bytes as f64,
+            moved_percent: 100. * self.moved_bytes as f64 / self.allocated_bytes.max(1) as f64,
             coalesced,
         })
     }
@@ -175,7 +238,7 @@ impl Runner {
         let before = self.live.len();
         while self.in_use > left {
             if self.freed != Freed::Oldest {
-                let which = self.random.random_range(0..self.live.len());
+                let which = self.random.below(self.live.len());
                 self.live.swap(0, which);
             }
             let Some((id, bytes)) = self.live.pop_front() else { break };
@@ -197,5 +260,29 @@ fn ns(time: Duration, count: usize) -> f64 {
 
 fn middle(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_end_with_all_memory_free() {
+        for freed in Freed::ALL {
+            let trace = trace_memory(freed, 2 << 30, 90, 3_000, 1).expect("sound limits");
+            assert!(trace.coalesced && trace.allocation_ns > 0. && trace.free_ns > 0., "{trace:?}");
+            assert!((0. ..=100.).contains(&trace.fragmentation_percent), "{trace:?}");
+            let moves = freed == Freed::RandomDefragmented;
+            assert!(moves || trace.moved_percent == 0., "{trace:?}");
+        }
+        assert!(trace_memory(Freed::Half, 0, 90, 10, 1).is_err());
+    }
+
+    #[test]
+    fn pools_reuse_what_came_back() {
+        let times = measure_pools(2_000, 3).expect("there is memory");
+        assert!(times.hit_rate > 0.5 && times.hit_rate < 1., "{times:?}");
+        assert!(times.arena_ns > 0.);
+    }
 }
