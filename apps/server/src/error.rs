@@ -47,6 +47,12 @@ pub enum Error {
         /// Why.
         reason: String,
     },
+    /// A load that could not be sent.
+    #[error("cannot send the load: {source}")]
+    Load {
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// An API key that makes no sense.
     #[error("{what}")]
     InvalidKey {

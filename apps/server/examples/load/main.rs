@@ -3,14 +3,9 @@
 //! `cargo run --release -p lgp-server --example load -- run --url http://127.0.0.1:8000 …`.
 
 mod bare;
-mod drive;
-mod grpc;
-mod http;
-mod lane;
-mod request;
-mod transport;
 
 use clap::{Args, Parser, ValueEnum};
+use lgp_server::{Load, LoadForm, LoadProtocol};
 use std::path::PathBuf;
 
 /// What the generator answers with when something is wrong.
@@ -86,11 +81,43 @@ struct Run {
     ca: Option<PathBuf>,
 }
 
+impl Run {
+    fn load(self) -> Load {
+        let Self { url, model, input, output_bytes, output, in_flight, .. } = self;
+        let Self { seconds, warm_seconds, rate, key_file, ca, .. } = self;
+        let protocol = match self.protocol {
+            Protocol::Http => LoadProtocol::Http,
+            Protocol::Grpc => LoadProtocol::Grpc,
+            Protocol::Stream => LoadProtocol::Stream,
+        };
+        let form = match self.form {
+            Form::Json => LoadForm::Json,
+            Form::Binary => LoadForm::Binary,
+            Form::Shared => LoadForm::Shared,
+        };
+        Load {
+            protocol,
+            form,
+            url,
+            model,
+            input,
+            output_bytes,
+            output,
+            in_flight,
+            seconds,
+            warm_seconds,
+            rate,
+            key_file,
+            ca,
+        }
+    }
+}
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
     match Command::parse() {
         Command::Run(run) => {
-            let report = drive::run(&run).await?;
+            let report = run.load().run().await?;
             println!("{}", serde_json::to_string(&report)?);
             Ok(())
         }

@@ -1,10 +1,10 @@
 //! Lanes that ask, in turn with their answers or at a rate, and what is counted of it.
 
-use crate::grpc::{self, Streamed, Unary};
-use crate::http::Http;
-use crate::lane::{Answer, Lane};
-use crate::request::Input;
-use crate::{Protocol, Result, Run};
+use super::grpc::{self, Streamed, Unary};
+use super::http::Http;
+use super::lane::{Answer, Lane};
+use super::request::Input;
+use super::{Load, LoadProtocol, Result};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,40 +12,48 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::LocalSet;
 
-/// What a run prints.
-#[derive(Serialize)]
-pub(crate) struct Report {
-    seconds: f64,
+/// What became of a load.
+#[derive(Debug, Clone, Serialize)]
+pub struct LoadReport {
+    /// How long requests were counted.
+    pub seconds: f64,
     /// Requests that were answered well, and how many of them a second.
-    good: usize,
-    per_s: f64,
-    latency_us: Latency,
+    pub good: usize,
+    /// See `good`.
+    pub per_s: f64,
+    /// Of those, from sending to the answer, or from when a request was due.
+    pub latency_us: LoadLatency,
     /// What each answer took besides the model that gave it; none where the server does not tell.
-    over_model_us: Option<Latency>,
+    pub over_model_us: Option<LoadLatency>,
     /// Mean of the time in the model.
-    model_us: Option<f64>,
+    pub model_us: Option<f64>,
     /// Requests that the server had no room for, and how many of these answers say when to come again.
-    refused: usize,
-    refused_saying_when: usize,
-    refused_us_p50: f64,
+    pub refused: usize,
+    /// See `refused`.
+    pub refused_saying_when: usize,
+    /// Half of the refusals came within so long.
+    pub refused_us_p50: f64,
     /// Requests that were due, and that nothing was free to send before the end.
-    unsent: usize,
+    pub unsent: usize,
     /// Requests that were answered otherwise, and the first such answer.
-    bad: usize,
-    first_bad: Option<String>,
+    pub bad: usize,
+    /// See `bad`.
+    pub first_bad: Option<String>,
 }
 
-#[derive(Serialize)]
-struct Latency {
-    least: f64,
-    p50: f64,
-    p95: f64,
-    p99: f64,
-    max: f64,
-    mean: f64,
+/// Times in microseconds.
+#[derive(Debug, Clone, Serialize)]
+#[allow(missing_docs, reason = "the names say it")]
+pub struct LoadLatency {
+    pub least: f64,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub max: f64,
+    pub mean: f64,
 }
 
-impl Latency {
+impl LoadLatency {
     fn of(samples: &mut [f64]) -> Self {
         samples.sort_unstable_by(f64::total_cmp);
         let at = |per_mille: usize| rank(samples, per_mille);
@@ -82,7 +90,7 @@ struct Clock {
 }
 
 impl Clock {
-    fn new(begin: Instant, run: &Run) -> Self {
+    fn new(begin: Instant, run: &Load) -> Self {
         let counted_from = begin + Duration::from_secs_f64(run.warm_seconds);
         let end = counted_from + Duration::from_secs_f64(run.seconds);
         let due = run.rate.map(|rate| {
@@ -131,7 +139,7 @@ fn pace(due: &mpsc::UnboundedSender<Instant>, begin: Instant, pause: Duration, e
 }
 
 /// Opens the lanes, asks, counts.
-pub(crate) async fn run(run: &Run) -> Result<Report> {
+pub(crate) async fn run(run: &Load) -> Result<LoadReport> {
     let lanes = open(run).await?;
     let clock = Rc::new(Clock::new(Instant::now(), run));
     let counted_from = clock.counted_from;
@@ -145,12 +153,12 @@ pub(crate) async fn run(run: &Run) -> Result<Report> {
     let mut count = count.take();
     count.refused_us.sort_unstable_by(f64::total_cmp);
     let told = count.over_model_us.len();
-    Ok(Report {
+    Ok(LoadReport {
         seconds,
         good: count.good_us.len(),
         per_s: count.good_us.len() as f64 / seconds,
-        latency_us: Latency::of(&mut count.good_us),
-        over_model_us: (told > 0).then(|| Latency::of(&mut count.over_model_us)),
+        latency_us: LoadLatency::of(&mut count.good_us),
+        over_model_us: (told > 0).then(|| LoadLatency::of(&mut count.over_model_us)),
         model_us: (told > 0).then(|| count.model_us / told as f64),
         refused: count.refused_us.len(),
         refused_saying_when: count.refused_saying_when,
@@ -161,23 +169,23 @@ pub(crate) async fn run(run: &Run) -> Result<Report> {
     })
 }
 
-async fn open(run: &Run) -> Result<Vec<Lane>> {
+async fn open(run: &Load) -> Result<Vec<Lane>> {
     let input = Input::parse(&run.input)?;
     let mut lanes = Vec::with_capacity(run.in_flight);
     match run.protocol {
-        Protocol::Http => {
+        LoadProtocol::Http => {
             for lane in 0..run.in_flight {
                 lanes.push(Lane::Http(Http::open(run, &input, lane).await?));
             }
         }
-        Protocol::Grpc => {
+        LoadProtocol::Grpc => {
             let client = grpc::connect(run).await?;
             for _ in 0..run.in_flight {
                 let lane = Unary::new(run, client.clone(), &input)?;
                 lanes.push(Lane::Unary(Box::new(lane)));
             }
         }
-        Protocol::Stream => {
+        LoadProtocol::Stream => {
             let stream = Streamed::open(run, grpc::connect(run).await?, &input).await?;
             lanes.extend((0..run.in_flight).map(|_| Lane::Streamed(stream.clone())));
         }

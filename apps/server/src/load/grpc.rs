@@ -1,15 +1,15 @@
 //! Requests over gRPC: calls of their own, or messages of one stream.
 
-use crate::lane::Answer;
-use crate::request::{Input, message};
-use crate::{Result, Run, transport};
+use super::lane::Answer;
+use super::request::{Input, message};
+use super::{Load, Result, transport};
+use crate::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
+use crate::inference::infer_parameter::ParameterChoice;
+use crate::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::{Builder, SendRequest};
 use hyper::{Request, Response, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use lgp_server::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
-use lgp_server::inference::infer_parameter::ParameterChoice;
-use lgp_server::inference::{ModelInferRequest, ModelInferResponse, ModelStreamInferResponse};
 use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +44,7 @@ impl Service<Request<Body>> for Channel {
 type Client = GrpcInferenceServiceClient<Channel>;
 
 /// Opens the one connection.
-pub(crate) async fn connect(run: &Run) -> Result<Client> {
+pub(crate) async fn connect(run: &Load) -> Result<Client> {
     let uri: Uri = run.url.parse()?;
     let stream = transport::connect(run, &uri, b"h2").await?;
     let mut builder = Builder::new(TokioExecutor::new());
@@ -55,7 +55,7 @@ pub(crate) async fn connect(run: &Run) -> Result<Client> {
     Ok(GrpcInferenceServiceClient::with_origin(Channel(connection), uri))
 }
 
-fn with_key<T>(run: &Run, message: T) -> Result<tonic::Request<T>> {
+fn with_key<T>(run: &Load, message: T) -> Result<tonic::Request<T>> {
     let mut request = tonic::Request::new(message);
     if let Some(file) = &run.key_file {
         let key = std::fs::read_to_string(file)?;
@@ -72,7 +72,7 @@ pub(crate) struct Unary {
 }
 
 impl Unary {
-    pub(crate) fn new(run: &Run, client: Client, input: &Input) -> Result<Self> {
+    pub(crate) fn new(run: &Load, client: Client, input: &Input) -> Result<Self> {
         let metadata = with_key(run, ())?.metadata().clone();
         Ok(Self { client, message: message(run, input), metadata })
     }
@@ -109,7 +109,7 @@ pub(crate) struct Streamed {
 
 impl Streamed {
     /// Opens the stream, and reads its answers.
-    pub(crate) async fn open(run: &Run, mut client: Client, input: &Input) -> Result<Self> {
+    pub(crate) async fn open(run: &Load, mut client: Client, input: &Input) -> Result<Self> {
         let (requests, receiver) = mpsc::channel(run.in_flight);
         let waiters = Waiters::default();
         let message = message(run, input);

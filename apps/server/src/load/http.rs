@@ -1,8 +1,8 @@
 //! Requests over HTTP/1.1, each lane on a connection that stays open.
 
-use crate::lane::Answer;
-use crate::request::{Body, Input};
-use crate::{Form, Result, Run, transport};
+use super::lane::Answer;
+use super::request::{Body, Input};
+use super::{Load, LoadForm, Result, transport};
 use axum::body::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
@@ -24,7 +24,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(crate) async fn open(run: &Run, input: &Input, lane: usize) -> Result<Self> {
+    pub(crate) async fn open(run: &Load, input: &Input, lane: usize) -> Result<Self> {
         let uri: Uri = run.url.parse()?;
         let stream = transport::connect(run, &uri, b"http/1.1").await?;
         let (connection, driver) = handshake(TokioIo::new(stream)).await?;
@@ -37,7 +37,7 @@ impl Http {
         };
         let body = Body::of(run, input, lane)?;
         let mut http = Self { connection, uri, body, key, files: Vec::new() };
-        if run.form == Form::Shared {
+        if run.form == LoadForm::Shared {
             http.share(&run.url, &format!("in{lane}"), &input.bytes()).await?;
             http.share(&run.url, &format!("out{lane}"), &vec![0; run.output_bytes]).await?;
         }

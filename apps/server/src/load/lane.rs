@@ -1,8 +1,8 @@
 //! One request in flight: it is sent, and its answer waited for.
 
-use crate::Result;
-use crate::grpc::{Streamed, Unary};
-use crate::http::Http;
+use super::Result;
+use super::grpc::{Streamed, Unary};
+use super::http::Http;
 
 /// What came of a request.
 #[derive(Debug, PartialEq)]

@@ -1,9 +1,9 @@
 //! The request that is sent again and again, in each form.
 
-use crate::{Form, Result, Run};
+use super::{Load, LoadForm, Result};
+use crate::inference::ModelInferRequest;
+use crate::inference::model_infer_request::InferInputTensor;
 use axum::body::Bytes;
-use lgp_server::inference::ModelInferRequest;
-use lgp_server::inference::model_infer_request::InferInputTensor;
 use serde_json::json;
 
 /// Name, dimensions and values of an input.
@@ -43,7 +43,7 @@ pub(crate) struct Body {
 
 impl Body {
     /// The request, whose tensors lie in the regions `in{lane}` and `out{lane}` where memory is shared.
-    pub(crate) fn of(run: &Run, input: &Input, lane: usize) -> Result<Self> {
+    pub(crate) fn of(run: &Load, input: &Input, lane: usize) -> Result<Self> {
         let head = json!({"name": input.name, "shape": input.dims, "datatype": "FP32"});
         let with = |key: &str, value: serde_json::Value| {
             let mut tensor = head.clone();
@@ -52,12 +52,12 @@ impl Body {
         };
         let bytes = input.values.len() * 4;
         Ok(match run.form {
-            Form::Json => {
+            LoadForm::Json => {
                 let tensor = with("data", json!(input.values));
                 let body = serde_json::to_vec(&json!({ "inputs": [tensor] }))?;
                 Self { bytes: body.into(), json_bytes: None }
             }
-            Form::Binary => {
+            LoadForm::Binary => {
                 let tensor = with("parameters", json!({ "binary_data_size": bytes }));
                 let parameters = json!({ "binary_data_output": true });
                 let request = json!({ "inputs": [tensor], "parameters": parameters });
@@ -66,7 +66,7 @@ impl Body {
                 body.extend(input.bytes());
                 Self { bytes: body.into(), json_bytes: Some(json_bytes) }
             }
-            Form::Shared => {
+            LoadForm::Shared => {
                 let region = |name: &str, size: usize| json!({"shared_memory_region": format!("{name}{lane}"), "shared_memory_byte_size": size});
                 let tensor = with("parameters", region("in", bytes));
                 let output =
@@ -79,7 +79,7 @@ impl Body {
 }
 
 /// The request as a message of gRPC.
-pub(crate) fn message(run: &Run, input: &Input) -> ModelInferRequest {
+pub(crate) fn message(run: &Load, input: &Input) -> ModelInferRequest {
     let tensor = InferInputTensor {
         name: input.name.clone(),
         datatype: "FP32".to_owned(),

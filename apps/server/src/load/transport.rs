@@ -1,6 +1,6 @@
 //! Connections to the server, with TLS where its URL says so.
 
-use crate::{Result, Run};
+use super::{Load, Result};
 use hyper::Uri;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -15,7 +15,7 @@ pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
 /// Opens a connection; `protocol` is the one that TLS agrees on.
-pub(crate) async fn connect(run: &Run, uri: &Uri, protocol: &[u8]) -> Result<Box<dyn Stream>> {
+pub(crate) async fn connect(run: &Load, uri: &Uri, protocol: &[u8]) -> Result<Box<dyn Stream>> {
     let authority = uri.authority().ok_or("the URL has no host")?;
     let port = authority.port_u16().ok_or("the URL has no port")?;
     let stream = TcpStream::connect((authority.host(), port)).await?;
