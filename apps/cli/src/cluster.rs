@@ -10,8 +10,9 @@ mod scale;
 mod serve;
 mod signals;
 pub(crate) mod survey;
+pub(crate) mod temporary;
 
 pub(crate) use host::{HUGE_PAGES, host, runtime};
 pub(crate) use launch::{Cluster, Plan};
-pub(crate) use serve::{Listeners, access, serve};
+pub(crate) use serve::{Listeners, Service, access, serve};
 pub(crate) use signals::{Signals, on_interrupt};

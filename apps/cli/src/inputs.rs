@@ -1,5 +1,9 @@
 //! `--input NAME=FILE`: finds the model's input that is meant and reads the file for it.
 
+mod made;
+
+pub(crate) use made::complete;
+
 use crate::failure::{Failure, Result};
 use crate::files;
 use crate::near::near;

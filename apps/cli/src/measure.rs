@@ -1,5 +1,6 @@
 //! Percentiles of measured durations, and the memory that this process has used.
 
+use lgp_sdk::stats::percentile;
 use serde::Serialize;
 
 /// Percentiles in milliseconds, of every sample rather than of a histogram.
@@ -14,15 +15,9 @@ impl Percentiles {
     /// Of `samples` in any order; all 0 when there are none.
     pub(crate) fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
-        let [p50, p95, p99] = [50, 95, 99].map(|percent| rank(&samples, percent));
+        let [p50, p95, p99] = [50, 95, 99].map(|percent| percentile(&samples, percent));
         Self { p50, p95, p99 }
     }
-}
-
-/// The nearest-rank percentile: the smallest sample that is not less than `percent` % of all.
-fn rank(sorted: &[f64], percent: usize) -> f64 {
-    let place = (sorted.len() * percent).div_ceil(100);
-    sorted.get(place.saturating_sub(1)).copied().unwrap_or(0.0)
 }
 
 /// How long runs of one kind took.
@@ -38,7 +33,7 @@ impl Runs {
     pub(crate) fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let min_ms = samples.first().copied().unwrap_or(0.0);
-        Self { runs: samples.len(), min_ms, median_ms: rank(&samples, 50) }
+        Self { runs: samples.len(), min_ms, median_ms: percentile(&samples, 50) }
     }
 
     /// Runs it at least once, and again for a while, up to so many times.

@@ -15,7 +15,8 @@ const SIDE: usize = 8;
 /// Every fifth image was kept from training.
 const TEST_EVERY: usize = 5;
 
-const MODEL: &[u8] = include_bytes!("../../assets/digits/digits.onnx");
+/// The model's own file.
+pub(crate) const MODEL: &[u8] = include_bytes!("../../assets/digits/digits.onnx");
 /// How images become the model's input.
 const CONFIG: &str = include_str!("../../assets/digits/digits.toml");
 const IMAGES: &[u8] = include_bytes!("../../assets/digits/digits.csv.gz");
@@ -39,6 +40,19 @@ pub(crate) fn register(repository: &Repository) -> Result<ModelRef> {
 /// Only when it is damaged.
 pub(crate) fn model() -> Result<Model> {
     Ok(Model::from_bytes(MODEL, None)?)
+}
+
+/// The bundled model as a file of its own, which goes when this is dropped.
+///
+/// # Errors
+/// `io`.
+pub(crate) fn file() -> Result<tempfile::NamedTempFile> {
+    let failed = |error: std::io::Error| {
+        Failure::new("io", format!("cannot make a temporary file: {error}"))
+    };
+    let file = tempfile::Builder::new().suffix(".onnx").tempfile().map_err(failed)?;
+    std::fs::write(&file, MODEL).map_err(failed)?;
+    Ok(file)
 }
 
 /// An image as the model takes it, and the digit that it shows.

@@ -23,6 +23,17 @@ impl Signals {
         })
     }
 
+    /// What `work` comes to, unless one comes before.
+    ///
+    /// # Errors
+    /// Those of the work; `interrupted`.
+    pub(crate) async fn until<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
+        tokio::select! {
+            result = work => result,
+            () = self.next() => Err(Failure::interrupted()),
+        }
+    }
+
     /// Resolves at the next one.
     pub(crate) async fn next(&mut self) {
         let hangup = async {

@@ -2,30 +2,24 @@
 //! and no image is lost.
 
 use crate::cluster::digits::{self, Example};
-use crate::cluster::{self, Cluster, Plan, Signals};
+use crate::cluster::{self, Cluster, Signals, temporary};
 use crate::device::{self, NotUsed};
 use crate::failure::{Failure, Result};
 use crate::folder;
-use crate::logging::LogFormat;
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
-use crate::settings::{self, Keeping, Limits};
-use crate::simd::Simd;
 use indicatif::ProgressBar;
 use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
 use lgp_server::ServerConfig;
 use serde::Serialize;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// Worker processes: one to lose and one to carry on.
-const WORKERS: usize = 2;
+pub(super) const WORKERS: usize = 2;
 /// Tasks in flight: enough to keep both workers busy, so that the lost one loses work.
 const IN_FLIGHT: usize = 16;
-/// A free port of the loopback interface.
-const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Flags of `demo`.
 #[derive(Debug, clap::Args)]
@@ -37,19 +31,19 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Serialize)]
-struct Report {
+pub(super) struct Report {
     images: usize,
     correct: usize,
-    accuracy: f64,
+    pub(super) accuracy: f64,
     workers: usize,
-    workers_killed: usize,
-    lost: usize,
-    redone: usize,
-    tasks_per_s: f64,
-    latency_ms: Percentiles,
+    pub(super) workers_killed: usize,
+    pub(super) lost: usize,
+    pub(super) redone: usize,
+    pub(super) tasks_per_s: f64,
+    pub(super) latency_ms: Percentiles,
     queued_ms: Percentiles,
-    model_ms: Percentiles,
-    overhead_ms: Percentiles,
+    pub(super) model_ms: Percentiles,
+    pub(super) overhead_ms: Percentiles,
     device: String,
     devices_not_used: Vec<NotUsed>,
     #[serde(flatten)]
@@ -67,14 +61,8 @@ struct Serves {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    crate::logging::init("error", LogFormat::Text);
-    let folder = tempfile::Builder::new()
-        .prefix("radeon-cluster-demo-")
-        .tempdir()
-        .map_err(|error| Failure::new("io", format!("cannot make a temporary folder: {error}")))?;
-    cluster::runtime()?.block_on(async {
-        // Before any driver is loaded: some handle signals too, and then end the process.
-        let mut signals = Signals::listen()?;
+    let folder = temporary::folder()?;
+    temporary::block_on(async |signals| {
         let found = tokio::task::spawn_blocking(find_devices);
         let (device, not_used) = tokio::select! {
             found = found => found.map_err(Failure::internal)??,
@@ -84,35 +72,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         for NotUsed { id, reason } in &not_used {
             out.note(format!("not used  {id}: {reason}"));
         }
-        let simd = Simd::resolve(None, settings::environment)?;
-        let plan = Plan {
-            data: folder.path().to_owned(),
-            quic: ANY_PORT,
-            control: None,
-            blobs: None,
-            reached_at: None,
-            devices: vec![device],
-            model_memory: None,
-            workers: WORKERS,
-            simd,
-            log_format: LogFormat::Text,
-            limits: Limits::default(),
-            run_limit_s: 0,
-            keeping: Keeping::default(),
-            certificate_life: settings::CERTIFICATE_LIFE,
-            absence_max: settings::ABSENCE_MAX,
-        };
-        let cluster = tokio::select! {
-            // The log that a failure names goes with the temporary folder.
-            cluster = Cluster::launch(&plan, plan.authority()?, None) => cluster.map_err(|failure| {
-                failure.hint("radeon-cluster doctor checks this machine")
-            })?,
-            () = signals.next() => return Err(Failure::interrupted()),
-        };
-        out.note(format!("started   {WORKERS} worker processes over QUIC with mutual TLS"));
-        let result = show(&cluster, folder.path(), args.keep, not_used, &mut signals, out).await;
-        cluster.shut_down().await;
-        result
+        temporary::with((folder.path(), device, WORKERS), signals, async |cluster, signals| {
+            out.note(format!("started   {WORKERS} worker processes over QUIC with mutual TLS"));
+            show(cluster, folder.path(), args.keep, not_used, signals, out).await
+        })
+        .await
     })
 }
 
@@ -133,10 +97,7 @@ async fn show(
 ) -> Result<()> {
     let images = digits::test_images()?;
     let bar = out.progress(images.len() as u64, "images");
-    let measured = tokio::select! {
-        measured = classify(cluster, &images, &bar) => measured,
-        () = signals.next() => Err(Failure::interrupted()),
-    };
+    let measured = signals.until(classify(cluster, &images, &bar)).await;
     bar.finish_and_clear();
     let mut report = measured?.report(&images, cluster, not_used);
     let lost = report.lost;
@@ -167,7 +128,7 @@ async fn show(
 }
 
 /// What came back.
-struct Measured {
+pub(super) struct Measured {
     /// In the order in which tasks finished, with the index of each one's image.
     records: Vec<(usize, TaskRecord)>,
     elapsed: Duration,
@@ -175,7 +136,11 @@ struct Measured {
 }
 
 /// Sends every image as a task and kills a worker when half of them are back.
-async fn classify(cluster: &Cluster, images: &[Example], bar: &ProgressBar) -> Result<Measured> {
+pub(super) async fn classify(
+    cluster: &Cluster,
+    images: &[Example],
+    bar: &ProgressBar,
+) -> Result<Measured> {
     let start = Instant::now();
     let mut in_flight = JoinSet::new();
     let mut records = Vec::with_capacity(images.len());
@@ -210,7 +175,12 @@ fn kill_a_worker(cluster: &Cluster) -> bool {
 }
 
 impl Measured {
-    fn report(&self, images: &[Example], cluster: &Cluster, not_used: Vec<NotUsed>) -> Report {
+    pub(super) fn report(
+        &self,
+        images: &[Example],
+        cluster: &Cluster,
+        not_used: Vec<NotUsed>,
+    ) -> Report {
         let done = || self.records.iter().filter(|(_, r)| r.state == TaskState::Succeeded);
         let right = |(index, record): &&(usize, TaskRecord)| {
             let logits = record.outputs.as_ref().and_then(|outputs| outputs.first());

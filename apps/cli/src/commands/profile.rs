@@ -4,7 +4,6 @@ mod chart;
 mod memory;
 mod trace;
 
-use crate::commands::bench;
 use crate::commands::run::{self, Loaded, Machine};
 use crate::dims::Dims;
 use crate::failure::Result;
@@ -12,7 +11,7 @@ use crate::files::{self, Staged};
 use crate::output::{self, Output};
 use crate::picture;
 use crate::{inputs, measure};
-use lgp_sdk::Profile;
+use lgp_sdk::profile_cpu;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -95,20 +94,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = picture::scaling_of(&args.model)?;
     let Loaded { session, device, threads, .. } = run::load(&args.model, &args.machine)?;
     let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
-    let (given, batch) = bench::complete(given, session.inputs(), args.batch, &args.dims)?;
+    let (given, batch) = inputs::complete(given, session.inputs(), args.batch, &args.dims)?;
     if let Some(accelerator) = session.accelerator() {
         accelerator.pool().start_log(memory::EVENTS_MAX);
     }
-    // The first run fills caches and pools.
-    session.run_data(run::data(&given))?;
-    let mut fastest: Option<Profile> = None;
-    for _ in 0..args.runs {
-        let (_, profile) = session.profile_data(run::data(&given))?;
-        if fastest.as_ref().is_none_or(|known| profile.total < known.total) {
-            fastest = Some(profile);
-        }
-    }
-    let profile = fastest.unwrap_or_default();
+    let profile = profile_cpu(&session, &given, args.runs)?.fastest;
     let stem = args.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let trace_file = args.output_dir.join(format!("{stem}.trace.json"));
     let svg_file = args.output_dir.join(format!("{stem}.svg"));

@@ -1,0 +1,127 @@
+//! `bench devices`: each device that runs models, beside the processor.
+
+use super::Common;
+use super::frame::{Better, Run, number};
+use crate::cluster::digits;
+use crate::device::{self, Limits, NotUsed};
+use crate::failure::{Failure, Result};
+use crate::output::{self, Output};
+use lgp_sdk::{
+    DeviceId, LatencyOptions, Model, NamedTensor, ProbeOptions, SessionOptions, measure_conv,
+    measure_copies, measure_gemm, measure_latency, probe,
+};
+use serde_json::json;
+
+/// What is measured of each device: name, unit, which way is better.
+const QUANTITIES: [(&str, &str, Better); 5] = [
+    ("to", "GB/s", Better::Higher),
+    ("from", "GB/s", Better::Higher),
+    ("gemm", "GFLOP/s", Better::Higher),
+    ("conv", "GFLOP/s", Better::Higher),
+    ("digits", "ms", Better::Lower),
+];
+
+/// Flags of `bench devices`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  radeon-cluster bench devices --json\n\n\
+    to and from are copies between the host's memory and the device's, within it for the processor;\n\
+    gemm and conv are nodes of models in f32, without copies; digits is a whole run of the bundled\n\
+    model with one image. Devices that are not used are named with the reason.")]
+pub(super) struct Args {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How large the work is.
+struct Sizes {
+    copy_bytes: usize,
+    gemm: usize,
+    channels: usize,
+    side: usize,
+    runs: u32,
+}
+
+impl Sizes {
+    const FULL: Self = Self { copy_bytes: 64 << 20, gemm: 1024, channels: 64, side: 56, runs: 20 };
+    const QUICK: Self = Self { copy_bytes: 4 << 20, gemm: 128, channels: 16, side: 28, runs: 5 };
+}
+
+/// Measures the devices.
+pub(super) fn run(args: &Args, out: Output) -> Result<()> {
+    let sizes = if args.common.quick { Sizes::QUICK } else { Sizes::FULL };
+    let found = probe(&ProbeOptions::default());
+    let usable = found.iter().filter(|info| info.usable).filter_map(|info| info.device);
+    // What the others are compared with comes first.
+    let mut ids: Vec<DeviceId> = usable.collect();
+    ids.sort_by_key(|id| (*id != DeviceId::CPU, id.to_string()));
+    let config = json!({
+        "devices": ids.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        "copy_bytes": sizes.copy_bytes,
+        "gemm": sizes.gemm,
+        "conv": {"channels": sizes.channels, "side": sizes.side},
+    });
+    let mut measured = Run::begin("devices", &args.common, config)?;
+    let bar = out.progress(ids.len() as u64, "devices");
+    for id in &ids {
+        measure(*id, &sizes, &mut measured)?;
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let known = |info: &&lgp_sdk::DeviceInfo| !info.usable;
+    let not_used: Vec<NotUsed> = found
+        .iter()
+        .filter(known)
+        .map(|info| {
+            let reason = info.reason.clone().unwrap_or_else(|| "it says no reason".to_owned());
+            NotUsed { id: info.id.clone(), reason }
+        })
+        .collect();
+    let text = text(&ids, &not_used, &measured);
+    measured.finish(json!({ "devices_not_used": not_used }), || text, out)
+}
+
+fn measure(id: DeviceId, sizes: &Sizes, measured: &mut Run<'_>) -> Result<()> {
+    let name = id.to_string();
+    let accelerator = device::resolve_within(&name, &Limits::default())?;
+    let failed = |error: lgp_sdk::DeviceError| Failure::from_error("device_failed", &error);
+    let opened = lgp_sdk::open(id).map_err(failed)?;
+    let copies = measure_copies(&*opened, sizes.copy_bytes, sizes.runs).map_err(failed)?;
+    let gemm = measure_gemm(accelerator.clone(), sizes.gemm, sizes.runs)?;
+    let conv = measure_conv(accelerator.clone(), sizes.channels, sizes.side, sizes.runs)?;
+    let model = Model::from_bytes(digits::MODEL, None)?;
+    let session = lgp_sdk::session(model, SessionOptions::default(), accelerator)?;
+    let image = digits::test_images()?.into_iter().next();
+    let image = image.ok_or_else(|| Failure::internal("the bundled images are gone"))?.image;
+    let inputs = [NamedTensor::new(digits::INPUT, image)];
+    let options = LatencyOptions { runs: sizes.runs, ..LatencyOptions::default() };
+    let digits = measure_latency(&session, &inputs, &options)?.samples_ms;
+    let values = [copies.to_gb_per_s, copies.from_gb_per_s, gemm, conv, digits];
+    for ((what, unit, better), values) in QUANTITIES.into_iter().zip(values) {
+        measured.add(format!("{name} {what}"), unit, better, values);
+    }
+    Ok(())
+}
+
+/// A row a device, with how many times as fast as the processor it is.
+fn text(ids: &[DeviceId], not_used: &[NotUsed], measured: &Run<'_>) -> String {
+    let cell = |id: &DeviceId, (what, _, better): (&str, &str, Better)| {
+        let [own, cpu] = [id, &DeviceId::CPU].map(|id| measured.median(&format!("{id} {what}")));
+        let times = if better == Better::Lower { cpu / own } else { own / cpu };
+        match *id == DeviceId::CPU || !times.is_finite() {
+            true => number(own),
+            false => format!("{} ({times:.2}×)", number(own)),
+        }
+    };
+    let row = |id: &DeviceId| {
+        let [to, from, gemm, conv, digits] = QUANTITIES.map(|quantity| cell(id, quantity));
+        [id.to_string(), to, from, gemm, conv, digits]
+    };
+    let [to, from, gemm, conv, digits] =
+        QUANTITIES.map(|(what, unit, _)| format!("{what}, {unit}"));
+    let headings = ["device", &to, &from, &gemm, &conv, &digits];
+    let mut text = output::table(headings, ids.iter().map(row));
+    for NotUsed { id, reason } in not_used {
+        text += &format!("{} is not measured: {}\n", output::plain(id), output::plain(reason));
+    }
+    text
+}

@@ -1,0 +1,228 @@
+//! What every kind of measurement has in common: where and with what it was made, and all values.
+
+use super::Common;
+use super::compare::{Baseline, Comparison};
+use crate::failure::{Failure, Result};
+use crate::files::Staged;
+use crate::output::{self, Output};
+use lgp_sdk::stats::{self, percentile};
+use lgp_sdk::{DeviceId, SessionOptions};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+/// A measured quantity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sample {
+    pub(super) unit: String,
+    pub(super) better: Better,
+    /// Every value, in order.
+    pub(super) values: Vec<f64>,
+}
+
+/// Which way a quantity should go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Better {
+    Lower,
+    Higher,
+    Neither,
+}
+
+impl From<Better> for stats::Better {
+    fn from(better: Better) -> Self {
+        match better {
+            Better::Lower => Self::Lower,
+            Better::Higher => Self::Higher,
+            Better::Neither => Self::Neither,
+        }
+    }
+}
+
+/// The machine that measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct Machine {
+    pub(super) cpu: String,
+    pub(super) cores: usize,
+    pub(super) memory_bytes: Option<u64>,
+}
+
+impl Machine {
+    /// This one.
+    pub(super) fn this() -> Result<Self> {
+        let processor = lgp_sdk::open(DeviceId::CPU)
+            .map_err(|error| Failure::from_error("device_broken", &error))?;
+        Ok(Self {
+            cpu: processor.name().to_owned(),
+            cores: SessionOptions::default().threads,
+            memory_bytes: processor.caps().memory_bytes,
+        })
+    }
+}
+
+/// A measurement under way.
+pub(super) struct Run<'a> {
+    common: &'a Common,
+    baseline: Option<(PathBuf, Baseline)>,
+    frame: Frame,
+}
+
+/// The part of the JSON that every kind has.
+#[derive(Debug, Serialize)]
+pub(super) struct Frame {
+    pub(super) kind: &'static str,
+    pub(super) version: &'static str,
+    date: String,
+    pub(super) machine: Machine,
+    /// What must be the same for two runs to be compared.
+    pub(super) config: Value,
+    pub(super) samples: BTreeMap<String, Sample>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    comparison: Option<Comparison>,
+}
+
+#[derive(Debug, Serialize)]
+struct Report<T> {
+    #[serde(flatten)]
+    frame: Frame,
+    /// What this kind alone has.
+    #[serde(flatten)]
+    details: T,
+}
+
+impl<'a> Run<'a> {
+    /// Begins a measurement, provided that it can be compared with its baseline.
+    ///
+    /// # Errors
+    /// `bad_baseline`, `other_kind` and `other_config`.
+    pub(super) fn begin(kind: &'static str, common: &'a Common, config: Value) -> Result<Self> {
+        let baseline = common.baseline.as_ref().map(|path| -> Result<_> {
+            let baseline = Baseline::read(path)?;
+            baseline.check(kind, &config, path)?;
+            Ok((path.clone(), baseline))
+        });
+        let frame = Frame {
+            kind,
+            version: env!("CARGO_PKG_VERSION"),
+            date: OffsetDateTime::now_utc().format(&Rfc3339).map_err(Failure::internal)?,
+            machine: Machine::this()?,
+            config,
+            samples: BTreeMap::new(),
+            comparison: None,
+        };
+        Ok(Self { common, baseline: baseline.transpose()?, frame })
+    }
+
+    /// Adds values of a quantity, behind those that it has.
+    pub(super) fn add(
+        &mut self,
+        name: impl Into<String>,
+        unit: &str,
+        better: Better,
+        values: impl IntoIterator<Item = f64>,
+    ) {
+        let new = || Sample { unit: unit.to_owned(), better, values: Vec::new() };
+        self.frame.samples.entry(name.into()).or_insert_with(new).values.extend(values);
+    }
+
+    /// The middle of a quantity's values; 0 where it has none.
+    pub(super) fn median(&self, name: &str) -> f64 {
+        self.frame.samples.get(name).map_or(0., |sample| Summary::of(&sample.values).median)
+    }
+
+    /// A table of all quantities.
+    pub(super) fn table(&self) -> String {
+        let rows = self.frame.samples.iter().map(|(name, sample)| {
+            let Summary { min, median, p95 } = Summary::of(&sample.values);
+            let [min, median, p95] = [min, median, p95].map(number);
+            [name.clone(), sample.unit.clone(), min, median, p95, sample.values.len().to_string()]
+        });
+        output::table(["", "unit", "min", "median", "p95", "values"], rows)
+    }
+
+    /// Compares with the baseline, writes the file that is wanted, and prints everything.
+    ///
+    /// # Errors
+    /// `regression` where something is worse beyond the tolerance; else what keeps files from being
+    /// written.
+    pub(super) fn finish(
+        mut self,
+        details: impl Serialize,
+        text: impl FnOnce() -> String,
+        out: Output,
+    ) -> Result<()> {
+        if let Some((path, baseline)) = &self.baseline {
+            let compared = Comparison::of(path, baseline, &self.frame, self.common.tolerance);
+            self.frame.comparison = Some(compared);
+        }
+        let report = Report { frame: self.frame, details };
+        if let Some(path) = &self.common.output {
+            let json = serde_json::to_vec_pretty(&report).map_err(Failure::internal)?;
+            Staged::new(path, &json)?.place()?;
+        }
+        out.emit(&report, |report| {
+            let compared = report.frame.comparison.as_ref().map(Comparison::text);
+            text() + &compared.unwrap_or_default()
+        })?;
+        report.frame.comparison.map_or(Ok(()), Comparison::judge)
+    }
+}
+
+/// The values of a quantity in three numbers; all 0 where there are none.
+struct Summary {
+    min: f64,
+    median: f64,
+    p95: f64,
+}
+
+impl Summary {
+    fn of(values: &[f64]) -> Self {
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let min = sorted.first().copied().unwrap_or(0.);
+        Self { min, median: percentile(&sorted, 50), p95: percentile(&sorted, 95) }
+    }
+}
+
+/// Four digits, whatever the size.
+pub(super) fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 1_000. || size == 0. => format!("{value:.0}"),
+        size if size >= 100. => format!("{value:.1}"),
+        size if size >= 1. => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_about_four_digits() {
+        for (value, text) in
+            [(0., "0"), (0.01234, "0.0123"), (1.5, "1.50"), (123.46, "123.5"), (98_765.4, "98765")]
+        {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    #[test]
+    fn a_table_has_every_quantity() {
+        let common = Common { output: None, baseline: None, tolerance: 0.05, quick: false };
+        let mut run = Run::begin("local", &common, Value::Null).expect("nothing to compare with");
+        run.add("b", "ms", Better::Lower, [3., 1.]);
+        run.add("b", "ms", Better::Lower, [2.]);
+        run.add("a", "1/s", Better::Higher, [5.]);
+        assert_eq!(run.median("b").to_bits(), 2f64.to_bits());
+        insta::assert_snapshot!(run.table(), @r"
+           unit  min   median  p95   values
+        a  1/s   5.00  5.00    5.00  1
+        b  ms    1.00  2.00    3.00  3
+        ");
+    }
+}

@@ -1,0 +1,128 @@
+//! Inputs that nobody gave: numbers that look random and are the same each time.
+
+use crate::dims::Dims;
+use crate::failure::{Failure, Result};
+use lgp_sdk::{DType, NamedTensor, Random, Shape, Tensor, TensorError, ValueSpec};
+
+/// The inputs that are given and those that are made up, and the batch that they are.
+pub(crate) fn complete(
+    mut given: Vec<NamedTensor>,
+    inputs: &[ValueSpec],
+    batch: Option<u32>,
+    dims: &Dims,
+) -> Result<(Vec<NamedTensor>, usize)> {
+    let batch = batch.map(usize::try_from).transpose().map_err(Failure::internal)?;
+    dims.check(inputs)?;
+    let made = batch.or_else(|| given_batch(&given, inputs)).unwrap_or(1);
+    for input in inputs {
+        if !given.iter().any(|tensor| tensor.name == input.name) {
+            given.push(make(input, made, dims)?);
+        }
+    }
+    let batch = check_batch(batch, &given)?;
+    Ok((given, batch))
+}
+
+/// The leading dimension of an input that was given, of those whose model leaves it open.
+fn given_batch(given: &[NamedTensor], inputs: &[ValueSpec]) -> Option<usize> {
+    given.iter().find_map(|tensor| {
+        let dims = &inputs.iter().find(|input| input.name == tensor.name)?.ty.shape.as_ref()?.0;
+        dims.first().filter(|dim| dim.known().is_none())?;
+        tensor.tensor.shape().first().copied()
+    })
+}
+
+/// The batch that is measured: what every tensor has as its leading dimension.
+fn check_batch(wanted: Option<usize>, inputs: &[NamedTensor]) -> Result<usize> {
+    let leading = inputs.iter().find_map(|input| input.tensor.shape().first().copied());
+    match (wanted, leading) {
+        (Some(wanted), Some(given)) if wanted != given => Err(Failure::new(
+            "batch_fixed",
+            format!("--batch {wanted} cannot be had: the leading dimension is fixed to {given}"),
+        )),
+        (_, leading) => Ok(leading.unwrap_or(1)),
+    }
+}
+
+/// An input made up.
+fn make(input: &ValueSpec, batch: usize, dims: &Dims) -> Result<NamedTensor> {
+    let shape = dims
+        .shape(input, batch)
+        .map_err(|failure| failure.hint(format!("give it with --input {}=FILE.npy", input.name)))?;
+    let tensor = random(input.ty.dtype, shape)
+        .map_err(|error| Failure::from_error("input_shape", &error))?;
+    Ok(NamedTensor::new(input.name.clone(), tensor))
+}
+
+/// Floats from 0 to 1, always the same ones; zeros of every other dtype.
+fn random(dtype: DType, shape: Shape) -> Result<Tensor, TensorError> {
+    let mut tensor = Tensor::zeros(dtype, shape)?;
+    let mut random = Random::default();
+    let mut next = || random.uniform();
+    match dtype {
+        DType::F32 => tensor.as_mut_slice::<f32>()?.fill_with(&mut next),
+        DType::F64 => tensor.as_mut_slice::<f64>()?.fill_with(|| f64::from(next())),
+        DType::F16 => tensor.as_mut_slice()?.fill_with(|| half::f16::from_f32(next())),
+        DType::BF16 => tensor.as_mut_slice()?.fill_with(|| half::bf16::from_f32(next())),
+        _ => {}
+    }
+    Ok(tensor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lgp_sdk::{Dim, SymShape, TensorType};
+
+    fn spec(dtype: DType, dims: Option<Vec<Dim>>) -> ValueSpec {
+        ValueSpec::tensor("x", TensorType { dtype, shape: dims.map(SymShape) })
+    }
+
+    #[test]
+    fn made_up_inputs_fit_the_model() {
+        let dims = || Some(vec![Dim::Symbol("n".into()), Dim::Known(3), Dim::Unknown]);
+        let made =
+            make(&spec(DType::F32, dims()), 4, &Dims::default()).expect("the rank is known").tensor;
+        assert_eq!(made.shape().dims(), [4, 3, 1]);
+        let values = made.as_slice::<f32>().expect("f32");
+        assert!(values.iter().all(|v| (0.0..1.0).contains(v)));
+        assert!(values.windows(2).any(|pair| pair[0] != pair[1]), "they are random");
+        assert_eq!(
+            make(&spec(DType::F32, dims()), 4, &Dims::default()).expect("as before").tensor,
+            made
+        );
+
+        let zeros =
+            make(&spec(DType::I64, dims()), 1, &Dims::default()).expect("the rank is known").tensor;
+        assert!(zeros.as_slice::<i64>().expect("i64").iter().all(|&v| v == 0));
+        let unknown = make(&spec(DType::F32, None), 1, &Dims::default()).expect_err("no rank");
+        assert_eq!(unknown.code, "input_shape");
+    }
+
+    #[test]
+    fn made_up_inputs_have_the_batch_of_the_given_ones() {
+        let input = |name, dims| {
+            ValueSpec::tensor(name, TensorType { dtype: DType::F32, shape: Some(SymShape(dims)) })
+        };
+        let open = || Dim::Symbol("n".into());
+        let specs = [
+            input("fixed", vec![Dim::Known(2)]),
+            input("x", vec![open(), Dim::Known(3)]),
+            input("y", vec![open()]),
+        ];
+        let given = |name, dims: &[usize]| {
+            NamedTensor::new(name, Tensor::zeros(DType::F32, dims).expect("small"))
+        };
+        let given = vec![given("fixed", &[2]), given("x", &[4, 3])];
+        let (all, _) = complete(given, &specs, None, &Dims::default()).expect("ranks are known");
+        assert_eq!(all[2].tensor.shape().dims(), [4]);
+    }
+
+    #[test]
+    fn a_fixed_batch_is_not_overruled() {
+        let input = |n| vec![NamedTensor::new("x", Tensor::zeros(DType::F32, [n]).expect("small"))];
+        assert_eq!(check_batch(Some(4), &input(4)).ok(), Some(4));
+        assert_eq!(check_batch(None, &input(2)).ok(), Some(2));
+        assert_eq!(check_batch(Some(4), &input(1)).expect_err("1 ≠ 4").code, "batch_fixed");
+    }
+}
