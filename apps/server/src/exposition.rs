@@ -14,7 +14,7 @@ use crate::trace::Counts;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::Stats;
+use lgp_sdk::{Stats, Traffic};
 use page::{Number, Page, label};
 use prometheus::TextEncoder;
 use prometheus::proto::{LabelPair, MetricFamily, MetricType};
@@ -38,6 +38,7 @@ pub(crate) async fn metrics(
     let are_all = stats.queued_by_model.values().sum::<u64>() >= stats.runnable;
     leave_out(&state, &caller, &mut stats);
     let mut families = families((&stats, are_all), &models, &state.sequences().open());
+    families.extend(traffic(&state.coordinator().traffic()));
     families.extend(devices::families(&state.coordinator().workers()));
     if let Some(counts) = state.tracing().counts() {
         families.extend(spans(counts));
@@ -230,6 +231,30 @@ fn cluster(page: &mut Page, stats: &Stats) {
     ] {
         page.summary(name, help, values);
     }
+}
+
+/// What travelled between the coordinator and the workers that are connected: it goes with them.
+fn traffic(traffic: &Traffic) -> Vec<MetricFamily> {
+    let mut page = Page::default();
+    for (name, help, sent, received) in [
+        (
+            "lgp_quic_bytes",
+            "Bytes of UDP payload over the present connections of workers",
+            traffic.sent_bytes,
+            traffic.received_bytes,
+        ),
+        (
+            "lgp_quic_datagrams",
+            "UDP datagrams over the present connections of workers",
+            traffic.sent_datagrams,
+            traffic.received_datagrams,
+        ),
+    ] {
+        let samples = [("sent", sent), ("received", received)]
+            .map(|(direction, count)| (vec![label("direction", direction)], count));
+        page.numbers((name, Number::Gauge, help), samples);
+    }
+    page.families()
 }
 
 /// What became of the spans of traces.
