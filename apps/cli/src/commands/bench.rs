@@ -21,7 +21,7 @@ use std::path::PathBuf;
     subcommand_value_name = "KIND",
     subcommand_help_heading = "Kinds",
     disable_help_subcommand = true,
-    after_help = "Examples:\n  radeon-cluster bench resnet50.onnx --batch 4 --json\n  \
+    after_help = "Example:\n  radeon-cluster bench resnet50.onnx --batch 4 --json\n  \
         radeon-cluster bench cluster -o before.json\n  \
         radeon-cluster bench cluster --baseline before.json\n\n\
         A word of the six means that kind, and anything else a model file, as bench local takes it; a\n\

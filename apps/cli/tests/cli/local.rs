@@ -80,14 +80,20 @@ fn bench_reports_the_promised_keys() {
         keys,
         [
             "batch",
+            "config",
+            "date",
             "device",
+            "kind",
             "latency_ms",
             "load_ms",
+            "machine",
             "model",
             "peak_rss_bytes",
             "precision",
             "runs",
-            "threads"
+            "samples",
+            "threads",
+            "version"
         ]
     );
     assert_eq!(

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod card;
+mod bench;
 mod cluster;
 mod control;
 mod convert;

@@ -21,6 +21,8 @@ const RUNS_QUICK: u32 = 5;
 
 /// Flags of `bench local`, and of `bench MODEL`.
 #[derive(Debug, clap::Args)]
+// Those of `bench` have a group of the same name.
+#[group(skip)]
 #[command(after_help = "Example:\n  radeon-cluster bench local resnet50.onnx --batch 4 --json\n\n\
     Inputs that are not given are random where they are floats, and 0 where they are not;\n\
     the random numbers are the same in every run.")]
