@@ -3,6 +3,67 @@
 //! Tensors come from `lgp-memory`, devices from `lgp-hal`, models and sessions from
 //! `lgp-inference`, the cluster from `lgp-distributed`; each crate also works alone.
 //! [`ModelExecutor`] joins the last two.
+//!
+//! # A model on this machine
+//! Devices are found by [`probe`] and opened by [`open`]; [`session`] compiles a model for one, or for
+//! the processor, and [`measure_latency`], [`profile_cpu`] and [`generate_report`] say what its runs take.
+//!
+//! ```
+//! use lgp_sdk::{LatencyOptions, Model, NamedTensor, SessionOptions, Tensor};
+//! use lgp_sdk::{generate_report, measure_latency, probe, profile_cpu, select_auto, session};
+//!
+//! let devices = probe(&lgp_sdk::ProbeOptions::default());
+//! println!("models run best on {}", select_auto(&devices));
+//!
+//! let model = Model::load("../cli/assets/digits/digits.onnx")?;
+//! let session = session(model, SessionOptions::default(), None)?;
+//! let image = Tensor::from_slice([1, 1, 8, 8], &[0f32; 64])?;
+//! let outputs = session.run(&[("image", image.view())])?;
+//! assert_eq!(outputs[0].tensor.shape().dims(), [1, 10]);
+//!
+//! let inputs = [NamedTensor::new("image", image)];
+//! let latency = measure_latency(&session, &inputs, &LatencyOptions::default())?;
+//! let profile = profile_cpu(&session, &inputs, 10)?;
+//! let page = generate_report("digits", &latency, &profile);
+//! assert!(page.contains("Latency"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # A cluster within a program
+//! A [`Coordinator`] takes tasks; workers, in this process or others, run them by an [`Executor`].
+//! [`Client`] does the same from elsewhere.
+//!
+//! ```
+//! use lgp_sdk::{
+//!     Coordinator, CoordinatorConfig, ModelExecutor, ModelRef, NamedTensor, Pki, Repository,
+//!     SessionOptions, TaskSpec, TaskState, Tensor, WorkerConfig, run_worker,
+//! };
+//! use std::sync::Arc;
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = tempfile::tempdir()?;
+//! let repository = Repository::open(folder.path())?;
+//! let digits = std::fs::read("../cli/assets/digits/digits.onnx")?;
+//! let entry = repository.find_or_add_bytes("digits", &digits)?;
+//! let model = ModelRef { name: entry.name, version: entry.version, sha256: entry.sha256 };
+//!
+//! let pki = Pki::generate()?;
+//! let config = CoordinatorConfig { quic_addr: "127.0.0.1:0".parse()?, ..Default::default() };
+//! let coordinator = Coordinator::start(config, &pki).await?;
+//! let executor = ModelExecutor::new(repository, None, SessionOptions::with_threads(1));
+//! let worker = WorkerConfig::new(coordinator.quic_addr(), pki.issue_worker("worker-1")?, 2);
+//! tokio::spawn(run_worker(worker, Arc::new(executor), std::future::pending()));
+//! coordinator.wait_for_workers(1).await?;
+//! coordinator.load(model.clone()).await?;
+//!
+//! let image = NamedTensor::new("image", Tensor::from_slice([1, 1, 8, 8], &[0f32; 64])?);
+//! let record = coordinator.run(TaskSpec::new(model, vec![image])).await?;
+//! assert_eq!(record.state, TaskState::Succeeded);
+//! coordinator.stop().await;
+//! # Ok(())
+//! # }
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -45,7 +106,7 @@ pub use lgp_distributed::{
     ModelRef, NodeTime, Peer, Percentiles, Persisted, Pki, Priority, Revocation, Role, RunTrace,
     ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats,
     Stop as TaskStop, Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId,
-    TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Transport, UnusedDevice,
+    TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Traffic, Transport, UnusedDevice,
     WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, ZeroInput, balancing_strategies,
     enrol, join, renew, run_worker,
 };
@@ -77,6 +138,13 @@ pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};
 ///
 /// # Errors
 /// As [`Session::new`].
+///
+/// ```
+/// let model = lgp_sdk::Model::load("../cli/assets/digits/digits.onnx")?;
+/// let session = lgp_sdk::session(model, lgp_sdk::SessionOptions::default(), None)?;
+/// assert_eq!(session.inputs()[0].name, "image");
+/// # Ok::<(), lgp_sdk::ModelError>(())
+/// ```
 pub fn session<'a>(
     model: impl Into<std::borrow::Cow<'a, Model>>,
     options: SessionOptions,
