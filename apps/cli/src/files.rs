@@ -44,6 +44,19 @@ impl Staged {
         self.file.persist(&path).map_err(|e| Failure::file("write", &path, &e.error))?;
         Ok(())
     }
+
+    /// Moves the file to its place, where none may be.
+    ///
+    /// # Errors
+    /// `taken` where there is one; what the system has against it.
+    pub(crate) fn place_new(self, taken: impl FnOnce() -> Failure) -> Result<()> {
+        let path = self.path;
+        match self.file.persist_noclobber(&path) {
+            Ok(()) => Ok(()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(taken()),
+            Err(error) => Err(Failure::file("write", &path, &error.error)),
+        }
+    }
 }
 
 /// Reads a file of no more than some bytes.
@@ -88,6 +101,21 @@ pub(crate) fn make_writable_folder(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::Staged;
+    use crate::failure::Failure;
+
+    #[test]
+    fn what_is_there_stays_unless_it_is_replaced() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("a");
+        let staged = |text: &[u8]| Staged::new(&path, text).expect("the folder is ours");
+        let new = |text| staged(text).place_new(|| Failure::new("taken", "it is there"));
+        new(b"1").expect("nothing is there");
+        assert_eq!(new(b"2").expect_err("it is there").code, "taken");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"1");
+        staged(b"3").place().expect("as before");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"3");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("ours").count(), 1);
+    }
 
     #[test]
     fn what_waits_for_its_place_is_not_open() {

@@ -284,6 +284,19 @@ impl Client {
         })
     }
 
+    /// `GET /metrics`, as Prometheus reads it.
+    pub(crate) fn metrics(&self) -> Result<String> {
+        let request = self.agent.get(format!("{}/metrics", self.base));
+        let request = self.bounded(request, "metrics");
+        self.watch.over(|| {
+            let mut response = request.call().map_err(|error| self.unreachable(&error))?;
+            let status = response.status();
+            let text = response.body_mut().read_to_string();
+            let text = text.map_err(|error| self.unreachable(&error))?;
+            if status.is_success() { Ok(text) } else { Err(refusal(status.as_u16(), &text)) }
+        })
+    }
+
     /// `POST /api/v1/cluster/…` with a JSON body.
     pub(crate) fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T> {
         let request = self.bounded(self.agent.post(self.url(path)), path);

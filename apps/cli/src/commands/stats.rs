@@ -1,21 +1,37 @@
 //! `stats`: what a coordinator has done since it started.
 
+mod report;
+
 use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::Target;
 use serde_json::Value;
+use std::path::PathBuf;
 
 /// Flags of `stats`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  radeon-cluster stats --json")]
+#[command(after_help = "Example:\n  radeon-cluster stats --json\n  \
+    radeon-cluster stats --report cluster.html\n\n\
+    The report is one page that stands alone: devices, memory, communication, scaling and scheduler,\n\
+    in words, tables and charts.")]
 pub(crate) struct Args {
     #[command(flatten)]
     target: Target,
+    /// Write a performance report as HTML to this file instead
+    #[arg(long, value_name = "FILE.html")]
+    report: Option<PathBuf>,
+    /// Replace a report that is there
+    #[arg(long, requires = "report")]
+    force: bool,
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let stats: Value = args.target.connect()?.get("stats")?;
+    let client = args.target.connect()?;
+    if let Some(path) = &args.report {
+        return report::write(&client, path, args.force, out);
+    }
+    let stats: Value = client.get("stats")?;
     out.emit(&stats, text)
 }
 

@@ -249,3 +249,21 @@ pub(crate) fn digits() -> Vec<u8> {
     bytes.resize(128 + 64 * 4, 0);
     bytes
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_is_read_by_everybody() {
+    let Some(browser) = Browser::start(DESK, "2").await else { return };
+    let image = browser.cluster.world.path("image.npy");
+    std::fs::write(&image, digits()).expect("the folder is ours");
+    let input = format!("image={}", image.display());
+    browser.cluster.run(&["submit", "--model", "digits", "--input", &input, "--wait"]).json();
+    let page = browser.cluster.world.path("report.html");
+    browser.cluster.run(&["stats", "--report", &page.display().to_string()]).json();
+    browser.client.goto(&format!("file://{}", page.display())).await.expect("there");
+    browser.shows("h1", "Performance of a cluster").await;
+    browser.shows("main", "1 succeeded and 0 failed").await;
+    browser.is_accessible("report").await;
+    browser.client.set_window_size(PHONE.0, PHONE.1).await.expect("resized");
+    browser.is_accessible("report on a phone").await;
+    browser.is_quiet().await;
+}

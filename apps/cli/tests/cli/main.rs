@@ -21,6 +21,7 @@ mod many;
 mod memory;
 mod network;
 mod report;
+mod performance;
 mod results;
 mod sequences;
 mod setup;
