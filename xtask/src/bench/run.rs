@@ -1,5 +1,6 @@
 //! One run of a benchmark as it is kept: machine, commit, every raw value.
 
+use super::stats::{self, ratio};
 use crate::cmd;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -7,7 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Two runs on the same idle machine differ by about a tenth; half as much again is a change.
+/// Two runs on the same idle machine differ by about a tenth, which the values of one run do not show;
+/// half as much again is a change.
 const TOLERANCE: f64 = 0.15;
 
 /// Which way a value should go.
@@ -28,6 +30,28 @@ struct Value {
     /// The middle of `raw`.
     median: f64,
     raw: Vec<f64>,
+}
+
+impl Value {
+    /// How it is worse than before, if it is: with the interval of the ratio as a whole beyond the
+    /// tolerance, or by its median where there are too few values for one, as of a file's size.
+    fn regression(&self, old: &Self) -> Option<String> {
+        let better = match old.better {
+            Better::Lower => stats::Better::Lower,
+            Better::Higher => stats::Better::Higher,
+            Better::Neither => stats::Better::Neither,
+        };
+        let (new, was, unit) = (self.median, old.median, &self.unit);
+        let Some(ratio) = ratio(&old.raw, &self.raw) else {
+            let one = stats::Ratio { estimate: new / was, low: new / was, high: new / was };
+            let bad = one.is_regression(better, TOLERANCE);
+            return bad.then(|| format!("{new:.3} {unit}, was {was:.3}"));
+        };
+        let stats::Ratio { estimate, low, high } = ratio;
+        ratio.is_regression(better, TOLERANCE).then(|| {
+            format!("{new:.3} {unit}, was {was:.3}: {estimate:.3} times, {low:.3} to {high:.3}")
+        })
+    }
 }
 
 /// The machine that measured.
@@ -150,15 +174,7 @@ impl Run {
                 worse.push(format!("{name} is no longer measured"));
                 continue;
             };
-            let bad = match old.better {
-                Better::Lower => new.median > old.median * (1.0 + TOLERANCE),
-                Better::Higher => new.median < old.median * (1.0 - TOLERANCE),
-                Better::Neither => false,
-            };
-            if bad {
-                worse
-                    .push(format!("{name}: {:.3} {}, was {:.3}", new.median, new.unit, old.median));
-            }
+            worse.extend(new.regression(old).map(|how| format!("{name}: {how}")));
         }
         Ok(worse)
     }
@@ -261,6 +277,24 @@ mod tests {
             let worse = run(tasks, latency).regressions(&old, "").unwrap();
             assert_eq!(worse.len(), wanted, "{tasks} {latency}: {worse:?}");
         }
+    }
+
+    #[test]
+    fn values_that_overlap_are_no_regression() {
+        let with = |raw: &[f64]| {
+            let mut run = run(100.0, 50.0);
+            run.value("latency", "us", Better::Lower, raw.to_vec());
+            run
+        };
+        let old = with(&[50.0, 51.0, 49.0, 52.0, 50.0]);
+        // Its median is far worse, and so is none of those it can be told from.
+        let torn = with(&[49.0, 90.0, 50.0, 91.0, 80.0]);
+        assert!(torn.regressions(&old, "").unwrap().is_empty());
+        let slower = with(&[70.0, 71.0, 69.0, 72.0, 70.0]);
+        let found = slower.regressions(&old, "").unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].starts_with("latency: 70.000 us, was 50.000: 1.4"), "{found:?}");
+        assert!(old.regressions(&slower, "").unwrap().is_empty());
     }
 
     #[test]
