@@ -50,18 +50,17 @@ fn chances_are_those_of_the_published_table() {
 
 #[test]
 fn noise_alone_seldom_raises_an_alarm() {
-    const PAIRS: u64 = 2_000;
-    for count in [5, 20, 60] {
+    // Five per cent of the pairs, and three standard deviations of such a count.
+    for (count, pairs, shown_max) in [(5, 1_000, 71), (20, 400, 33), (45, 100, 11)] {
         let (mut shown, mut alarms) = (0, 0);
-        for seed in 0..PAIRS {
+        for seed in 0..pairs {
             let mut random = Random(seed << 32);
             let (old, new) = (random.times(count, 1.), random.times(count, 1.));
             let ratio = ratio(&old, &new).expect("enough values");
             shown += usize::from(ratio.verdict(Better::Lower) != Verdict::NoDifferenceShown);
             alarms += usize::from(ratio.is_regression(Better::Lower, 0.05));
         }
-        // Five per cent of them, and three standard deviations of such a count.
-        assert!(shown <= 130, "{shown} of {PAIRS} with {count} values");
+        assert!(shown <= shown_max, "{shown} of {pairs} with {count} values");
         assert_eq!(alarms, 0, "with {count} values and a tolerance");
     }
 }
@@ -69,9 +68,9 @@ fn noise_alone_seldom_raises_an_alarm() {
 #[test]
 fn a_fifth_more_is_found() {
     // With five values, two that something interrupted hide it.
-    for (count, found_min) in [(5, 150), (20, 200)] {
+    for (count, found_min) in [(5, 75), (20, 100)] {
         let mut found = 0;
-        for seed in 0..200 {
+        for seed in 0..100u64 {
             let mut random = Random(seed << 32 | 1);
             let (old, new) = (random.times(count, 1.), random.times(count, 1.2));
             let slower = ratio(&old, &new).expect("enough values");
@@ -85,7 +84,7 @@ fn a_fifth_more_is_found() {
             assert!(!slower.is_regression(Better::Neither, 0.05));
             assert!((slower.estimate * faster.estimate - 1.).abs() < 0.01);
         }
-        assert!(found >= found_min, "{found} of 200 with {count} values");
+        assert!(found >= found_min, "{found} of 100 with {count} values");
     }
 }
 
@@ -93,7 +92,7 @@ fn a_fifth_more_is_found() {
 fn shifts_are_measured() {
     for factor in [0.5, 0.9, 1., 1.1, 3.] {
         let mut inside = 0;
-        for seed in 0..400 {
+        for seed in 0..100u64 {
             let mut random = Random(seed << 32 | 2);
             let (old, new) = (random.times(20, 1.), random.times(20, factor));
             let Ratio { estimate, low, high } = ratio(&old, &new).expect("enough values");
@@ -101,7 +100,7 @@ fn shifts_are_measured() {
             assert!((estimate / factor - 1.).abs() < 0.05, "{estimate}");
             inside += usize::from(low <= factor && factor <= high);
         }
-        assert!(inside >= 365, "{inside} of 400 intervals have {factor}");
+        assert!(inside >= 88, "{inside} of 100 intervals have {factor}");
     }
 }
 
