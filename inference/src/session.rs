@@ -352,18 +352,39 @@ impl Session {
         inputs: &[(&str, TensorView<'_>)],
         recorder: Option<&mut Recorder>,
     ) -> Result<Vec<NamedTensor>> {
-        let bound = inputs::bind(&self.inputs, inputs)?;
-        let values = bound.into_iter().map(Slot::View).collect();
-        let values = self.execute(ctx, values, recorder)?;
-        let outputs = self.outputs.iter().zip(values).map(|(spec, value)| match value {
-            Datum::Tensor(tensor) => Ok(NamedTensor::new(spec.name.clone(), tensor)),
-            other => Err(Error::NotATensor {
-                what: "output",
-                name: spec.name.clone(),
-                kind: other.kind(),
-            }),
+        let outputs = self.run_views(ctx, inputs, recorder)?;
+        let outputs = outputs.into_iter().map(|(name, value)| match value {
+            Datum::Tensor(tensor) => Ok(NamedTensor::new(name, tensor)),
+            other => Err(Error::NotATensor { what: "output", name, kind: other.kind() }),
         });
         outputs.collect()
+    }
+
+    fn run_views(
+        &self,
+        ctx: &Context,
+        inputs: &[(&str, TensorView<'_>)],
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<(String, Datum)>> {
+        let bound = inputs::bind(&self.inputs, inputs)?;
+        let values = self.execute(ctx, bound.into_iter().map(Slot::View).collect(), recorder)?;
+        Ok(self.named(values))
+    }
+
+    fn named(&self, values: Vec<Datum>) -> Vec<(String, Datum)> {
+        self.outputs.iter().map(|spec| spec.name.clone()).zip(values).collect()
+    }
+
+    /// Runs the model once as [`Session::run_until`] does; what comes of it may be values of any kind.
+    ///
+    /// # Errors
+    /// As [`Session::run_until`].
+    pub fn run_any_until(
+        &self,
+        inputs: &[(&str, TensorView<'_>)],
+        stop: &Stop,
+    ) -> Result<Vec<(String, Datum)>> {
+        self.run_views(&self.ctx.clone().with_stop(stop.clone()), inputs, None)
     }
 
     /// Runs the model once on values of any kind: models of classical machine learning return
@@ -372,7 +393,19 @@ impl Session {
     /// # Errors
     /// As [`Session::run`], and for a value of another kind than the model declares.
     pub fn run_data(&self, inputs: Vec<(&str, Datum)>) -> Result<Vec<(String, Datum)>> {
-        self.run_data_in(inputs, None)
+        self.run_data_in(&self.ctx, inputs, None)
+    }
+
+    /// Runs the model once on values of any kind, unless it is asked to end first.
+    ///
+    /// # Errors
+    /// As [`Session::run_data`], and [`Error::Stopped`].
+    pub fn run_data_until(
+        &self,
+        inputs: Vec<(&str, Datum)>,
+        stop: &Stop,
+    ) -> Result<Vec<(String, Datum)>> {
+        self.run_data_in(&self.ctx.clone().with_stop(stop.clone()), inputs, None)
     }
 
     /// Runs the model once on values of any kind and tells what each node took.
@@ -384,18 +417,19 @@ impl Session {
         inputs: Vec<(&str, Datum)>,
     ) -> Result<(Vec<(String, Datum)>, Profile)> {
         let mut recorder = Recorder::new(true);
-        let outputs = self.run_data_in(inputs, Some(&mut recorder))?;
+        let outputs = self.run_data_in(&self.ctx, inputs, Some(&mut recorder))?;
         Ok((outputs, recorder.finish()))
     }
 
     fn run_data_in(
         &self,
+        ctx: &Context,
         inputs: Vec<(&str, Datum)>,
         recorder: Option<&mut Recorder>,
     ) -> Result<Vec<(String, Datum)>> {
         let bound = inputs::bind_data(&self.inputs, inputs)?.into_iter().map(Slot::Own).collect();
-        let values = self.execute(&self.ctx, bound, recorder)?;
-        Ok(self.outputs.iter().map(|spec| spec.name.clone()).zip(values).collect())
+        let values = self.execute(ctx, bound, recorder)?;
+        Ok(self.named(values))
     }
 }
 

@@ -88,6 +88,16 @@ impl DType {
         }
     }
 
+    /// The multiple of bytes at which an element may begin.
+    #[must_use]
+    pub const fn align(self) -> usize {
+        match self {
+            // Two numbers each.
+            Self::Complex64 | Self::Complex128 => self.size() / 2,
+            _ => self.size(),
+        }
+    }
+
     /// Bits of one element where it is packed, as in files: fewer than eight for some.
     #[must_use]
     pub const fn bits(self) -> u32 {

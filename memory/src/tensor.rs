@@ -373,6 +373,31 @@ impl<'a> TensorView<'a> {
         Ok(Self { dtype: T::DTYPE, shape, data, owner: None, table: None })
     }
 
+    /// A view of raw bytes that are elements of any dtype but strings, row-major, in native byte order.
+    ///
+    /// # Errors
+    /// As [`Tensor::from_buffer`], and [`Error::Unaligned`] for bytes that lie where no element may begin.
+    ///
+    /// ```
+    /// use lgp_memory::{DType, TensorView};
+    /// let view = TensorView::from_bytes(DType::Bool, [2], &[0, 1])?;
+    /// assert_eq!(view.as_slice::<bool>()?, [false, true]);
+    /// assert!(TensorView::from_bytes(DType::Bool, [1], &[2]).is_err());
+    /// # Ok::<(), lgp_memory::Error>(())
+    /// ```
+    pub fn from_bytes(dtype: DType, shape: impl Into<Shape>, data: &'a [u8]) -> Result<Self> {
+        let shape = shape.into();
+        check_len(dtype, &shape, data.len())?;
+        if dtype == DType::Str {
+            return Err(Error::Strings);
+        }
+        if !data.is_empty() && !data.as_ptr().addr().is_multiple_of(dtype.align()) {
+            return Err(Error::Unaligned { dtype });
+        }
+        check_bytes(dtype, data)?;
+        Ok(Self { dtype, shape, data, owner: None, table: None })
+    }
+
     /// Element type.
     #[must_use]
     pub fn dtype(&self) -> DType {
@@ -587,5 +612,20 @@ mod tests {
         let data = [1f32, 2.];
         let copied = TensorView::from_slice([2], &data).unwrap().to_tensor().unwrap();
         assert_eq!(copied, t);
+    }
+
+    #[test]
+    fn bytes_are_viewed_where_they_can_be_elements() {
+        let data = [1f32, 2.];
+        let bytes: &[u8] = bytemuck::cast_slice(&data);
+        let view = TensorView::from_bytes(DType::F32, [2], bytes).unwrap();
+        assert_eq!(view.as_slice::<f32>().unwrap().as_ptr(), data.as_ptr());
+        let short = TensorView::from_bytes(DType::F32, [3], bytes);
+        assert!(matches!(short, Err(Error::ByteLength { .. })), "{short:?}");
+        let odd = TensorView::from_bytes(DType::F32, [1], &bytes[1..5]);
+        assert!(matches!(odd, Err(Error::Unaligned { .. })), "{odd:?}");
+        let strings = TensorView::from_bytes(DType::Str, [1], &bytes[..4]);
+        assert!(matches!(strings, Err(Error::Strings)), "{strings:?}");
+        assert!(TensorView::from_bytes(DType::F64, [0], &[]).unwrap().is_empty());
     }
 }
