@@ -2,7 +2,7 @@
 //! exit status, as text or as one line of JSON on stderr.
 
 use crate::output;
-use lgp_sdk::{ClusterError, JoinRefusal, JournalError, ModelError};
+use lgp_sdk::{ChoiceError, ClusterError, JoinRefusal, JournalError, ModelError, chain};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -151,41 +151,27 @@ impl From<lgp_server::Error> for Failure {
 
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
-        let code = match &error {
-            ModelError::Io { source, .. } if source.kind() == ErrorKind::NotFound => {
-                "file_not_found"
-            }
-            ModelError::Io { .. } => "io",
-            ModelError::Malformed { .. }
-            | ModelError::Graph { .. }
-            | ModelError::Cycle { .. }
-            | ModelError::Tensor { .. }
-            | ModelError::Node { .. } => "model_invalid",
-            ModelError::Weights { .. } | ModelError::WeightsGlobal { .. } => "weights_invalid",
-            ModelError::ExternalData { .. } => "model_external_data",
-            ModelError::IrVersion { .. }
-            | ModelError::Opset { .. }
-            | ModelError::Unsupported(_) => "model_unsupported",
-            ModelError::UnknownInput { .. }
-            | ModelError::MissingInput { .. }
-            | ModelError::DuplicateInput { .. } => "input_name",
-            ModelError::InputDType { .. } => "input_dtype",
-            ModelError::InputShape { .. } => "input_shape",
+        let failure = Self::from_error(lgp_sdk::model_error_code(&error), &error);
+        match &error {
             ModelError::DeviceTooSmall { smallest_bytes, .. } => {
                 // Rounded up, for people type whole units.
                 let kib = smallest_bytes.div_ceil(1024);
-                return Self::from_error("device_memory", &error)
-                    .hint(format!("--vram {kib}KiB would do, plan says what that moves"));
+                failure.hint(format!("--vram {kib}KiB would do, plan says what that moves"))
             }
             ModelError::NoCut { .. } => {
-                return Self::from_error("device_memory", &error)
-                    .hint("name one device: there, weights that find no room come from the host");
+                failure.hint("name one device: there, weights that find no room come from the host")
             }
-            ModelError::ModelName { .. } => "model_name",
-            ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => "model_unknown",
-            _ => "model_failed",
-        };
-        Self::from_error(code, &error)
+            _ => failure,
+        }
+    }
+}
+
+/// Devices that contradict each other, or that nobody knows, are the command line's fault.
+impl From<ChoiceError> for Failure {
+    fn from(error: ChoiceError) -> Self {
+        let is_usage = ["usage", "device_unknown"].contains(&error.code());
+        let failure = Self::from_error(error.code(), &error).hint(error.hint());
+        Self { exit: if is_usage { 2 } else { 1 }, ..failure }
     }
 }
 
@@ -284,21 +270,6 @@ fn join_refused(refusal: &JoinRefusal) -> &'static str {
         JoinRefusal::Busy => "busy",
         _ => "refused",
     }
-}
-
-/// An error and its causes on one line, without repeating a cause that the outer message quotes.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// Replaces Rust's panic message by one that a user can act upon.

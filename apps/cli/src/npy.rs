@@ -5,11 +5,7 @@
 #![deny(clippy::as_conversions)]
 
 use crate::failure::{Failure, Result};
-use half::bf16;
-use lgp_sdk::{
-    DType, Element, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ, F8E8M0, Shape, Tensor,
-    TensorError,
-};
+use lgp_sdk::{DType, Shape, Tensor, TensorError};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -163,39 +159,16 @@ fn to_row_major(data: &[u8], dims: &[usize], size: usize) -> Vec<u8> {
     out
 }
 
-/// The file of a tensor, in C order. Types that NumPy does not know become wider ones that hold
-/// their values: bf16 and floats of 8 and 4 bits f32, integers of 4 and 2 bits such of 8.
+/// The file of a tensor, in C order. Types that NumPy does not know become wider ones that hold their
+/// values, as [`lgp_sdk::for_numpy`] says.
 ///
 /// # Errors
 /// For strings.
 pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
-    let (descr, body) = match tensor.dtype() {
-        DType::BF16 => ("<f4", to_f32(tensor, bf16::to_f32)?),
-        DType::F8E4M3FN => ("<f4", to_f32(tensor, F8E4M3FN::to_f32)?),
-        DType::F8E4M3FNUZ => ("<f4", to_f32(tensor, F8E4M3FNUZ::to_f32)?),
-        DType::F8E5M2 => ("<f4", to_f32(tensor, F8E5M2::to_f32)?),
-        DType::F8E5M2FNUZ => ("<f4", to_f32(tensor, F8E5M2FNUZ::to_f32)?),
-        DType::F8E8M0 => ("<f4", to_f32(tensor, F8E8M0::to_f32)?),
-        DType::F4E2M1 => ("<f4", to_f32(tensor, F4E2M1::to_f32)?),
-        DType::Complex64 => ("<c8", tensor.as_bytes().to_vec()),
-        DType::Complex128 => ("<c16", tensor.as_bytes().to_vec()),
-        // A byte of them reads as the value.
-        DType::I4 | DType::I2 => ("|i1", tensor.as_bytes().to_vec()),
-        DType::U4 | DType::U2 => ("|u1", tensor.as_bytes().to_vec()),
-        DType::F16 => ("<f2", tensor.as_bytes().to_vec()),
-        DType::F32 => ("<f4", tensor.as_bytes().to_vec()),
-        DType::F64 => ("<f8", tensor.as_bytes().to_vec()),
-        DType::I8 => ("|i1", tensor.as_bytes().to_vec()),
-        DType::I16 => ("<i2", tensor.as_bytes().to_vec()),
-        DType::I32 => ("<i4", tensor.as_bytes().to_vec()),
-        DType::I64 => ("<i8", tensor.as_bytes().to_vec()),
-        DType::U8 => ("|u1", tensor.as_bytes().to_vec()),
-        DType::U16 => ("<u2", tensor.as_bytes().to_vec()),
-        DType::U32 => ("<u4", tensor.as_bytes().to_vec()),
-        DType::U64 => ("<u8", tensor.as_bytes().to_vec()),
-        DType::Bool => ("|b1", tensor.as_bytes().to_vec()),
-        other => return Err(TensorError::DType { expected: DType::F32, given: other }),
-    };
+    let tensor = lgp_sdk::for_numpy(tensor)?;
+    let given = tensor.dtype();
+    let descr =
+        lgp_sdk::numpy_name(given).ok_or(TensorError::DType { expected: DType::F32, given })?;
     let dims = tensor.shape().iter().fold(String::new(), |text, dim| text + &format!("{dim}, "));
     let dims =
         if tensor.shape().rank() > 1 { dims.trim_end_matches(", ") } else { dims.trim_end() };
@@ -209,12 +182,8 @@ pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
     // A tensor would need thousands of dimensions to pass 64 KiB.
     bytes.extend_from_slice(&u16::try_from(header.len()).unwrap_or(u16::MAX).to_le_bytes());
     bytes.extend_from_slice(&header);
-    bytes.extend_from_slice(&body);
+    bytes.extend_from_slice(tensor.as_bytes());
     Ok(bytes)
-}
-
-fn to_f32<T: Element>(tensor: &Tensor, wide: fn(T) -> f32) -> Result<Vec<u8>, TensorError> {
-    Ok(tensor.as_slice::<T>()?.iter().flat_map(|v| wide(*v).to_le_bytes()).collect())
 }
 
 #[cfg(test)]

@@ -69,7 +69,10 @@
 
 mod bench_devices;
 mod bench_memory;
+mod arrays;
 mod cache;
+mod choice;
+mod codes;
 mod deployment;
 mod executor;
 mod joined;
@@ -82,13 +85,19 @@ mod results;
 mod sensors;
 mod trial;
 pub mod stats;
+mod size;
 mod turns;
 mod versions;
 pub mod vision;
 
 pub use bench_devices::{Copies, measure_conv, measure_copies, measure_gemm};
 pub use bench_memory::{Freed, MemoryTrace, PoolTimes, measure_pools, trace_memory};
+pub use arrays::{for_numpy, numpy_name};
 pub use cache::RepositoryFiles;
+pub use choice::{
+    ChoiceError, DeviceLimits, device_names, keep_programs, open_device, open_devices,
+};
+pub use codes::{chain, model_error_code};
 pub use deployment::triton::proto as triton;
 pub use deployment::{
     ControlKind, DeployError, Deployment, DeploymentPatch, ModelConfig, SequenceControl,
@@ -132,6 +141,7 @@ pub use random::Random;
 pub use report::generate_report;
 pub use results::agree;
 pub use trial::{Copies, TRIAL_KINDS, Trial, TrialSize, copies, difference, trials};
+pub use size::parse_size;
 pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};
 
 /// Compiles a model for an opened device, or for the processor where there is none.

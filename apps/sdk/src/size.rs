@@ -1,7 +1,10 @@
 //! Sizes of memory as people write them.
 
 /// Bytes as a person writes them: `8GiB`, `512 MB`, `8g`, `1000000`.
-pub(crate) fn parse(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// What the text is, and what was expected.
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size, expected one such as 8GiB, 512MiB or 4GB");
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -43,7 +46,7 @@ mod tests {
             ("1e30", None),
             ("99999999999TiB", None),
         ] {
-            assert_eq!(parse(text).ok(), bytes, "{text}");
+            assert_eq!(parse_size(text).ok(), bytes, "{text}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::device::{self, Limits};
 use crate::dims::Dims;
-use crate::failure::{Failure, Result, chain};
+use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use lgp_sdk::{
     Dim, Model, PassReport, Placement, Repository, Session, SessionOptions, Shape, ValueSpec,
@@ -71,7 +71,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let model = Model::load(&args.model)?;
     args.dims.check(model.inputs())?;
     // Every missing operator is named at once.
-    let reason = Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| chain(&e));
+    let reason =
+        Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| lgp_sdk::chain(&e));
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
     let wanted = reason.is_none() && (args.passes || args.device.is_some());
     let shapes = if wanted { args.dims.shapes(model.inputs(), batch)? } else { Vec::new() };
@@ -106,7 +107,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 /// Where the nodes of a model run, for inputs of these shapes.
 fn placed(model: &Model, device: &str, shapes: &[(&str, Shape)]) -> Result<Placed> {
     let accelerators = device::resolve_all(device, &Limits::default())?;
-    let device = device::names(&accelerators);
+    let device = lgp_sdk::device_names(&accelerators);
     let session = Session::on_devices(model, SessionOptions::with_threads(1), accelerators)?;
     let placement = session.placement(shapes)?;
     let fallbacks = placement.iter().filter(|it| it.reason.is_some() && !it.measured).count();

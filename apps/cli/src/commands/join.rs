@@ -6,7 +6,6 @@ use crate::failure::{Failure, Result};
 use crate::output::Output;
 use crate::secret;
 use crate::settings::{self, Flags, Limits, Settings};
-use crate::size;
 use lgp_sdk::{
     ClusterError, Coordinators, Discovery, Executor, Identity, JoinRefusal, JoinToken,
     ModelExecutor, MultiExecutor, Repository, SessionOptions, WorkerConfig, run_worker,
@@ -65,7 +64,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// What fetched models may take of the disk
-    #[arg(long, value_name = "SIZE", default_value = "32GiB", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", default_value = "32GiB", value_parser = lgp_sdk::parse_size)]
     cache: u64,
 }
 

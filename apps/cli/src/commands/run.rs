@@ -122,7 +122,7 @@ fn load_with<T>(
     look: impl FnOnce(&Model) -> T,
 ) -> Result<(Loaded, T)> {
     let accelerators = device::resolve_all(&machine.device, &machine.limits)?;
-    let device = device::names(&accelerators);
+    let device = lgp_sdk::device_names(&accelerators);
     if !accelerators.is_empty() && machine.precision != Precision::F32 {
         let precision = machine.precision.name();
         let message = format!("--precision {precision} is the processor's, {device} has f32 alone");

@@ -2,7 +2,6 @@
 
 use crate::failure::{Failure, Result};
 use crate::rest::{Target, named, segment};
-use crate::size;
 use lgp_sdk::VersionPolicy;
 use serde_json::{Map, Value, json};
 
@@ -13,7 +12,7 @@ pub(super) struct Args {
     #[arg(value_parser = named)]
     name: String,
     /// Device memory that it takes, such as 2GiB [default: measured when it loads]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = lgp_sdk::parse_size)]
     memory: Option<u64>,
     /// The backend that it runs best on
     #[arg(long, value_parser = ["cpu", "opencl", "cuda"])]
@@ -35,7 +34,7 @@ pub(super) struct Args {
     versions: Option<VersionPolicy>,
     /// Keep so much of its answers, such as 64MiB, and give them again to inferences with the same
     /// inputs [default: none]
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    #[arg(long, value_name = "SIZE", value_parser = lgp_sdk::parse_size)]
     cache: Option<u64>,
     /// How long an answer is kept [default: until others need its room]
     #[arg(long, value_name = "MS")]
