@@ -16,6 +16,7 @@ const CRATES: &[&str] = &[
     "lgp-distributed-sim",
     "lgp-sdk",
     "lgp-server",
+    "lgp-python",
     "lgp-cli",
 ];
 /// The features that each passes on.

@@ -33,6 +33,7 @@ mod relay;
 mod report;
 mod test;
 mod tidy;
+mod wheel;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
@@ -151,8 +152,10 @@ enum Command {
     Mesa,
     /// What every kernel takes from NVIDIA's processors, as NVRTC says. A kernel that spills fails.
     Nvrtc,
-    /// Sets up the Python environment that the agreement tests use, and prints its interpreter.
+    /// Builds the wheel of the Python package, and tests it in an environment that has only that.
     Python,
+    /// Sets up the Python environment that the agreement tests use, and prints its interpreter.
+    PythonEnv,
 }
 
 /// A backend by the name of its cargo feature's audience.
@@ -219,7 +222,8 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Polaris { json } => polaris::run(json),
         Command::Mesa => mesa::run(),
         Command::Nvrtc => nvrtc::run(),
-        Command::Python => {
+        Command::Python => wheel::run(),
+        Command::PythonEnv => {
             println!("{}", python::interpreter()?.display());
             Ok(())
         }

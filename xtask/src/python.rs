@@ -48,6 +48,12 @@ const DEPLOYMENT: &[&str] = &[
     "pyyaml==6.0.4",
 ];
 
+/// What builds the package, and what checks its types.
+const MATURIN: &[&str] = &["maturin==1.16.0", "mypy==2.4.1", "numpy==2.4.6"];
+
+/// What the package is tested with, and all that it needs.
+const PACKAGE: &[&str] = &["numpy==2.4.6", "pytest==9.2.0"];
+
 /// The interpreter of the agreement tests; sets its environment up first where that is needed.
 pub(crate) fn interpreter() -> Result<PathBuf> {
     environment("target/venv", PACKAGES)
@@ -116,6 +122,16 @@ pub(crate) fn kubernetes() -> Result<PathBuf> {
 /// The interpreter that has schemas of what packages are made of, likewise.
 pub(crate) fn packages() -> Result<PathBuf> {
     environment("target/venv-packages", DEPLOYMENT)
+}
+
+/// The interpreter beside which maturin lies, likewise.
+pub(crate) fn maturin() -> Result<PathBuf> {
+    environment("target/venv-maturin", MATURIN)
+}
+
+/// The interpreter that the package is installed for, likewise.
+pub(crate) fn package() -> Result<PathBuf> {
+    environment("target/venv-package", PACKAGE)
 }
 
 fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {

@@ -4,6 +4,8 @@ use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
     alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, packages,
     polaris, promtool, python, readme, tidy,
+    alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, polaris,
+    promtool, python, readme, tidy, wheel,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
@@ -53,6 +55,7 @@ const SUITES: &[Suite] = &[
     ("races and bounds of kernels", oclgrind::suite),
     ("kubernetes manifests", kubernetes::suite),
     ("packages", packages::suite),
+    ("python package", wheel::suite),
     ("README commands", readme::suite),
 ];
 

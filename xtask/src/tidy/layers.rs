@@ -11,7 +11,7 @@ const LAYERS: &[&[&str]] = &[
     &["lgp-inference"],
     &["lgp-research", "lgp-distributed"],
     &["lgp-sdk", "lgp-distributed-sim"],
-    &["lgp-server"],
+    &["lgp-server", "lgp-python"],
     &["lgp-cli"],
 ];
 

@@ -1,0 +1,40 @@
+//! What the Python package `legacy_gpu` needs of Rust: devices, and sessions that run models. All else of
+//! the package is Python, beside this in `python/legacy_gpu`.
+
+#![forbid(unsafe_code)]
+
+mod error;
+mod interrupt;
+mod session;
+mod values;
+
+use lgp_sdk::{DeviceInfo, ProbeOptions};
+use pyo3::prelude::*;
+
+/// A device as Python gets it: id, name, backend, bytes of memory, whether it is usable, why not, and
+/// what to do about that.
+type Device = (String, String, String, Option<u64>, bool, Option<String>, Option<String>);
+
+/// Looks for devices, with the interpreter free for other threads meanwhile.
+#[pyfunction]
+fn devices(py: Python<'_>) -> Vec<Device> {
+    let found = py.detach(|| lgp_sdk::probe(&ProbeOptions::default()));
+    let device = |info: DeviceInfo| {
+        let DeviceInfo { id, name, backend, memory_bytes, usable, reason, hint, .. } = info;
+        (id, name, backend, memory_bytes, usable, reason, hint)
+    };
+    found.into_iter().map(device).collect()
+}
+
+/// The extension module `legacy_gpu._native`.
+#[pymodule(name = "_native")]
+mod native {
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
+    #[pymodule_export]
+    use super::devices;
+    #[pymodule_export]
+    use crate::session::Session;
+    #[pymodule_export]
+    use crate::values::Array;
+}
