@@ -105,8 +105,9 @@ def test_bfloat16_comes_wider():
 
 
 def test_sequences_are_lists_and_maps_are_dictionaries():
-    tensor, many = om.tensor_type(om.FLOAT, ("n",)), om.sequence_type(om.tensor_type(om.FLOAT, ("n",)))
-    made = om.model([om.node("SequenceConstruct", ["a", "b"], ["s"])], [("a", tensor), ("b", tensor)], [("s", many)])
+    tensor, many = om.tensor_type(om.FLOAT, ("n",)), om.sequence_type(om.tensor_type(om.FLOAT, (None,)))
+    other = om.tensor_type(om.FLOAT, ("m",))
+    made = om.model([om.node("SequenceConstruct", ["a", "b"], ["s"])], [("a", tensor), ("b", other)], [("s", many)])
     session = Session(made, device="cpu")
     assert session.outputs[0].kind == "a sequence"
     one, two = np.ones(1, np.float32), np.full(2, 2, np.float32)
