@@ -6,6 +6,7 @@ mod alone;
 mod apt;
 mod bench;
 mod cards;
+mod book;
 mod chaos;
 mod clients;
 mod cluster;
@@ -60,6 +61,12 @@ enum Command {
     },
     /// The rules of the house that a program can check.
     Tidy,
+    /// The book of docs/book as HTML below target/book. Installs mdBook there where it is missing.
+    Book {
+        /// Make the pages anew that show each command's help, instead.
+        #[arg(long)]
+        write: bool,
+    },
     /// Each crate compiled alone under each feature, of which the tests try a sample.
     Alone,
     /// Builds the radeon-cluster binary in release mode.
@@ -193,6 +200,7 @@ fn dispatch(command: Command) -> Result<()> {
     match command {
         Command::Test { require, only } => test::run(&require, only.as_deref()),
         Command::Tidy => tidy::run(),
+        Command::Book { write } => book::run(write),
         Command::Alone => alone::run(),
         Command::Build { backend } => {
             let mut cargo = cmd::cargo();

@@ -4,21 +4,42 @@ use crate::cmd;
 use crate::report::Outcome;
 use anyhow::Result;
 
-/// The commands in a document's `sh` blocks, one a line; comments are left out.
-pub(crate) fn commands(text: &str) -> Vec<String> {
-    let mut commands = Vec::new();
-    let mut shell = false;
-    for line in text.lines() {
-        if let Some(language) = line.strip_prefix("```") {
-            shell = !shell && language == "sh";
-        } else if shell {
-            let command = line.split(" #").next().unwrap_or_default().trim();
-            if !command.is_empty() && !command.starts_with('#') {
-                commands.push(command.to_owned());
+/// A fenced block of a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Block<'a> {
+    /// What stands behind its fence: `sh`, `text`, `rust,no_run`.
+    pub(crate) info: &'a str,
+    /// Its lines, each with its end.
+    pub(crate) text: String,
+    /// The line of its fence, from 1.
+    pub(crate) line: usize,
+}
+
+/// The fenced blocks of a document, also of its comments; one that is not closed goes to the end.
+pub(crate) fn blocks(text: &str) -> Vec<Block<'_>> {
+    let mut blocks: Vec<Block<'_>> = Vec::new();
+    let mut open = false;
+    for (at, line) in text.lines().enumerate() {
+        if let Some(info) = line.strip_prefix("```") {
+            if !open {
+                blocks.push(Block { info, text: String::new(), line: at + 1 });
             }
+            open = !open;
+        } else if let Some(block) = blocks.last_mut().filter(|_| open) {
+            block.text += line;
+            block.text.push('\n');
         }
     }
-    commands
+    blocks
+}
+
+/// The commands in a document's `sh` blocks, one a line; comments are left out.
+pub(crate) fn commands(text: &str) -> Vec<String> {
+    let shell = blocks(text).into_iter().filter(|block| block.info == "sh");
+    let lines: String = shell.map(|block| block.text).collect();
+    let commands = lines.lines().map(|line| line.split(" #").next().unwrap_or_default().trim());
+    let commands = commands.filter(|command| !command.is_empty() && !command.starts_with('#'));
+    commands.map(str::to_owned).collect()
 }
 
 /// A release is optimised for hours of use; here it is built for one demo, in a place of its own.
@@ -57,5 +78,7 @@ mod tests {
         let text =
             "```sh\n# first\ncargo a   # why\n\ncargo b\n```\n```text\nno\n```\n```sh\nc\n```\n";
         assert_eq!(commands(text), ["cargo a", "cargo b", "c"]);
+        let places: Vec<(&str, usize)> = blocks(text).iter().map(|b| (b.info, b.line)).collect();
+        assert_eq!(places, [("sh", 1), ("text", 7), ("sh", 10)]);
     }
 }

@@ -6,6 +6,8 @@ use crate::{
     polaris, promtool, python, readme, tidy,
     alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, polaris,
     promtool, python, readme, tidy, wheel,
+    alone, apt, book, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind,
+    polaris, promtool, python, readme, tidy,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;
@@ -56,6 +58,7 @@ const SUITES: &[Suite] = &[
     ("kubernetes manifests", kubernetes::suite),
     ("packages", packages::suite),
     ("python package", wheel::suite),
+    ("book", book::suite),
     ("README commands", readme::suite),
 ];
 

@@ -1,7 +1,7 @@
 //! The rules of the house that a program can check. Each check is a function from text or metadata
 //! to complaints, so that its test can show it both content and complaining.
 
-mod docs;
+pub(crate) mod docs;
 mod layers;
 mod sources;
 

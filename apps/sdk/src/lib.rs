@@ -170,3 +170,8 @@ pub fn session<'a>(
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// The book's examples of each crate, likewise.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/book/src/crates.md")]
+struct Crates;

@@ -41,7 +41,7 @@ fn broken_links(file: &File, exists: &dyn Fn(&str) -> bool) -> Vec<String> {
 }
 
 /// Targets of `[text](target)` and `[label]: target`, outside code.
-fn links(text: &str) -> Vec<&str> {
+pub(crate) fn links(text: &str) -> Vec<&str> {
     let mut targets = Vec::new();
     let mut code = false;
     for line in text.lines() {
@@ -60,7 +60,7 @@ fn links(text: &str) -> Vec<&str> {
 }
 
 /// `path` as seen from `folder`, without `.` and `..`.
-fn join(folder: &str, path: &str) -> String {
+pub(crate) fn join(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {
         match part {

@@ -5,7 +5,7 @@ use cargo_metadata::Metadata;
 /// The packages from the ground up. Each may use those of earlier rows; what shares a row does not
 /// see each other.
 const LAYERS: &[&[&str]] = &[
-    &["lgp-hal", "xtask"],
+    &["lgp-hal", "xtask", "example-client"],
     &["lgp-memory", "lgp-hal-conformance"],
     &["lgp-compute"],
     &["lgp-inference"],
