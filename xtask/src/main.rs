@@ -5,8 +5,8 @@
 mod alone;
 mod apt;
 mod bench;
-mod cards;
 mod book;
+mod cards;
 mod chaos;
 mod clients;
 mod cluster;

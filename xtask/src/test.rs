@@ -2,12 +2,8 @@
 
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
-    alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, packages,
-    polaris, promtool, python, readme, tidy,
-    alone, apt, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind, polaris,
-    promtool, python, readme, tidy, wheel,
     alone, apt, book, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind,
-    polaris, promtool, python, readme, tidy,
+    packages, polaris, promtool, python, readme, tidy, wheel,
 };
 use anyhow::{Result, bail, ensure};
 use std::path::PathBuf;

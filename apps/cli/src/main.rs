@@ -26,7 +26,6 @@ mod rest;
 mod secret;
 mod settings;
 mod simd;
-mod size;
 mod system;
 mod task;
 mod times;

@@ -189,7 +189,8 @@ pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use half::f16;
+    use half::{bf16, f16};
+    use lgp_sdk::F8E4M3FN;
 
     fn file(descr: &str, fortran: &str, shape: &str, body: &[u8]) -> Vec<u8> {
         let header =

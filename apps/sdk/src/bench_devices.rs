@@ -12,52 +12,70 @@ use std::time::{Duration, Instant};
 /// Nodes of the models that are measured: the first of a run may wait for what is not the kernel.
 const NODES: usize = 4;
 
-/// Copies between the host's memory and a device's, in 10⁹ bytes a second, one value a copy.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// Copies of one kind.
+#[derive(Debug, Clone)]
 pub struct Copies {
-    /// From the host to the device.
-    pub to_gb_per_s: Vec<f64>,
-    /// From the device to the host.
-    pub from_gb_per_s: Vec<f64>,
+    /// From where to where: `host to device`.
+    pub name: &'static str,
+    /// Bytes of one copy.
+    pub bytes: usize,
+    /// How long each took.
+    pub took: Vec<Duration>,
 }
 
-/// Copies `bytes` bytes to a device and back, once to warm up and then `runs` times, from ordinary
-/// memory as tensors lie in it. On the CPU it is a copy within its memory.
+impl Copies {
+    /// How fast each was, in 10⁹ bytes a second.
+    #[must_use]
+    pub fn gb_per_s(&self) -> Vec<f64> {
+        let rate = |took: &Duration| self.bytes as f64 / took.as_secs_f64().max(1e-9) / 1e9;
+        self.took.iter().map(rate).collect()
+    }
+}
+
+/// Copies `bytes` bytes to a device, within it and back, once to warm up and then `runs` times each, from
+/// ordinary memory as tensors lie in it.
 ///
 /// # Errors
 /// [`lgp_hal::Error::OutOfMemory`], or the driver's refusal.
 ///
 /// ```
 /// let device = lgp_sdk::open(lgp_sdk::DeviceId::CPU)?;
-/// let copies = lgp_sdk::measure_copies(&*device, 1 << 20, 3)?;
-/// assert!(copies.to_gb_per_s.len() == 3 && copies.from_gb_per_s.iter().all(|rate| *rate > 0.));
+/// let [to, _within, from] = lgp_sdk::measure_copies(&*device, 1 << 20, 3)?;
+/// assert!(to.took.len() == 3 && from.gb_per_s().iter().all(|rate| *rate > 0.));
 /// # Ok::<(), lgp_sdk::DeviceError>(())
 /// ```
 pub fn measure_copies(
     device: &dyn Device,
     bytes: usize,
-    runs: u32,
-) -> Result<Copies, lgp_hal::Error> {
-    let buffer = device.allocate(bytes)?;
+    runs: usize,
+) -> Result<[Copies; 3], lgp_hal::Error> {
+    let buffers = [device.allocate(bytes)?, device.allocate(bytes)?];
     let mut queue = device.queue()?;
-    let mut host = vec![0x5a; bytes];
-    let rate = |time: Duration| bytes as f64 / time.as_secs_f64().max(1e-9) / 1e9;
-    let mut copies = Copies::default();
-    for run in 0..=runs {
-        let begin = Instant::now();
-        queue.write(&*buffer, 0, &host)?;
+    let mut host = vec![1u8; bytes];
+    // What is touched first is mapped first, which is not what is measured.
+    queue.write(&*buffers[0], 0, &host)?;
+    queue.copy(&*buffers[0], 0, &*buffers[1], 0, bytes)?;
+    queue.read(&*buffers[1], 0, &mut host)?;
+    let mut took = [const { Vec::new() }; 3];
+    for _ in 0..runs {
+        let start = Instant::now();
+        queue.write(&*buffers[0], 0, &host)?;
         queue.finish()?;
-        let there = begin.elapsed();
-        let begin = Instant::now();
-        queue.read(&*buffer, 0, &mut host)?;
+        took[0].push(start.elapsed());
+        let start = Instant::now();
+        queue.copy(&*buffers[0], 0, &*buffers[1], 0, bytes)?;
         queue.finish()?;
-        let back = begin.elapsed();
-        if run > 0 {
-            copies.to_gb_per_s.push(rate(there));
-            copies.from_gb_per_s.push(rate(back));
-        }
+        took[1].push(start.elapsed());
+        let start = Instant::now();
+        queue.read(&*buffers[1], 0, &mut host)?;
+        took[2].push(start.elapsed());
     }
-    Ok(copies)
+    let [to, within, from] = took;
+    Ok([
+        Copies { name: "host to device", bytes, took: to },
+        Copies { name: "within the device", bytes, took: within },
+        Copies { name: "device to host", bytes, took: from },
+    ])
 }
 
 /// Products of two square matrices of `size`² f32 each, in 10⁹ additions and multiplications a second,
@@ -158,7 +176,7 @@ mod tests {
     fn the_processor_has_a_speed() {
         let device = lgp_hal::open(lgp_hal::DeviceId::CPU).expect("everywhere");
         let copies = measure_copies(&*device, 100_000, 2).expect("there is memory");
-        assert_eq!([copies.to_gb_per_s.len(), copies.from_gb_per_s.len()], [2, 2]);
+        assert_eq!(copies.map(|copies| copies.gb_per_s().len()), [2, 2, 2]);
         for rates in [measure_gemm(None, 64, 3), measure_conv(None, 8, 16, 3)] {
             let rates = rates.expect("the processor runs them");
             assert!(rates.len() == 3 && rates.iter().all(|rate| rate.is_finite() && *rate > 0.));

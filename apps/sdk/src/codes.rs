@@ -60,6 +60,9 @@ mod tests {
         assert_eq!(chain(&error), "cannot load: disk is full");
         let path = std::path::PathBuf::from("m.onnx");
         let source = std::io::Error::from(ErrorKind::NotFound);
-        assert_eq!(model_error_code(&ModelError::Io { path, source }), "file_not_found");
+        assert_eq!(
+            model_error_code(&ModelError::Io { action: "read", path, source }),
+            "file_not_found"
+        );
     }
 }

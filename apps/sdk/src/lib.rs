@@ -67,9 +67,9 @@
 
 #![forbid(unsafe_code)]
 
+mod arrays;
 mod bench_devices;
 mod bench_memory;
-mod arrays;
 mod cache;
 mod choice;
 mod codes;
@@ -83,16 +83,16 @@ mod random;
 pub mod report;
 mod results;
 mod sensors;
-mod trial;
-pub mod stats;
 mod size;
+pub mod stats;
+mod trial;
 mod turns;
 mod versions;
 pub mod vision;
 
+pub use arrays::{for_numpy, numpy_name};
 pub use bench_devices::{Copies, measure_conv, measure_copies, measure_gemm};
 pub use bench_memory::{Freed, MemoryTrace, PoolTimes, measure_pools, trace_memory};
-pub use arrays::{for_numpy, numpy_name};
 pub use cache::RepositoryFiles;
 pub use choice::{
     ChoiceError, DeviceLimits, device_names, keep_programs, open_device, open_devices,
@@ -140,8 +140,8 @@ pub use multi::MultiExecutor;
 pub use random::Random;
 pub use report::generate_report;
 pub use results::agree;
-pub use trial::{Copies, TRIAL_KINDS, Trial, TrialSize, copies, difference, trials};
 pub use size::parse_size;
+pub use trial::{TRIAL_KINDS, Trial, TrialSize, difference, trials};
 pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};
 
 /// Compiles a model for an opened device, or for the processor where there is none.

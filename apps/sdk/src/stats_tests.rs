@@ -17,7 +17,8 @@ impl Random {
     /// Times of about 10 with a few per cent of noise, and one of 20 that something interrupted.
     fn times(&mut self, count: usize, factor: f64) -> Vec<f64> {
         let mut one = || {
-            let normal = (-2. * self.uniform().ln()).sqrt() * (6.283 * self.uniform()).cos();
+            let normal =
+                (-2. * self.uniform().ln()).sqrt() * (std::f64::consts::TAU * self.uniform()).cos();
             let interrupted = if self.uniform() < 0.05 { 1.5 } else { 1. };
             10. * factor * (0.03 * normal).exp() * interrupted
         };

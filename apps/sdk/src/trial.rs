@@ -1,10 +1,8 @@
 //! Small networks made here, whose work is known: what devices are measured and compared with.
 
 use lgp_compute::device::Accelerator;
-use lgp_hal::{Device, Error as DeviceError};
 use lgp_inference::{Attr, Error, GraphBuilder, Model, Session, SessionOptions, Value};
 use lgp_memory::{DType, Dim, NamedTensor, SymShape, Tensor, TensorType};
-use std::time::{Duration, Instant};
 
 /// How large the networks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,47 +91,6 @@ pub fn difference(outputs: &[NamedTensor], reference: &[NamedTensor]) -> Option<
         }
     }
     Some(worst)
-}
-
-/// Copies of one kind.
-#[derive(Debug, Clone)]
-pub struct Copies {
-    /// From where to where: `host to device`.
-    pub name: &'static str,
-    /// Bytes of one copy.
-    pub bytes: usize,
-    /// How long each took.
-    pub took: Vec<Duration>,
-}
-
-/// Copies bytes to a device, within it and back, some times each.
-///
-/// # Errors
-/// The device's refusal.
-pub fn copies(device: &dyn Device, bytes: usize, times: usize) -> Result<Vec<Copies>, DeviceError> {
-    let buffers = [device.allocate(bytes)?, device.allocate(bytes)?];
-    let mut queue = device.queue()?;
-    let mut host = vec![1u8; bytes];
-    // What is touched first is mapped first, which is not what is measured.
-    queue.write(&*buffers[0], 0, &host)?;
-    queue.copy(&*buffers[0], 0, &*buffers[1], 0, bytes)?;
-    queue.read(&*buffers[1], 0, &mut host)?;
-    let mut took = [const { Vec::new() }; 3];
-    for _ in 0..times {
-        let start = Instant::now();
-        queue.write(&*buffers[0], 0, &host)?;
-        queue.finish()?;
-        took[0].push(start.elapsed());
-        let start = Instant::now();
-        queue.copy(&*buffers[0], 0, &*buffers[1], 0, bytes)?;
-        queue.finish()?;
-        took[1].push(start.elapsed());
-        let start = Instant::now();
-        queue.read(&*buffers[1], 0, &mut host)?;
-        took[2].push(start.elapsed());
-    }
-    let names = ["host to device", "within the device", "device to host"];
-    Ok(names.into_iter().zip(took).map(|(name, took)| Copies { name, bytes, took }).collect())
 }
 
 /// A graph that is being written, and the numbers that fill it.
@@ -299,15 +256,5 @@ mod tests {
         assert_eq!(difference(&of(&[1.0]), &of(&[2.0, -4.0])), None);
         assert_eq!(difference(&[], &of(&[2.0])), None);
         assert_eq!(difference(&of(&[0.0]), &of(&[0.0])), Some(0.0));
-    }
-
-    #[test]
-    fn copies_take_time() {
-        let device = lgp_hal::open(lgp_hal::DeviceId::CPU).expect("every machine has one");
-        let all = copies(&*device, 1 << 16, 3).expect("they are done");
-        assert_eq!(all.len(), 3);
-        for copies in all {
-            assert!(copies.took.len() == 3 && copies.bytes == 1 << 16, "{copies:?}");
-        }
     }
 }

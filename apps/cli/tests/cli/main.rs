@@ -1,8 +1,8 @@
 //! The real binary, run as a user would: results, failures, processes.
 
 mod bad_input;
-mod card;
 mod bench;
+mod card;
 mod cluster;
 mod control;
 mod convert;
@@ -20,11 +20,11 @@ mod logs;
 mod many;
 mod memory;
 mod network;
-mod report;
 mod performance;
+mod report;
 mod results;
 mod sequences;
 mod setup;
 mod strings;
-mod upgrade;
 mod top;
+mod upgrade;

@@ -85,7 +85,8 @@ fn measure(id: DeviceId, sizes: &Sizes, measured: &mut Run<'_>) -> Result<()> {
     let accelerator = device::resolve_within(&name, &Limits::default())?;
     let failed = |error: lgp_sdk::DeviceError| Failure::from_error("device_failed", &error);
     let opened = lgp_sdk::open(id).map_err(failed)?;
-    let copies = measure_copies(&*opened, sizes.copy_bytes, sizes.runs).map_err(failed)?;
+    let runs = usize::try_from(sizes.runs).map_err(Failure::internal)?;
+    let [to, _, from] = measure_copies(&*opened, sizes.copy_bytes, runs).map_err(failed)?;
     let gemm = measure_gemm(accelerator.clone(), sizes.gemm, sizes.runs)?;
     let conv = measure_conv(accelerator.clone(), sizes.channels, sizes.side, sizes.runs)?;
     let model = Model::from_bytes(digits::MODEL, None)?;
@@ -95,7 +96,7 @@ fn measure(id: DeviceId, sizes: &Sizes, measured: &mut Run<'_>) -> Result<()> {
     let inputs = [NamedTensor::new(digits::INPUT, image)];
     let options = LatencyOptions { runs: sizes.runs, ..LatencyOptions::default() };
     let digits = measure_latency(&session, &inputs, &options)?.samples_ms;
-    let values = [copies.to_gb_per_s, copies.from_gb_per_s, gemm, conv, digits];
+    let values = [to.gb_per_s(), from.gb_per_s(), gemm, conv, digits];
     for ((what, unit, better), values) in QUANTITIES.into_iter().zip(values) {
         measured.add(format!("{name} {what}"), unit, better, values);
     }

@@ -1,15 +1,15 @@
 //! What is tried and measured of each device.
 
 use crate::cluster::digits::{self, Example};
-use crate::commands::bench;
 use crate::device;
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
+use crate::inputs;
 use crate::measure::Runs;
 use lgp_sdk::{
     Accelerator, DeviceId, DeviceInfo, FindingStatus, Isa, Model, Monitor, NamedTensor,
     ProbeOptions, SelfTest, Session, SessionOptions, TRIAL_KINDS, Telemetry, Trial, TrialSize,
-    copies, difference, trials,
+    difference, measure_copies, trials,
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -143,7 +143,7 @@ impl Plan {
                 .and_then(|session| trial.run(&session));
             let (error, note) = match outputs {
                 Ok(outputs) => (difference(&outputs, reference), String::new()),
-                Err(error) => (None, crate::failure::chain(&error)),
+                Err(error) => (None, lgp_sdk::chain(&error)),
             };
             all.checks.push(Check::new(trial.name.clone(), error, note));
         }
@@ -177,7 +177,7 @@ impl Plan {
         Ok(lgp_sdk::session(model, options, accelerator.cloned())?)
     }
 
-    /// Measures copies, networks, the bundled model and the given ones.
+    /// Measures measure_copies, networks, the bundled model and the given ones.
     fn measure(&self, id: DeviceId, accelerator: Option<&Accelerator>, all: &mut Examined) {
         match self.copy(id) {
             Ok(copies) => all.measured.extend(copies),
@@ -201,7 +201,7 @@ impl Plan {
             let runs = || -> Result<Runs> {
                 let session = self.session(model, accelerator)?;
                 let (given, _) =
-                    bench::complete(Vec::new(), session.inputs(), None, &Dims::default())?;
+                    inputs::complete(Vec::new(), session.inputs(), None, &Dims::default())?;
                 let run = || session.run_data(crate::commands::run::data(&given)).map(drop);
                 run()?;
                 Ok(Runs::time(budget, most, run)?)
@@ -214,7 +214,7 @@ impl Plan {
         let (bytes, times) = self.copies;
         let failed = |error| Failure::from_error("device_broken", &error);
         let device = lgp_sdk::open(id).map_err(failed)?;
-        let all = copies(&*device, bytes, times).map_err(failed)?;
+        let all = measure_copies(&*device, bytes, times).map_err(failed)?;
         let measured = all.into_iter().map(|copies| {
             let samples = copies.took.into_iter().map(crate::measure::ms).collect();
             let name = format!("copy, {}, {} MiB", copies.name, copies.bytes >> 20);

@@ -111,7 +111,7 @@ fn firewalld(root: &Path, port: u16) -> Option<Verdict> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Some(Verdict::Closed),
         Err(_) => return Some(Verdict::Unknown),
     };
-    let texts = zones.flatten().filter_map(|zone| std::fs::read_to_string(zone.path()).ok());
+    let mut texts = zones.flatten().filter_map(|zone| std::fs::read_to_string(zone.path()).ok());
     let lets = |line: &str| {
         let value = |key: &str| {
             line.split_once(&format!("{key}=\"")).and_then(|(_, rest)| rest.split('"').next())
@@ -120,7 +120,7 @@ fn firewalld(root: &Path, port: u16) -> Option<Verdict> {
             && value("protocol") == Some("udp")
             && value("port").is_some_and(|ports| names(ports, port))
     };
-    let is_open = texts.map(|text| text.lines().any(lets)).any(|is_open| is_open);
+    let is_open = texts.any(|text| text.lines().any(lets));
     Some(if is_open { Verdict::Open } else { Verdict::Closed })
 }
 
