@@ -83,7 +83,7 @@ fn programs(made: &Made) -> Result<Outcome> {
 }
 
 fn twice(made: &Made) -> Result<Outcome> {
-    let again = Release::new(made.release.profile, &folder("again")?)?;
+    let again = Release { out: folder("again")?, ..made.release.clone() };
     for file in again.make(&made.program, &made.statically)? {
         let first = made.release.out.join(file.file_name().unwrap_or_default());
         ensure!(fs::read(&first)? == fs::read(&file)?, "{} differs", first.display());
