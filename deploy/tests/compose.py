@@ -69,11 +69,6 @@ class Services:
             "/usr/local/bin/radeon-cluster"])
         (self.root.path / "etc/hosts").write_text(hosts(self.compose))
 
-    def reads_token_files(self):
-        """Whether this build of the program has the flag."""
-        shown = subprocess.run(self.root.command(["join", "--help"]), capture_output=True, text=True, check=True)
-        return "--token-file" in shown.stdout
-
     def how(self, name):
         """Variables and mounts of a service, whose volume is a folder here."""
         spec = self.compose["services"][name]
@@ -81,16 +76,16 @@ class Services:
         if not volume.exists():
             volume.mkdir(parents=True)
             os.chown(volume, 10001, 10001)
-        secrets = self.work / "secrets"
-        mounts = [(volume, "/data"), (secrets, "/run/secrets")]
+        mounts = [(volume, "/data")]
+        for secret in spec.get("secrets", []):
+            # A file over a file: in the folder that it comes from, its reader may not look.
+            (self.root.path / "run/secrets" / secret).touch()
+            mounts.append((self.work / "secrets" / secret, f"/run/secrets/{secret}"))
         return {"env": spec["environment"], "mounts": mounts, "host": spec["hostname"]}
 
     def start(self, name):
         log = open(self.work / f"{name}.log", "wb")
         command = self.compose["services"][name]["command"]
-        if "--token-file" in command and not self.reads_token_files():
-            token = (self.work / "secrets/join-token").read_text().strip()
-            command = [*command[: command.index("--token-file")], token]
         return self.root.spawn(*command, log=log, **self.how(name))
 
     def compose_command(self, args):
@@ -225,8 +220,6 @@ def inside(repository, root, work):
     cards = []
     good = report("compose's services and the dashboard's queries", lambda: cards.extend(live(folder, root, work)))
     if good:
-        if not Services(folder, root, work).reads_token_files():
-            print("skipped: token-file: join has no --token-file yet, and workers were given the token itself")
         print(f"skipped: gpu: {len(cards)} of the dashboard's queries parse, and no card is here to have data of")
     return good
 

@@ -83,7 +83,7 @@ class Root:
             shutil.copy(library, place)
 
     def command(self, args, env=None, mounts=(), entry=None, host=None):
-        """What runs the program with these arguments. A mount is a folder, and where it is seen."""
+        """What runs the program with these arguments. A mount is a folder or file, and where it is seen."""
         root = self.path
         mounts = [("/dev", "/dev"), *mounts]
         script = [f"mount -t proc proc {root}/proc", f"mount -t tmpfs -o mode=1777 tmpfs {root}/tmp"]

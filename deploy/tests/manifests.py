@@ -27,7 +27,7 @@ class Program:
 
     def __init__(self, root):
         read = lambda path: (root / path).read_text()
-        self.settings = set(re.findall(r'^\s*\("(RADEON_\w+)", ', read("apps/cli/src/settings.rs"), re.M))
+        self.settings = set(re.findall(r'^\s*\("(RADEON_\w+)", ', read("apps/cli/src/settings/sources.rs"), re.M))
         self.routes = set(re.findall(r'Route::get\("(/\w+)"', read("apps/server/src/router.rs")))
         self.metrics = set(re.findall(r'"(lgp_\w+)"', read("apps/server/src/exposition.rs")))
         self.flags = {}
