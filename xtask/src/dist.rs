@@ -80,8 +80,19 @@ impl Release {
                 made.push(make(self, program)?);
             }
         }
+        if self.profile == Profile::Release {
+            made.push(self.wheel()?);
+        }
         made.push(self.sums(&made)?);
         Ok(made)
+    }
+
+    /// The Python package. One that is built for tests is for this machine alone, and has a suite of its own.
+    fn wheel(&self) -> Result<PathBuf> {
+        let built = crate::wheel::wheel(self.profile, self.time)?;
+        let path = self.out.join(built.file_name().context("a wheel has a name")?);
+        fs::copy(&built, &path)?;
+        Ok(path)
     }
 
     /// `SHA256SUMS`, as `sha256sum -c` reads it.

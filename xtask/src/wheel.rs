@@ -21,11 +21,12 @@ exec "$REAL_CARGO" build --workspace --exclude lgp-distributed-sim --lib --bins 
     --message-format json-render-diagnostics
 "#;
 
-/// Builds the wheel, which then lies alone in a folder below target.
+/// Builds the wheel, which then lies alone in a folder below target. Its files are of `time`, in seconds since
+/// 1970.
 ///
 /// # Errors
 /// Where there is no Python, or the wheel cannot be built.
-pub(crate) fn wheel(profile: Profile) -> Result<PathBuf> {
+pub(crate) fn wheel(profile: Profile, time: u64) -> Result<PathBuf> {
     let name = match profile {
         Profile::Dev => "dev",
         Profile::Release => "release",
@@ -37,6 +38,7 @@ pub(crate) fn wheel(profile: Profile) -> Result<PathBuf> {
     fs::create_dir_all(&folder)?;
     let maturin = python::maturin()?.with_file_name("maturin");
     let mut build = cmd::command(&maturin);
+    build.env("SOURCE_DATE_EPOCH", time.to_string());
     build.args(["build", "--locked", "--profile", name, "--out"]).arg(&folder);
     build.arg("--manifest-path").arg(cmd::root().join(PACKAGE).join("Cargo.toml"));
     if profile == Profile::Dev {
@@ -88,7 +90,7 @@ pub(crate) fn suite() -> Result<Outcome> {
         Ok(python) => python,
         Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
     };
-    let wheel = wheel(Profile::Dev)?;
+    let wheel = wheel(Profile::Dev, 0)?;
     let mut outcome = types(&tools)?;
     let mut install = cmd::command(&python);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]);
