@@ -170,7 +170,7 @@ impl From<ModelError> for Failure {
 impl From<ChoiceError> for Failure {
     fn from(error: ChoiceError) -> Self {
         let is_usage = ["usage", "device_unknown"].contains(&error.code());
-        let failure = Self::from_error(error.code(), &error).hint(error.hint());
+        let failure = Self::from_error(error.code(), &error).hint(error.hint("--device "));
         Self { exit: if is_usage { 2 } else { 1 }, ..failure }
     }
 }

@@ -42,7 +42,7 @@ impl From<ModelError> for Failure {
 
 impl From<ChoiceError> for Failure {
     fn from(error: ChoiceError) -> Self {
-        Self::new(error.code(), chain(&error)).hint(error.hint())
+        Self::new(error.code(), chain(&error)).hint(error.hint("device="))
     }
 }
 

@@ -71,25 +71,25 @@ impl ChoiceError {
         }
     }
 
-    /// What can be done about it.
+    /// What can be done about it. `flag` is what stands before a device where one is named, as in
+    /// `--device `.
     #[must_use]
-    pub fn hint(&self) -> String {
+    pub fn hint(&self, flag: &str) -> String {
         match self {
             Self::Unknown(_) => {
                 "radeon-cluster devices lists the devices of this machine".to_owned()
             }
             Self::Open { source: DeviceError::BackendNotCompiled { feature, .. }, .. } => {
-                format!("build with --features {feature}, or take the device auto")
+                format!("build with --features {feature}, or use {flag}auto")
             }
             Self::Open { source: DeviceError::NoDevice { .. }, .. } => {
-                "radeon-cluster doctor says what is missing; the device auto always works"
-                    .to_owned()
+                format!("radeon-cluster doctor says what is missing; {flag}auto always works")
             }
             Self::Open { device, .. } => {
-                format!("radeon-cluster doctor checks {device}; the device auto always works")
+                format!("radeon-cluster doctor checks {device}; {flag}auto always works")
             }
             Self::WithoutModels(_) => {
-                "take the device cpu, or auto for the best device that runs models".to_owned()
+                format!("use {flag}cpu, or auto to take the best device that runs models")
             }
             Self::HostMemory(_) => "choose a folder for caches that can be written".to_owned(),
             Self::Contradiction { hint, .. } => (*hint).to_owned(),
@@ -218,6 +218,7 @@ mod tests {
             let error = ChoiceError::Open { device, source };
             assert_eq!(error.code(), code);
             assert!(error.to_string().contains(part), "{error}");
+            assert!(error.hint("--device ").contains("--device auto"), "{code}");
         }
     }
 
