@@ -20,9 +20,10 @@ const SCHEMA: u32 = 1;
 /// Flags of `card`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster card -o rx580\n\n\
-    Each device is compared with the processor and measured, which takes a minute or two each. The folder\n\
-    gets card.json, which docs/cards.md of the project is made of, and card.md to read. They name no person,\n\
-    no machine and no folder. It exits 1 where a device calculates wrongly.")]
+    Each device is compared with the processor and measured, which takes a minute or two each.\n\
+    The folder gets card.json, which docs/cards.md of the project is made of, and card.md to\n\
+    read. They name no person, no machine and no folder. It exits 1 where a device calculates\n\
+    wrongly.")]
 pub(crate) struct Args {
     /// The folder for card.json and card.md
     #[arg(short, long, value_name = "DIR", default_value = "radeon-cluster-card")]

@@ -17,8 +17,9 @@ use std::path::PathBuf;
 /// Flags of `doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster doctor\n\n\
-    Each usable device is measured beside the processor, which takes some seconds. Where a coordinator runs,\n\
-    or --server names one, the cluster is checked too. Nothing is changed. Only what fails makes it exit 1.")]
+    Each usable device is measured beside the processor, which takes some seconds. Where a\n\
+    coordinator runs, or --server names one, the cluster is checked too. Nothing is changed.\n\
+    Only what fails makes it exit 1.")]
 pub(crate) struct Args {
     /// Read what the kernel says of graphics cards from this folder instead of /sys, and check nothing
     /// else

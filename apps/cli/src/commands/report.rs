@@ -20,9 +20,10 @@ const FILE: &str = "radeon-cluster-report.md";
 /// Flags of `report`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster report -o report.md\n\n\
-    The file is Markdown to attach to an issue. Keys, tokens, passwords and certificates are left out; the names\n\
-    of this account, its home folder and this machine are replaced. Addresses, and names of workers and models,\n\
-    stay: read it before you pass it on. With --json the report is printed, and written only where -o says so.")]
+    The file is Markdown to attach to an issue. Keys, tokens, passwords and certificates are\n\
+    left out; the names of this account, its home folder and this machine are replaced.\n\
+    Addresses, and names of workers and models, stay: read it before you pass it on. With --json\n\
+    the report is printed, and written only where -o says so.")]
 pub(crate) struct Args {
     /// The file to write [default: radeon-cluster-report.md]
     #[arg(short, long, value_name = "FILE")]

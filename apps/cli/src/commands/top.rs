@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Flags of `top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster top --interval 1\n\n\
-    Keys: tab and the arrows move, q and ctrl-C end it. It changes nothing. Where stdout is no terminal, or\n\
-    with --json, what the cluster looks like now is printed once.")]
+    Keys: tab and the arrows move, q and ctrl-C end it. It changes nothing. Where stdout is no\n\
+    terminal, or with --json, what the cluster looks like now is printed once.")]
 pub(crate) struct Args {
     /// Seconds from one look to the next
     #[arg(long, value_name = "SECONDS", default_value_t = 2,
