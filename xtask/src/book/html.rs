@@ -47,7 +47,9 @@ fn mdbook() -> Result<PathBuf> {
     };
     if !there {
         let mut cargo = cmd::cargo();
-        cargo.args(["install", "mdbook", "--locked", "--version", VERSION, "--root"]);
+        cargo.args(["install", "mdbook", "--locked", "--version", VERSION]);
+        // Neither a server nor a watch of files is needed.
+        cargo.args(["--no-default-features", "--features", "search", "--root"]);
         cmd::run(cargo.arg(&root))?;
     }
     Ok(program)
