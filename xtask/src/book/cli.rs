@@ -8,7 +8,9 @@ use std::path::Path;
 
 /// The folder of these pages, in the book.
 const FOLDER: &str = "cli";
-/// Who is told what to do where a page is not as the program.
+/// What stands over the commands in a help text.
+const HEADINGS: [&str; 2] = ["Commands:", "Kinds:"];
+/// What to do where a page is not as the program.
 const REMEDY: &str = "cargo xtask book --write makes it anew";
 
 /// A page and what it says.
@@ -81,7 +83,7 @@ fn help(program: &Path, command: &[&str]) -> Result<String> {
 
 /// The commands that a help text lists, in its order.
 fn names(help: &str) -> Vec<String> {
-    let lines = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let lines = help.lines().skip_while(|line| !HEADINGS.contains(line)).skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
     let names = lines.filter_map(|line| {
         // What a description goes on with stands further in.
@@ -117,6 +119,7 @@ mod tests {
     fn commands_are_read_from_help() {
         let help = "What it is\n\nCommands:\n  tune  Measure which\n          and more\n  run   Run\n  help  Print\n\nOptions:\n  -x  no\n";
         assert_eq!(names(help), ["tune", "run"]);
+        assert_eq!(names("Kinds:\n  local  One\n"), ["local"]);
         assert!(names("Options:\n  -x  no\n").is_empty());
     }
 
