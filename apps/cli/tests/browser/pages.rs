@@ -200,6 +200,21 @@ async fn the_log_is_filtered_and_goes_on() {
 async fn keys_are_made_and_revoked() {
     let Some(browser) = Browser::at("Keys", "2").await else { return };
     browser.shows("main", "There is no key but the one").await;
+    browser.click("Sign in on a phone").await;
+    browser.shows("dialog pre", "#link=").await;
+    let link = browser.text("dialog pre").await;
+    let width = browser.script("return document.querySelector('dialog img').naturalWidth").await;
+    assert!(width.as_u64() >= Some(100), "the code for a camera: {width}");
+    browser.is_accessible("a link for a phone").await;
+    browser.click("Close").await;
+    // What it stands for is the same on this machine.
+    let code = link.rsplit('=').next().unwrap_or_default();
+    let body = json!({ "code": code }).to_string();
+    let exchange = format!(
+        "const done = arguments[0]; fetch('api/v1/cluster/session', {{ method: 'POST', body: {body:?} }})
+            .then((it) => done(it.status))"
+    );
+    assert_eq!(browser.client.execute_async(&exchange, Vec::new()).await.expect("it ends"), 201);
     browser
         .client
         .find(Locator::Css("summary"))

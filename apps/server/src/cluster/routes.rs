@@ -220,6 +220,7 @@ fn tasks() -> Vec<Route> {
 fn members() -> Vec<Route> {
     vec![
         Route::post(at("/sign-ins"), Submit, sign_ins::link, "Makes a link that signs in once")
+            .takes("SignInPage")
             .answers(201, "SignIn")
             .refuses(&[503]),
         Route::post(at("/session"), Right::Anybody, sign_ins::begin, "Signs in by such a link")

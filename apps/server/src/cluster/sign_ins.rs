@@ -1,26 +1,71 @@
 //! Signing in with a browser, and who one is.
 
+use super::tokens::{own_addresses, picture};
 use crate::access::{Caller, bearer};
 use crate::extract::Whole;
 use crate::fault::{ClusterError, Fault};
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 
-/// `POST sign-ins`: 201 with a code, to be exchanged once within two minutes.
+/// Longest address of a page that a link is made of, in bytes.
+const PAGE_BYTES_MAX: usize = 256;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wanted {
+    page: Option<String>,
+}
+
+/// `POST sign-ins {"page":URL}`: 201 with a code, to be exchanged once within two minutes. For a page that is
+/// named also the whole link, and the same as a picture that cameras read; in the place of the loopback, which
+/// others do not reach, it has an address of this machine.
 pub(crate) async fn link(
     State(state): State<ServerState>,
     caller: Caller,
+    body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
+    let Wanted { page } = body.json()?;
+    let page = page.map(|page| reachable(&page)).transpose()?;
     let made = state.access().sign_ins().link(caller.id()).map_err(Fault::internal)?;
     let (code, expires_s) = made.ok_or_else(|| {
         Fault::unavailable("busy", "too many links wait to be opened")
             .hint("each works for two minutes: try again then")
     })?;
-    Ok((StatusCode::CREATED, Json(json!({ "code": code, "expires_s": expires_s }))))
+    let link = page.map(|page| format!("{page}#link={code}"));
+    let qr_svg = link.as_deref().and_then(picture);
+    let made = json!({ "code": code, "expires_s": expires_s, "link": link, "qr_svg": qr_svg });
+    Ok((StatusCode::CREATED, Json(made)))
+}
+
+/// A page's address as other machines reach it.
+fn reachable(page: &str) -> Result<String, Fault> {
+    let wrong = || {
+        let shown: String = page.chars().take(64).collect();
+        let message =
+            format!("page {shown:?} is not valid, expected http://HOST/… or https://HOST/…");
+        Fault::bad_input(message)
+    };
+    let uri: Uri = page.parse().map_err(|_| wrong())?;
+    let scheme = uri.scheme_str().filter(|it| ["http", "https"].contains(it));
+    let fits = page.len() <= PAGE_BYTES_MAX && uri.query().is_none() && !page.contains('#');
+    let (Some(scheme), Some(authority), true) = (scheme, uri.authority(), fits) else {
+        return Err(wrong());
+    };
+    let host = authority.host();
+    let is_loopback = host == "localhost" || host.starts_with("127.") || host == "[::1]";
+    let own = is_loopback.then(|| own_addresses().into_iter().next()).flatten();
+    let host = match own {
+        Some(ip @ IpAddr::V6(_)) => format!("[{ip}]"),
+        Some(ip) => ip.to_string(),
+        None => host.to_owned(),
+    };
+    let port = authority.port_u16().map(|port| format!(":{port}")).unwrap_or_default();
+    Ok(format!("{scheme}://{host}{port}{}", uri.path()))
 }
 
 #[derive(Deserialize)]

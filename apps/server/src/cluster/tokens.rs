@@ -65,16 +65,22 @@ fn addresses(listens: SocketAddr) -> Vec<String> {
     if !listens.ip().is_unspecified() {
         return vec![listens.to_string()];
     }
+    let own = own_addresses().into_iter();
+    own.map(|ip| SocketAddr::new(ip, listens.port()).to_string()).collect()
+}
+
+/// The addresses of this machine by which others may reach it.
+pub(super) fn own_addresses() -> Vec<IpAddr> {
     let found = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
     let mut found: Vec<IpAddr> = found.filter(|it| !it.is_loopback()).map(|it| it.ip()).collect();
     // Those of one link alone have to be named with it.
     found.retain(|ip| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local()));
     found.sort_by_key(IpAddr::is_ipv6);
-    found.into_iter().map(|ip| SocketAddr::new(ip, listens.port()).to_string()).collect()
+    found
 }
 
 /// A text as a code that cameras read; none where it is too long for one.
-fn picture(text: &str) -> Option<String> {
+pub(super) fn picture(text: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
     Some(code.render::<svg::Color<'_>>().min_dimensions(240, 240).build())
 }

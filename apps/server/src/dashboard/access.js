@@ -1,7 +1,7 @@
 // Keys: who may do what.
 
 import { call, get } from "./api.js";
-import { attempt, button, confirmed, dialog, element, field, keyed, say, select, table, textRow } from "./dom.js";
+import { attempt, button, confirmed, dialog, element, field, keyed, picture, say, select, table, textRow } from "./dom.js";
 import { moment } from "./format.js";
 
 export const title = "Keys";
@@ -35,7 +35,22 @@ function create(refresh) {
   return element("details", {}, element("summary", {}, "Make a key"), form);
 }
 
+/** Signs another device in, by its camera. */
+async function elsewhere() {
+  const json = { page: document.baseURI.split("#")[0] };
+  const made = await attempt(() => call("POST", "sign-ins", { json }));
+  if (!made) return;
+  dialog(
+    "Sign in on a phone",
+    element("p", {}, "The phone's camera reads this. It works once, within two minutes, and the phone may then do what you may."),
+    made.qr_svg ? picture(made.qr_svg, "The link as a code for a camera") : null,
+    element("pre", { class: "wrap", tabindex: "0" }, made.link),
+    element("p", {}, "Where the page does not open there, the coordinator listens on this machine alone, or is behind a firewall. For others it starts with: radeon-cluster start --http 0.0.0.0:8000 --tls self-signed. The phone then asks whether it may trust the cluster's own authority."),
+  );
+}
+
 export async function show(place, { every, signal, may }) {
+  place.append(element("p", { class: "buttons" }, button("Sign in on a phone", elsewhere)));
   if (!may("admin")) return place.append(element("p", {}, "Only administrators see keys. radeon-cluster dashboard signs in as one, on the machine of the coordinator."));
   const none = element("p", {}, "There is no key but the one of this machine's owner, in local.key of the data folder.");
   const { region, body } = table("API keys", ["Key", "Role", "For", "Models", "Made", "Works until", "Action"]);

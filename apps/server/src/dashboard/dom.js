@@ -88,6 +88,14 @@ export function dialog(title, ...content) {
   return made;
 }
 
+/** A picture that the server drew. It has no script: nothing of it runs where it is an image. */
+export function picture(svg, alt) {
+  const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
+  const made = element("img", { src: url, alt, width: "240", height: "240" });
+  made.addEventListener("load", () => URL.revokeObjectURL(url));
+  return made;
+}
+
 /** Whether a person agrees to what cannot be taken back. */
 export function confirmed(question, action) {
   return new Promise((answer) => {

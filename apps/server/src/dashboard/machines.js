@@ -1,7 +1,7 @@
 // The machines of the cluster: their devices, what they do, and how another one joins.
 
 import { call, get } from "./api.js";
-import { attempt, button, confirmed, dialog, element, field, keyed, say, select, table, textRow, write } from "./dom.js";
+import { attempt, button, confirmed, dialog, element, field, keyed, picture, say, select, table, textRow, write } from "./dom.js";
 import { bytes, count, duration, number } from "./format.js";
 
 export const title = "Machines";
@@ -91,14 +91,6 @@ function card(may) {
   return made;
 }
 
-/** A picture that the server drew. It has no script: nothing of it runs where it is an image. */
-function picture(svg) {
-  const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
-  const made = element("img", { src: url, alt: "The command as a code for a camera", width: "240", height: "240" });
-  made.addEventListener("load", () => URL.revokeObjectURL(url));
-  return made;
-}
-
 const isLoopback = (place) => /^(127\.|\[::1\])/.test(place);
 
 function told(made) {
@@ -122,7 +114,7 @@ function told(made) {
     element("p", {}, "Run this on the other machine:"),
     shown,
     element("p", { class: "buttons" }, copy),
-    made.qr_svg ? picture(made.qr_svg) : null,
+    made.qr_svg ? picture(made.qr_svg, "The command as a code for a camera") : null,
     element("p", {}, "It appears among the machines within seconds. Where it does not:"),
     element("ul", {}, ...checks.map((text) => element("li", {}, text))),
   ];

@@ -324,6 +324,18 @@ async fn a_link_is_exchanged_once_for_what_stands_for_its_makers_key() {
     let body = json!({ "role": "submit", "models": ["relu"], "concurrent_max": 7 });
     let (id, key) = create(&rig, body).await;
     let (links, session) = ("/api/v1/cluster/sign-ins", "/api/v1/cluster/session");
+    for (page, link) in [
+        ("https://gpu.example:8000/x/", Some("https://gpu.example:8000/x/#link=lgp")),
+        ("ftp://gpu.example/", None),
+        ("javascript:alert(1)", None),
+        ("http://h/?a=b", None),
+        ("http://h/#a", None),
+    ] {
+        let made = rig.post(links, json!({ "page": page }).to_string()).await;
+        assert_eq!(made.status.as_u16(), if link.is_some() { 201 } else { 400 }, "{page}");
+        let whole = made.json()["link"].as_str().map(str::to_owned);
+        assert!(link.is_none_or(|link| whole.is_some_and(|it| it.starts_with(link))), "{page}");
+    }
     let made = with(&rig, &key, ("POST", links), "").await;
     assert_eq!(made.status, 201, "{}", made.text());
     let code = json!({ "code": made.json()["code"] }).to_string();
