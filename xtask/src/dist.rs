@@ -37,7 +37,7 @@ pub(crate) struct Options {
     /// How the programs are built.
     #[arg(long, value_enum, default_value = "release")]
     profile: Profile,
-    /// The folder for the artefacts [default: target/dist].
+    /// The folder for the artefacts, which is emptied of an earlier release [default: target/dist].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -60,6 +60,15 @@ impl Release {
         let version =
             cmd::metadata()?.workspace_packages().first().map(|it| it.version.to_string());
         if out.exists() {
+            // What lies in another folder is not ours to delete.
+            let is_ours =
+                out.join("SHA256SUMS").exists() || out.starts_with(cmd::root().join("target"));
+            let is_empty = fs::read_dir(out)?.next().is_none();
+            ensure!(
+                is_ours || is_empty,
+                "{} is not empty and has no release: name another folder",
+                out.display()
+            );
             fs::remove_dir_all(out).with_context(|| format!("cannot empty {}", out.display()))?;
         }
         fs::create_dir_all(out)?;

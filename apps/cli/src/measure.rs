@@ -101,17 +101,9 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_samples() {
-        let to = |n: u32| (1..=n).rev().map(f64::from).collect::<Vec<_>>();
-        for (samples, p50, p95, p99) in [
-            (vec![], 0., 0., 0.),
-            (vec![7.], 7., 7., 7.),
-            (to(2), 1., 2., 2.),
-            (to(20), 10., 19., 20.),
-            (to(100), 50., 95., 99.),
-            (to(1000), 500., 950., 990.),
-        ] {
-            assert_eq!(Percentiles::of(samples), Percentiles { p50, p95, p99 });
-        }
+    fn percentiles_are_of_samples_in_any_order() {
+        assert_eq!(Percentiles::of(Vec::new()), Percentiles::default());
+        let samples = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(Percentiles::of(samples), Percentiles { p50: 50., p95: 95., p99: 99. });
     }
 }

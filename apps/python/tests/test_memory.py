@@ -3,7 +3,6 @@
 import gc
 import subprocess
 import sys
-import weakref
 from pathlib import Path
 
 import numpy as np
@@ -52,10 +51,9 @@ def test_outputs_lie_where_the_run_left_them_and_are_the_callers_own():
     np.testing.assert_array_equal(two, array * 2)
     assert (one == 7).all()
     # A view of it keeps the memory as well.
-    view, gone = one[10:20], weakref.ref(one)
+    view = one[10:20]
     del one
     gc.collect()
-    assert gone() is None or view.base is not None
     assert (view == 7).all()
 
 

@@ -142,7 +142,7 @@ def test_wrong_inputs_are_refused_in_words(session):
         with pytest.raises(InputError) as refused:
             session.run(given)
         assert (refused.value.code, part in str(refused.value)) == (code, True), str(refused.value)
-    with pytest.raises(InputError, match=r"give image.astype\(np.float32\)"):
+    with pytest.raises(InputError, match=r'give image.astype\("float32"\)'):
         session.run(good.astype(np.int32))
     two = om.model([om.node("Add", ["a", "b"], ["y"])],
                    [(name, om.tensor_type(om.FLOAT, ("n",))) for name in "ab"],

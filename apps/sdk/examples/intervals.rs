@@ -2,7 +2,11 @@
 //! the one that `lgp_sdk::stats` computes, and a percentile bootstrap. A row is a kind of noise, a number of
 //! values and a factor. `cargo run --release -p lgp-sdk --example intervals`.
 
+#[path = "../src/stats_random.rs"]
+mod random;
+
 use lgp_sdk::stats::{Better, Ratio, Verdict, ratio};
+use random::Random;
 
 /// Pairs of sets in each row.
 const PAIRS: u64 = 2_000;
@@ -80,17 +84,4 @@ fn normal(random: &mut Random) -> f64 {
 fn interrupted(random: &mut Random) -> f64 {
     let longer = if random.uniform() < 0.1 { 1. + random.uniform() } else { 1. };
     longer * normal(random)
-}
-
-/// Uniform numbers in (0, 1) from the SplitMix64 generator (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
 }

@@ -1,19 +1,12 @@
 //! Intervals against cases of which the answer is known.
 
-use super::*;
+#[path = "stats_random.rs"]
+mod random;
 
-/// Uniform numbers in (0, 1) from SplitMix64.
-struct Random(u64);
+use super::*;
+use random::Random;
 
 impl Random {
-    fn uniform(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (((z ^ (z >> 31)) >> 11) as f64 + 0.5) / (1u64 << 53) as f64
-    }
-
     /// Times of about 10 with a few per cent of noise, and one of 20 that something interrupted.
     fn times(&mut self, count: usize, factor: f64) -> Vec<f64> {
         let mut one = || {

@@ -25,6 +25,10 @@ impl Client {
         let all: Vec<Value> = self.answer(|| request.call()).unwrap_or_default();
         let names: Vec<&str> = all.iter().filter_map(|one| one[*field].as_str()).collect();
         let wrong = path.split(['/', '?']).nth(1).unwrap_or_default();
+        // One that is there has no such version, or is named by the body.
+        if names.contains(&wrong) {
+            return failure;
+        }
         // Names that need no encoding are compared as they are, which are all that there can be.
         let Some(meant) = near(wrong, names.into_iter().filter(|name| segment(name) == *name))
         else {

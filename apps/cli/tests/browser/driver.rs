@@ -106,6 +106,16 @@ impl Browser {
         }
     }
 
+    /// Clicks the first element that a selector finds.
+    pub(crate) async fn press(&self, css: &str) {
+        self.client.find(Locator::Css(css)).await.expect(css).click().await.expect(css);
+    }
+
+    /// Writes into a field, or names a file to it.
+    pub(crate) async fn fill(&self, css: &str, text: &str) {
+        self.client.find(Locator::Css(css)).await.expect(css).send_keys(text).await.expect(css);
+    }
+
     /// What a script answers.
     pub(crate) async fn script(&self, text: &str) -> Value {
         self.client.execute(text, Vec::new()).await.expect(text)

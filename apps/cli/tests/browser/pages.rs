@@ -22,8 +22,7 @@ async fn a_picture_is_told_what_it_is_and_the_task_is_found_again() {
     browser.shows("select", "digits/1").await;
     let picture = browser.cluster.world.path("zero.png");
     zero().save(&picture).expect("the folder is ours");
-    let file = browser.client.find(Locator::Css("input[type=file]")).await.expect("a field");
-    file.send_keys(&picture.display().to_string()).await.expect("ours");
+    browser.fill("input[type=file]", &picture.display().to_string()).await;
     browser.shows("main", "The largest value of logits is at place 0").await;
     browser.shows("main", "in the model").await;
     browser.shows("main", "on cpu of local-").await;
@@ -31,14 +30,7 @@ async fn a_picture_is_told_what_it_is_and_the_task_is_found_again() {
 
     browser.open("Tasks").await;
     browser.shows("tbody", "succeeded").await;
-    browser
-        .client
-        .find(Locator::Css("tbody button"))
-        .await
-        .expect("a task")
-        .click()
-        .await
-        .expect("ours");
+    browser.press("tbody button").await;
     browser.shows("dialog", "What was decided about it").await;
     browser.shows("dialog", "digits/1").await;
     browser.is_accessible("a task").await;
@@ -68,27 +60,13 @@ async fn a_task_is_filtered_and_cancelled() {
     browser.shows("main", "No tasks like that").await;
     state.select_by_value("queued").await.expect("a state");
     browser.shows("tbody", "queued").await;
-    browser
-        .client
-        .find(Locator::Css("tbody button"))
-        .await
-        .expect("a task")
-        .click()
-        .await
-        .expect("ours");
+    browser.press("tbody button").await;
     browser.click("Cancel the task").await;
     browser.click("Cancel it").await;
     browser.shows("#said", "is cancelled").await;
     state.select_by_value("cancelled").await.expect("a state");
     browser.shows("tbody", "cancelled").await;
-    browser
-        .client
-        .find(Locator::Css("tbody button"))
-        .await
-        .expect("a task")
-        .click()
-        .await
-        .expect("ours");
+    browser.press("tbody button").await;
     browser.click("Run it again").await;
     browser.shows("#said", "was to run").await;
     state.select_by_value("queued").await.expect("a state");
@@ -100,18 +78,10 @@ async fn a_task_is_filtered_and_cancelled() {
 async fn models_are_added_unloaded_and_removed_and_a_bad_file_is_explained() {
     let Some(browser) = Browser::at("Models", "2").await else { return };
     browser.shows(".cards", "digits, version 1").await;
-    browser
-        .client
-        .find(Locator::Css("summary"))
-        .await
-        .expect("a part")
-        .click()
-        .await
-        .expect("ours");
+    browser.press("summary").await;
     let add = async |name: &str, bytes: &[u8]| {
         let path = browser.cluster.world.write(name, bytes);
-        let file = browser.client.find(Locator::Css("input[type=file]")).await.expect("a field");
-        file.send_keys(&path.display().to_string()).await.expect("ours");
+        browser.fill("input[type=file]", &path.display().to_string()).await;
         browser.click("Add").await;
     };
     add("broken.onnx", b"no model").await;
@@ -187,8 +157,7 @@ async fn the_log_is_filtered_and_goes_on() {
     let Some(browser) = Browser::at("Log", "2").await else { return };
     browser.shows("tbody", "worker joined").await;
     browser.shows("tbody", "loading").await;
-    let part = browser.client.find(Locator::Css("input[type=search]")).await.expect("a filter");
-    part.send_keys("an API key was made").await.expect("ours");
+    browser.fill("input[type=search]", "an API key was made").await;
     browser.shows("main", "No lines like that").await;
     browser.cluster.run(&["keys", "create", "--role", "infer"]).json();
     browser.shows("tbody", "an API key was made").await;
@@ -215,22 +184,8 @@ async fn keys_are_made_and_revoked() {
             .then((it) => done(it.status))"
     );
     assert_eq!(browser.client.execute_async(&exchange, Vec::new()).await.expect("it ends"), 201);
-    browser
-        .client
-        .find(Locator::Css("summary"))
-        .await
-        .expect("a part")
-        .click()
-        .await
-        .expect("ours");
-    browser
-        .client
-        .find(Locator::Css("input[type=text]"))
-        .await
-        .expect("a note")
-        .send_keys("camera")
-        .await
-        .expect("ours");
+    browser.press("summary").await;
+    browser.fill("input[type=text]", "camera").await;
     browser.click("Make a key").await;
     browser.shows("dialog pre", "lgp_").await;
     browser.click("Close").await;

@@ -148,6 +148,6 @@ def _given(name: str, value: Any, expected: Optional[Value]) -> _native.Given:
 
 
 def _wrong_dtype(name: str, found: str, expected: str) -> InputError:
-    dtype = "object" if expected == _arrays.STRING else f"np.{expected}"
+    dtype = "object" if expected == _arrays.STRING else f'"{expected}"'
     hint = f"give {name}.astype({dtype})"
     return InputError("input_dtype", f"input '{name}' is {found}, expected {expected}", hint)

@@ -10,7 +10,7 @@ use axum::Json;
 use axum::extract::State;
 use lgp_sdk::{DType, NamedTensor, RunTrace, Shape, TaskRecord, TaskSpec, Tensor, ValueSpec};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long the two runs may take together, from when they are asked for.
 const PROFILE: Duration = Duration::from_secs(120);
@@ -23,10 +23,14 @@ pub(crate) async fn profile(
 ) -> Result<Json<Value>, ClusterError> {
     let (name, version) = named(&params)?;
     let entry = state.catalog().named(name, version).await?.entry().clone();
-    let spec = spec(&state, &entry)?;
+    let (spec, began) = (spec(&state, &entry)?, Instant::now());
     // The first run on a device compiles its kernels, which is not what one takes from then on.
     ran(&state, spec.clone()).await?;
-    let record = ran(&state, TaskSpec { traced: true, ..spec }).await?;
+    let record = ran(
+        &state,
+        TaskSpec { traced: true, deadline: Some(PROFILE.saturating_sub(began.elapsed())), ..spec },
+    )
+    .await?;
     let trace = state.coordinator().run_trace(record.task_id, record.attempts);
     let Some(RunTrace { waited, nodes }) = trace else {
         let message = "the worker told of no nodes: runs that are limited are not measured";
@@ -80,7 +84,9 @@ fn spec(state: &ServerState, entry: &ModelEntry) -> Result<TaskSpec, Fault> {
     let mut room = state.coordinator().config().input_bytes_max;
     let inputs = entry.all_inputs().iter().map(|input| zeros(input, &mut room));
     let spec = TaskSpec::new(entry.model().clone(), inputs.collect::<Result<_, _>>()?);
-    Ok(TaskSpec { deadline: Some(PROFILE), ..spec })
+    // Both runs go to one device, where that is free.
+    let affinity = Some(format!("profile of {}", entry.model()));
+    Ok(TaskSpec { deadline: Some(PROFILE), affinity, ..spec })
 }
 
 fn zeros(input: &ValueSpec, room: &mut usize) -> Result<NamedTensor, Fault> {

@@ -2,6 +2,10 @@
 
 use crate::executor::{DeviceStatus, UnusedDevice};
 
+/// Characters of a device's name, and of what is said about it, that are kept.
+const NAME_CHARS_MAX: usize = 128;
+const TEXT_CHARS_MAX: usize = 1024;
+
 /// Devices that are believed of a worker.
 const DEVICES_MAX: usize = 64;
 
@@ -12,6 +16,8 @@ pub(in crate::proto) fn devices(mut devices: Vec<DeviceStatus>) -> Vec<DeviceSta
         devices.push(DeviceStatus::default());
     }
     for device in &mut devices {
+        shorten(&mut device.name, NAME_CHARS_MAX);
+        shorten(&mut device.driver, TEXT_CHARS_MAX);
         // What is no number cannot be compared.
         device.utilisation = device.utilisation.filter(|share| share.is_finite());
         device.power_w = device.power_w.filter(|watts| watts.is_finite());
@@ -23,5 +29,19 @@ pub(in crate::proto) fn devices(mut devices: Vec<DeviceStatus>) -> Vec<DeviceSta
 /// The devices that a worker does not use.
 pub(in crate::proto) fn unused(mut devices: Vec<UnusedDevice>) -> Vec<UnusedDevice> {
     devices.truncate(DEVICES_MAX);
+    for device in &mut devices {
+        shorten(&mut device.id, NAME_CHARS_MAX);
+        shorten(&mut device.name, NAME_CHARS_MAX);
+        shorten(&mut device.reason, TEXT_CHARS_MAX);
+        if let Some(hint) = &mut device.hint {
+            shorten(hint, TEXT_CHARS_MAX);
+        }
+    }
     devices
+}
+
+fn shorten(text: &mut String, chars_max: usize) {
+    if let Some((end, _)) = text.char_indices().nth(chars_max) {
+        text.truncate(end);
+    }
 }

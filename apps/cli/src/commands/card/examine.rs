@@ -177,7 +177,7 @@ impl Plan {
         Ok(lgp_sdk::session(model, options, accelerator.cloned())?)
     }
 
-    /// Measures measure_copies, networks, the bundled model and the given ones.
+    /// Measures copies, networks, the bundled model and the given ones.
     fn measure(&self, id: DeviceId, accelerator: Option<&Accelerator>, all: &mut Examined) {
         match self.copy(id) {
             Ok(copies) => all.measured.extend(copies),

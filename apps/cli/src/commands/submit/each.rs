@@ -97,7 +97,7 @@ impl Each<'_> {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let (Some(file), Some(prefix)) = (files.get(at), prefixes.get(at)) else { return };
             let mut id = None;
-            let result = match self.one(file, prefix, open, &mut id) {
+            let result = match self.one((file, prefix), (open, ends), &mut id) {
                 Err(failure) if HOPELESS.contains(&&*failure.code) => Err(failure),
                 Err(failure) => Ok(Row::failed(file, &failure).of_task(id)),
                 Ok(row) => Ok(row.of_task(id)),
@@ -108,14 +108,21 @@ impl Each<'_> {
         }
     }
 
-    fn one(&self, file: &Path, prefix: &str, open: &Open, at: &mut Option<String>) -> Result<Row> {
+    fn one(
+        &self,
+        (file, prefix): (&Path, &str),
+        (open, ends): (&Open, &AtomicBool),
+        at: &mut Option<String>,
+    ) -> Result<Row> {
         let input = inputs::read_one(self.input, file, self.scaling)?;
-        let name = file.file_name().unwrap_or_default().to_string_lossy();
-        let key = self.args.key.as_ref().map(|key| format!("{key}/{name}"));
+        // Files of different folders may have one name.
+        let key = self.args.key.as_ref().map(|key| format!("{key}/{}", file.display()));
         let mut pause = NO_ROOM.0;
         let accepted: Value = loop {
             match self.args.submit(self.client, std::slice::from_ref(&input), key.clone()) {
-                Err(failure) if FULL.contains(&&*failure.code) => std::thread::sleep(pause),
+                Err(failure) if FULL.contains(&&*failure.code) && !ends.load(Ordering::Relaxed) => {
+                    std::thread::sleep(pause);
+                }
                 answered => break answered?,
             }
             pause = (pause * 2).min(NO_ROOM.1);
