@@ -113,7 +113,7 @@ class Session:
         Traceback (most recent call last):
             ...
         legacy_gpu._errors.InputError: input 'image' is float64, expected float32
-        hint: give image.astype(np.float32)
+        hint: give image.astype("float32")
         """
         if not isinstance(inputs, Mapping):
             if len(self._inputs) != 1:
