@@ -152,8 +152,10 @@ def check_classification(client, url, grpc):
         for row in range(3):
             for place in range(3):
                 text = texts[row][place]
-                score, index = (text if isinstance(text, str) else text.decode()).split(":")
+                score, index, label = (text if isinstance(text, str) else text.decode()).split(":")
                 assert int(index) == best[row][place], (name, texts, best)
+                # The digits' names are their digits.
+                assert label == index, (name, texts)
                 np.testing.assert_allclose(float(score), expected[row][int(index)], rtol=1e-6)
 
 
