@@ -4,8 +4,10 @@ use crate::harness::{Cluster, World};
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Long enough for a busy machine.
@@ -211,16 +213,22 @@ fn axe() -> PathBuf {
 
 /// Starts what drives the browser on a free port.
 fn chromedriver(world: &World) -> Option<(Child, u16)> {
-    let port = std::net::TcpListener::bind("127.0.0.1:0").ok()?.local_addr().ok()?.port();
     let mut command = Command::new("chromedriver");
     // By this the world finds its processes.
     command.env("LGP_TEST_WORLD", world.folder.path());
-    command.arg(format!("--port={port}")).stdout(Stdio::null()).stderr(Stdio::null());
-    let driver = command.spawn().ok()?;
-    let until = Instant::now() + PATIENCE;
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        assert!(Instant::now() < until, "chromedriver does not listen");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut driver = command.spawn().ok()?;
+    let said = BufReader::new(driver.stdout.take().expect("it is piped"));
+    let (sender, port) = channel();
+    std::thread::spawn(move || {
+        // Read to its end: a driver that nobody reads any more would end too.
+        for line in said.lines().map_while(Result::ok) {
+            let port = line
+                .rsplit_once("successfully on port ")
+                .map(|(_, port)| port.trim_end_matches('.').parse());
+            port.and_then(Result::ok).map(|port| sender.send(port));
+        }
+    });
+    let port = port.recv_timeout(PATIENCE).expect("chromedriver says its port");
     Some((driver, port))
 }

@@ -11,6 +11,7 @@ use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, Ke
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
+use tokio::runtime::Runtime;
 
 /// How long keys are waited for before the rest is looked at.
 const TICK: Duration = Duration::from_millis(200);
@@ -41,9 +42,12 @@ pub(super) fn watch(first: Snapshot, target: Target, interval: Duration) -> Resu
             }
         }
     })?;
+    // Before the terminal is taken: a signal that nobody heard would leave it as it is then.
+    let (runtime, mut signals) = listen()?;
     spawn("signals", move || {
-        // Where nobody can listen, signals do what they always did.
-        let _ = listen(&sender);
+        runtime.block_on(signals.next());
+        // Nobody hears it where the end has come already.
+        let _ = sender.send(Heard::End);
     })?;
     let terminal = ratatui::try_init().map_err(unusable)?;
     let shown = show(terminal, View::new(first), &heard);
@@ -84,15 +88,12 @@ fn look(target: &Target, interval: Duration, sender: &Sender<Heard>) {
     }
 }
 
-fn listen(sender: &Sender<Heard>) -> Result<()> {
+/// Hears signals from now on; they come while the runtime runs.
+fn listen() -> Result<(Runtime, Signals)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(Failure::internal)?.block_on(async {
-        let mut signals = Signals::listen()?;
-        signals.next().await;
-        // Nobody hears it where the end has come already.
-        let _ = sender.send(Heard::End);
-        Ok(())
-    })
+    let runtime = runtime.map_err(Failure::internal)?;
+    let signals = runtime.block_on(async { Signals::listen() })?;
+    Ok((runtime, signals))
 }
 
 fn show(mut terminal: DefaultTerminal, mut view: View, heard: &Receiver<Heard>) -> Result<()> {
