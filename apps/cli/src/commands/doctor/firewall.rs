@@ -1,18 +1,20 @@
 //! Whether a firewall of this machine keeps others from a UDP port, as far as that can be read.
 
+mod firewalld;
+mod nftables;
+
 use lgp_sdk::{Finding, FindingStatus};
 use std::io::ErrorKind;
 use std::path::Path;
-use std::process::Command;
 
 /// What a firewall does with a port.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// It lets the port through, or everything.
     Open,
     /// It lets nothing in, and this port is in no rule.
     Closed,
-    /// Its rules are for root to read.
+    /// Its rules are for root to read, or are of a kind that is not understood here.
     Unknown,
 }
 
@@ -29,7 +31,7 @@ const KINDS: &[Line] = &[
     Line { name: "ufw", verdict: ufw, fix: |port| format!("sudo ufw allow {port}/udp") },
     Line {
         name: "firewalld",
-        verdict: firewalld,
+        verdict: firewalld::verdict,
         fix: |port| {
             format!(
                 "sudo firewall-cmd --permanent --add-port={port}/udp && sudo firewall-cmd --reload"
@@ -38,7 +40,7 @@ const KINDS: &[Line] = &[
     },
     Line {
         name: "nftables",
-        verdict: nftables,
+        verdict: nftables::verdict,
         fix: |port| format!("add to the chain of hook input: udp dport {port} accept"),
     },
 ];
@@ -60,10 +62,10 @@ pub(super) fn check(root: &Path, port: u16) -> Vec<Finding> {
         }
         Verdict::Unknown => {
             let what = format!(
-                "root alone can read whether {name} lets UDP port {port} in, by which workers join; \
-                 doctor --server on a worker's machine tries it"
+                "{name} does not tell this account whether it lets UDP port {port} in, by which workers \
+                 join; doctor --server on a worker's machine tries it"
             );
-            finding(FindingStatus::Info, what).fix((kind.fix)(port))
+            finding(FindingStatus::Info, what)
         }
     }]
 }
@@ -101,62 +103,6 @@ fn ufw(root: &Path, port: u16) -> Option<Verdict> {
     })
 }
 
-fn firewalld(root: &Path, port: u16) -> Option<Verdict> {
-    if !root.join("run/firewalld.pid").exists() {
-        return None;
-    }
-    let folder = root.join("etc/firewalld/zones");
-    let zones = match std::fs::read_dir(&folder) {
-        Ok(zones) => zones,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Some(Verdict::Closed),
-        Err(_) => return Some(Verdict::Unknown),
-    };
-    let mut texts = zones.flatten().filter_map(|zone| std::fs::read_to_string(zone.path()).ok());
-    let lets = |line: &str| {
-        let value = |key: &str| {
-            line.split_once(&format!("{key}=\"")).and_then(|(_, rest)| rest.split('"').next())
-        };
-        line.contains("<port ")
-            && value("protocol") == Some("udp")
-            && value("port").is_some_and(|ports| names(ports, port))
-    };
-    let is_open = texts.any(|text| text.lines().any(lets));
-    Some(if is_open { Verdict::Open } else { Verdict::Closed })
-}
-
-fn nftables(root: &Path, port: u16) -> Option<Verdict> {
-    // The rules are the kernel's, and not those of a tree.
-    if root != Path::new("/") {
-        return None;
-    }
-    let output = Command::new("nft").args(["list", "ruleset"]).output().ok()?;
-    match output.status.success() {
-        true => ruleset(&String::from_utf8_lossy(&output.stdout), port),
-        false => Some(Verdict::Unknown),
-    }
-}
-
-/// What the rules of the kernel do, as `nft list ruleset` prints them.
-fn ruleset(text: &str, port: u16) -> Option<Verdict> {
-    let drops =
-        text.lines().any(|line| line.contains("hook input") && line.contains("policy drop"));
-    if !drops {
-        return None;
-    }
-    let lets = |line: &str| {
-        let ports = line.split_once("udp dport ").map(|(_, rest)| rest)?;
-        let ports = match ports.strip_prefix("{") {
-            Some(set) => set.split('}').next()?,
-            None => ports.split(' ').next()?,
-        };
-        (line.contains("accept") && names(ports, port)).then_some(())
-    };
-    Some(match text.lines().any(|line| lets(line).is_some()) {
-        true => Verdict::Open,
-        false => Verdict::Closed,
-    })
-}
-
 /// Whether a list of ports and ranges has a port: `80,8000:8999` or `80, 8000-8999`.
 fn names(list: &str, port: u16) -> bool {
     list.split(',').map(str::trim).any(|item| {
@@ -185,11 +131,9 @@ mod tests {
     }
 
     #[test]
-    fn firewalls_are_read_from_their_files() {
+    fn ufw_is_read_from_its_files() {
         let on = ("etc/ufw/ufw.conf", "# x\nENABLED=yes\n");
         let rule = |rule| ("etc/ufw/user.rules", rule);
-        let running = ("run/firewalld.pid", "7");
-        let zone = |text| ("etc/firewalld/zones/public.xml", text);
         let (warn, ok) = (Some(FindingStatus::Warn), Some(FindingStatus::Ok));
         for (files, expected) in [
             (vec![], None),
@@ -200,37 +144,8 @@ mod tests {
             (vec![on, rule("### tuple ### allow tcp 8443 0.0.0.0/0 any 0.0.0.0/0 in\n")], warn),
             (vec![on, rule("### tuple ### deny udp 8443 0.0.0.0/0 any 0.0.0.0/0 in\n")], warn),
             (vec![on, rule("### tuple ### allow any 8000:9000 0.0.0.0/0 any 0.0.0.0/0 in\n")], ok),
-            (vec![running], warn),
-            (vec![zone("<port protocol=\"udp\" port=\"8443\"/>")], None),
-            (vec![running, zone("<zone>\n  <port protocol=\"udp\" port=\"8443\"/>\n")], ok),
-            (vec![running, zone("<zone>\n  <port port=\"8000-9000\" protocol=\"udp\"/>\n")], ok),
-            (vec![running, zone("<zone>\n  <port protocol=\"tcp\" port=\"8443\"/>\n")], warn),
         ] {
             assert_eq!(say(&files), expected, "{files:?}");
         }
-    }
-
-    #[test]
-    fn rules_of_the_kernel_are_read() {
-        let chain = |policy: &str, rule: &str| {
-            format!(
-                "table inet filter {{\n\tchain input {{\n\t\ttype filter hook input priority filter; policy {policy};\n\t\t{rule}\n\t}}\n}}\n"
-            )
-        };
-        for (policy, rule, expected) in [
-            ("accept", "", None),
-            ("drop", "tcp dport 8443 accept", Some(Verdict::Closed)),
-            ("drop", "udp dport 8443 accept", Some(Verdict::Open)),
-            ("drop", "udp dport 8443 drop", Some(Verdict::Closed)),
-            (
-                "drop",
-                "udp dport { 53, 8000-9000 } counter packets 0 bytes 0 accept",
-                Some(Verdict::Open),
-            ),
-            ("drop", "meta l4proto udp udp dport 8442 accept", Some(Verdict::Closed)),
-        ] {
-            assert_eq!(ruleset(&chain(policy, rule), 8443), expected, "{policy} {rule}");
-        }
-        assert_eq!(ruleset("", 8443), None);
     }
 }
