@@ -19,14 +19,26 @@ impl Staged {
     /// # Errors
     /// When the file cannot be written, or a folder has its name.
     pub(crate) fn new(path: &Path, bytes: &[u8]) -> Result<Self> {
+        // Others may look at it too, if the system's mask lets them.
+        Self::with_mode(path, bytes, 0o666)
+    }
+
+    /// The same for its owner alone.
+    ///
+    /// # Errors
+    /// As [`Staged::new`].
+    pub(crate) fn private(path: &Path, bytes: &[u8]) -> Result<Self> {
+        Self::with_mode(path, bytes, 0o600)
+    }
+
+    fn with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<Self> {
         let failed = |error: std::io::Error| Failure::file("write", path, &error);
         if path.is_dir() {
             return Err(failed(std::io::ErrorKind::IsADirectory.into()));
         }
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Others may look at it too, if the system's mask lets them.
         let mut file = tempfile::Builder::new()
-            .permissions(std::fs::Permissions::from_mode(0o666))
+            .permissions(std::fs::Permissions::from_mode(mode))
             .tempfile_in(folder)
             .map_err(failed)?;
         file.write_all(bytes).map_err(failed)?;
@@ -48,15 +60,32 @@ impl Staged {
     /// Moves the file to its place, where none may be.
     ///
     /// # Errors
-    /// `taken` where there is one; what the system has against it.
-    pub(crate) fn place_new(self, taken: impl FnOnce() -> Failure) -> Result<()> {
+    /// `file_exists` where there is one, with what to do then; what the system has against it.
+    pub(crate) fn place_new(self, hint: &str) -> Result<()> {
         let path = self.path;
         match self.file.persist_noclobber(&path) {
             Ok(()) => Ok(()),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Err(taken()),
+            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+                Err(is_there(&path, hint))
+            }
             Err(error) => Err(Failure::file("write", &path, &error.error)),
         }
     }
+}
+
+/// Whether a new file has its place: for what takes long before it writes.
+///
+/// # Errors
+/// `file_exists` where it has not, with what to do then.
+pub(crate) fn vacant(path: &Path, hint: &str) -> Result<()> {
+    match path.exists() {
+        true => Err(is_there(path, hint)),
+        false => Ok(()),
+    }
+}
+
+fn is_there(path: &Path, hint: &str) -> Failure {
+    Failure::new("file_exists", format!("{} is there already", path.display())).hint(hint)
 }
 
 /// Reads a file of no more than some bytes.
@@ -64,15 +93,23 @@ impl Staged {
 /// # Errors
 /// When it cannot be read, or is longer.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+    let file = std::fs::File::open(path).map_err(|error| Failure::file("read", path, &error))?;
+    take_bounded(file, path, bytes_max)
+}
+
+/// The same of what is open, and called `name`.
+///
+/// # Errors
+/// As [`read_bounded`].
+pub(crate) fn take_bounded(source: impl Read, name: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One byte more than is taken shows that a file is too long.
-    std::fs::File::open(path)
-        .and_then(|file| file.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes))
-        .map_err(|error| Failure::file("read", path, &error))?;
+    let read = source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::file("read", name, &error))?;
     match bytes.len() as u64 > bytes_max {
         true => {
             let shown = crate::output::bytes(bytes_max);
-            let message = format!("{} is too long, expected {shown} at most", path.display());
+            let message = format!("{} is too long, expected {shown} at most", name.display());
             Err(Failure::new("file_too_long", message))
         }
         false => Ok(bytes),
@@ -100,21 +137,36 @@ pub(crate) fn make_writable_folder(path: &Path) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::Staged;
-    use crate::failure::Failure;
+    use super::{Staged, take_bounded, vacant};
+    use std::path::Path;
 
     #[test]
     fn what_is_there_stays_unless_it_is_replaced() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("a");
         let staged = |text: &[u8]| Staged::new(&path, text).expect("the folder is ours");
-        let new = |text| staged(text).place_new(|| Failure::new("taken", "it is there"));
+        let new = |text| staged(text).place_new("take another");
+        vacant(&path, "").expect("nothing is there");
         new(b"1").expect("nothing is there");
-        assert_eq!(new(b"2").expect_err("it is there").code, "taken");
+        for failure in [new(b"2"), vacant(&path, "take another")] {
+            let failure = failure.expect_err("it is there");
+            assert_eq!(
+                (&*failure.code, failure.hint.as_deref()),
+                ("file_exists", Some("take another"))
+            );
+        }
         assert_eq!(std::fs::read(&path).expect("it is there"), b"1");
         staged(b"3").place().expect("as before");
         assert_eq!(std::fs::read(&path).expect("it is there"), b"3");
         assert_eq!(std::fs::read_dir(folder.path()).expect("ours").count(), 1);
+    }
+
+    #[test]
+    fn what_is_too_long_is_not_cut() {
+        let name = Path::new("stdin");
+        assert_eq!(take_bounded(&b"abc"[..], name, 3).expect("as long as it may be"), b"abc");
+        let failure = take_bounded(&b"abcd"[..], name, 3).expect_err("a byte too long");
+        assert_eq!(failure.code, "file_too_long");
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod npy;
 mod output;
 mod outputs;
 mod picture;
+mod redact;
 mod registered;
 mod rest;
 mod secret;

@@ -2,7 +2,6 @@
 
 use crate::failure::{Failure, Result};
 use crate::files;
-use std::io::Read;
 use std::path::Path;
 
 /// Longer ones are none.
@@ -21,10 +20,8 @@ pub(crate) fn from_file(path: &Path) -> Result<String> {
 /// # Errors
 /// As [`from_file`].
 pub(crate) fn from_stdin() -> Result<String> {
-    let mut bytes = Vec::new();
-    let read = std::io::stdin().lock().take(BYTES_MAX).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::new("io", format!("cannot read stdin: {error}")))?;
-    trimmed(bytes, "stdin")
+    let name = "stdin";
+    trimmed(files::take_bounded(std::io::stdin().lock(), Path::new(name), BYTES_MAX)?, name)
 }
 
 fn trimmed(bytes: Vec<u8>, place: &str) -> Result<String> {

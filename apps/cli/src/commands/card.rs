@@ -6,6 +6,7 @@ mod page;
 use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
 use crate::output::Output;
+use crate::redact::Redactor;
 use crate::system::System;
 use examine::{Examined, Plan};
 use lgp_sdk::{FindingStatus, ProbeOptions};
@@ -16,11 +17,13 @@ use std::time::SystemTime;
 
 /// The form of the file; readers refuse others.
 const SCHEMA: u32 = 1;
+/// What to do where another card is there.
+const TAKEN: &str = "choose another folder with -o, or move it away";
 
 /// Flags of `card`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster card -o rx580\n\n\
-    Each device is compared with the processor and measured, which takes a minute or two each.\n\
+    Each device is compared with the processor and measured, which takes half a minute each or more.\n\
     The folder gets card.json, which docs/cards.md of the project is made of, and card.md to\n\
     read. They name no person, no machine and no folder. It exits 1 where a device calculates\n\
     wrongly.")]
@@ -60,11 +63,7 @@ struct Program {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     files::make_writable_folder(&args.output)?;
     let [data, page] = ["card.json", "card.md"].map(|name| args.output.join(name));
-    if let Some(path) = [&data, &page].into_iter().find(|path| path.exists()) {
-        let message = format!("{} is there already", path.display());
-        let hint = "choose another folder with -o, or move it away";
-        return Err(Failure::new("file_exists", message).hint(hint));
-    }
+    [&data, &page].into_iter().try_for_each(|path| files::vacant(path, TAKEN))?;
     let plan = Plan::new(args.quick, &args.models)?;
     let mut devices = Vec::new();
     for info in lgp_sdk::probe(&ProbeOptions::default()) {
@@ -82,19 +81,22 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         system: System::read(),
         devices,
     };
-    let text = serde_json::to_string_pretty(&card).map_err(Failure::internal)? + "\n";
+    // What drivers say of a failure may name folders.
+    let redactor = Redactor::new(std::iter::empty());
+    let told = redactor.value(serde_json::to_value(&card).map_err(Failure::internal)?);
+    let text = serde_json::to_string_pretty(&told).map_err(Failure::internal)? + "\n";
     let staged = [
         Staged::new(&data, text.as_bytes())?,
-        Staged::new(&page, page::markdown(&card).as_bytes())?,
+        Staged::new(&page, redactor.text(&page::markdown(&card)).as_bytes())?,
     ];
-    staged.into_iter().try_for_each(Staged::place)?;
+    staged.into_iter().try_for_each(|file| file.place_new(TAKEN))?;
     let wrong = card.devices.iter().filter(|device| device.status() == FindingStatus::Fail);
     let wrong: Vec<&str> = wrong.map(|device| device.id.as_str()).collect();
     let failure = (!wrong.is_empty()).then(|| {
         Failure::new("device_faulty", format!("calculating wrongly: {}", wrong.join(", ")))
             .hint("card.md says at what; please pass it on all the same")
     });
-    let report = json!({ "files": [data, page], "card": card });
+    let report = json!({ "files": [data, page], "card": told });
     out.emit(&report, |_| {
         format!("{}\n{}\n{}", page::summary(&card), data.display(), page.display())
     })?;

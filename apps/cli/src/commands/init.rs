@@ -1,11 +1,11 @@
 //! `init`: a settings file in which every setting is explained.
 
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::files::Staged;
 use crate::output::Output;
 use crate::settings::{self, Flags};
 use serde_json::json;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The file, in which nothing is set.
 const TEMPLATE: &str = include_str!("../../assets/radeon-cluster.toml");
@@ -36,25 +36,15 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             data.join(settings::FILE_NAME)
         }
     };
-    if path.exists() && !args.force {
-        let message = format!("{} is there already", path.display());
-        let hint = "change it with an editor, or replace it with --force";
-        return Err(Failure::new("file_exists", message).hint(hint));
+    // Passwords may be written into it.
+    let staged = Staged::private(&path, TEMPLATE.as_bytes())?;
+    match args.force {
+        true => staged.place()?,
+        false => staged.place_new("change it with an editor, or replace it with --force")?,
     }
-    write(&path).map_err(|error| Failure::file("write", &path, &error))?;
     out.emit(&json!({ "file": path }), |_| {
         format!("{} explains every setting; none is set yet\n", path.display())
     })
-}
-
-/// Writes the file whole, or not at all.
-fn write(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let mut file = tempfile::NamedTempFile::new_in(folder.unwrap_or(Path::new(".")))?;
-    file.write_all(TEMPLATE.as_bytes())?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -62,6 +52,7 @@ mod tests {
     use super::*;
     use crate::settings::resolve;
     use std::collections::BTreeSet;
+    use std::path::Path;
 
     /// Interfaces that there are only where an address is set.
     const WITHOUT_DEFAULT: [&str; 3] = ["frigate.addr", "immich.addr", "otlp.endpoint"];

@@ -2,13 +2,13 @@
 
 mod gather;
 mod page;
-mod redact;
 
-use crate::failure::{Failure, Result};
-use crate::files::Staged;
+use crate::failure::Result;
+use crate::files::{self, Staged};
+use crate::folder;
 use crate::output::{Output, bytes};
+use crate::redact::Redactor;
 use crate::rest::Target;
-use redact::Redactor;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -16,6 +16,8 @@ use std::path::PathBuf;
 const BYTES_MAX: usize = 1 << 20;
 /// Where it goes unless said otherwise.
 const FILE: &str = "radeon-cluster-report.md";
+/// What to do where another one is there.
+const TAKEN: &str = "name another file with -o, or replace it with --force";
 
 /// Flags of `report`.
 #[derive(Debug, clap::Args)]
@@ -39,20 +41,24 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let default = (!out.is_json()).then(|| FILE.into());
     let path = args.output.clone().or(default);
-    if let Some(path) = path.as_ref().filter(|path| path.exists() && !args.force) {
-        let message = format!("{} is there already", path.display());
-        let hint = "name another file with -o, or replace it with --force";
-        return Err(Failure::new("file_exists", message).hint(hint));
+    if let Some(path) = path.as_ref().filter(|_| !args.force) {
+        files::vacant(path, TAKEN)?;
     }
     out.note("looking at devices, which takes some seconds …");
-    let redactor = Redactor::new(&args.target);
+    let own = args.target.data_folder().ok().map(|data| folder::local_key(&data));
+    let keys = [own, args.target.key_file.clone()];
+    let redactor = Redactor::new(keys.into_iter().flatten());
     let report = redactor.value(gather::report(&args.target));
     let mut written = 0;
     if let Some(path) = &path {
         // Once more as a whole: what was cut apart in values may be whole in the text.
         let text = redactor.text(&page::markdown(&report, BYTES_MAX));
         written = text.len();
-        Staged::new(path, text.as_bytes())?.place()?;
+        let staged = Staged::new(path, text.as_bytes())?;
+        match args.force {
+            true => staged.place()?,
+            false => staged.place_new(TAKEN)?,
+        }
     }
     let value = json!({ "file": path, "report": report });
     out.emit(&value, |_| {

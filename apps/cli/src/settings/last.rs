@@ -3,13 +3,17 @@
 
 use super::Flags;
 use crate::failure::{Failure, Result};
+use crate::files::{self, Staged};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Its name in the data folder. It may have a password in it, and is its owner's alone.
 const FILE: &str = "started.json";
+/// All flags with long values take less.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// Flags by their names, with the settings that they stand for and their values.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -33,17 +37,18 @@ impl Last {
             Failure::new("started_unreadable", message)
                 .hint("start as the flags say alone, and forget it: radeon-cluster start --fresh")
         };
-        match std::fs::read(&path) {
-            Ok(text) => {
-                serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
-            }
+        let file = match File::open(&path) {
+            Ok(file) => file,
             Err(error)
                 if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) =>
             {
-                Ok(Self::default())
+                return Ok(Self::default());
             }
-            Err(error) => Err(unreadable(error.to_string())),
-        }
+            Err(error) => return Err(unreadable(error.to_string())),
+        };
+        let text = files::take_bounded(file, &path, BYTES_MAX)
+            .map_err(|failure| unreadable(failure.message))?;
+        serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
     }
 
     /// The same with what is given now in the place of what was given then.
@@ -69,14 +74,7 @@ impl Last {
     pub(crate) fn keep(&self, data: &Path) -> Result<()> {
         let path = data.join(FILE);
         let text = serde_json::to_vec_pretty(self).map_err(Failure::internal)?;
-        let write = || -> std::io::Result<()> {
-            // Such files are their owner's alone.
-            let mut file = tempfile::NamedTempFile::new_in(data)?;
-            file.write_all(&text)?;
-            file.persist(&path)?;
-            Ok(())
-        };
-        write().map_err(|error| Failure::file("write", &path, &error))
+        Staged::private(&path, &text)?.place()
     }
 
     /// The settings and their values.

@@ -4,7 +4,7 @@ mod metrics;
 mod sections;
 
 use crate::failure::{Failure, Result};
-use crate::files::Staged;
+use crate::files::{self, Staged};
 use crate::output::Output;
 use crate::rest::{Client, segment};
 use lgp_sdk::report::Page;
@@ -16,6 +16,8 @@ use time::format_description::well_known::Rfc3339;
 
 /// Tasks that are looked at: the latest ones.
 const TASKS: usize = 1_000;
+/// What to do where another file is there.
+const TAKEN: &str = "name another file, or replace it with --force";
 
 /// What a coordinator says of itself.
 struct Told {
@@ -52,8 +54,8 @@ impl Told {
 /// # Errors
 /// `file_exists`; what keeps the coordinator from answering, or the file from being written.
 pub(super) fn write(client: &Client, path: &Path, force: bool, out: Output) -> Result<()> {
-    if path.exists() && !force {
-        return Err(is_there(path));
+    if !force {
+        files::vacant(path, TAKEN)?;
     }
     let told = Told::ask(client)?;
     let now = OffsetDateTime::now_utc().format(&Rfc3339).map_err(Failure::internal)?;
@@ -61,15 +63,10 @@ pub(super) fn write(client: &Client, path: &Path, force: bool, out: Output) -> R
     match force {
         true => staged.place()?,
         // One that has come in the meantime stays too.
-        false => staged.place_new(|| is_there(path))?,
+        false => staged.place_new(TAKEN)?,
     }
     let value = json!({ "report": path, "workers": told.workers.len() });
     out.emit(&value, |_| format!("{} has the report\n", path.display()))
-}
-
-fn is_there(path: &Path) -> Failure {
-    Failure::new("file_exists", format!("{} is there already", path.display()))
-        .hint("name another file, or replace it with --force")
 }
 
 fn page(told: &Told, server: &str, now: &str) -> String {

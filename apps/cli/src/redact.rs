@@ -1,12 +1,11 @@
 //! Takes out of texts what is nobody else's business: secrets by what they look like and by what they are
 //! called, and the names of this account and machine by what they are.
 
-use crate::folder;
-use crate::rest::Target;
 use crate::settings;
 use regex::Regex;
 use serde_json::Value;
 use std::borrow::Cow;
+use std::path::PathBuf;
 
 /// What stands for a secret.
 const REMOVED: &str = "[removed]";
@@ -49,7 +48,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// Everything that is taken out of texts of this machine.
-pub(super) struct Redactor {
+pub(crate) struct Redactor {
     patterns: Vec<(Regex, &'static str)>,
     /// Texts that are replaced wherever they stand, the longest first.
     known: Vec<(String, &'static str)>,
@@ -58,12 +57,10 @@ pub(super) struct Redactor {
 }
 
 impl Redactor {
-    /// Knows the keys that this command would use, and what account and machine are called.
-    pub(super) fn new(target: &Target) -> Self {
+    /// Knows the keys in these files and in the environment, and what account and machine are called.
+    pub(crate) fn new(keys: impl Iterator<Item = PathBuf>) -> Self {
         let mut secrets = vec![settings::environment("RADEON_KEY")];
-        let own = target.data_folder().ok().map(|data| folder::local_key(&data));
-        let files = [own, target.key_file.clone()].into_iter().flatten();
-        secrets.extend(files.map(|path| std::fs::read_to_string(path).ok()));
+        secrets.extend(keys.map(|path| crate::secret::from_file(&path).ok()));
         let home = std::env::var("HOME").ok();
         let user = ["USER", "LOGNAME"].into_iter().find_map(settings::environment);
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -103,7 +100,7 @@ impl Redactor {
     }
 
     /// A text without what is taken out.
-    pub(super) fn text(&self, text: &str) -> String {
+    pub(crate) fn text(&self, text: &str) -> String {
         let mut text = Cow::Borrowed(text);
         for (known, left) in &self.known {
             if text.contains(known) {
@@ -119,7 +116,7 @@ impl Redactor {
     }
 
     /// A value without it, in names and in texts, and without the values of what is called a secret.
-    pub(super) fn value(&self, value: Value) -> Value {
+    pub(crate) fn value(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(&text)),
             Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
