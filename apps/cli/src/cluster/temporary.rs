@@ -6,7 +6,9 @@ use crate::logging::LogFormat;
 use crate::settings::{self, Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::DeviceId;
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
@@ -39,15 +41,52 @@ impl Plan {
     }
 }
 
-/// A folder for it.
-///
-/// # Errors
-/// `io`.
-pub(crate) fn folder() -> Result<TempDir> {
-    tempfile::Builder::new()
-        .prefix("radeon-cluster-demo-")
-        .tempdir()
-        .map_err(|error| Failure::new("io", format!("cannot make a temporary folder: {error}")))
+/// What such folders' names begin with.
+const PREFIX: &str = "radeon-cluster-temporary-";
+/// The file in each that is locked while its process lives.
+const LOCK_FILE: &str = "owner.lock";
+
+/// A folder that goes with its process, or with the next one's beginning where that was killed.
+pub(crate) struct Folder {
+    folder: TempDir,
+    _lock: File,
+}
+
+impl Folder {
+    /// Makes one, and removes those that killed processes of this account left.
+    ///
+    /// # Errors
+    /// `io`.
+    pub(crate) fn new() -> Result<Self> {
+        Self::below(&std::env::temp_dir())
+            .map_err(|error| Failure::new("io", format!("cannot make a temporary folder: {error}")))
+    }
+
+    fn below(parent: &Path) -> std::io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
+        let lock = File::create(folder.path().join(LOCK_FILE))?;
+        lock.lock()?;
+        let account = folder.path().metadata()?.uid();
+        for left in std::fs::read_dir(parent)?.flatten() {
+            let is_one = left.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
+            // Of the entry itself: a link leads elsewhere.
+            let is_own = left.metadata().is_ok_and(|it| it.is_dir() && it.uid() == account);
+            if is_one && is_own && is_left(&left.path()) {
+                // What stays is tried again the next time.
+                let _ = std::fs::remove_dir_all(left.path());
+            }
+        }
+        Ok(Self { folder, _lock: lock })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+/// Whether the process whose folder it is has gone.
+fn is_left(folder: &Path) -> bool {
+    File::open(folder.join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_ok())
 }
 
 /// Starts a cluster in `data`, works with it and ends it.
@@ -62,8 +101,11 @@ pub(crate) async fn with<T>(
     let plan = Plan::temporary(data.to_owned(), device, workers)?;
     let launch = signals.until(Cluster::launch(&plan, plan.authority()?, None)).await;
     // The log that a failure names goes with the temporary folder.
-    let cluster =
-        launch.map_err(|failure| failure.hint("radeon-cluster doctor checks this machine"))?;
+    let told = |failure: Failure| match failure == Failure::interrupted() {
+        true => failure,
+        false => failure.hint("radeon-cluster doctor checks this machine"),
+    };
+    let cluster = launch.map_err(told)?;
     let result = work(&cluster, signals).await;
     cluster.shut_down().await;
     result
@@ -80,4 +122,33 @@ pub(crate) fn block_on<T>(work: impl AsyncFnOnce(&mut Signals) -> Result<T>) -> 
         let mut signals = Signals::listen()?;
         work(&mut signals).await
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_holds_is_removed() {
+        let parent = tempfile::tempdir().expect("a temporary folder");
+        let make = |name: &str, file: Option<&str>| {
+            let folder = parent.path().join(name);
+            std::fs::create_dir(&folder).expect("ours");
+            file.map(|file| File::create(folder.join(file)).expect("ours"));
+            folder
+        };
+        let left = make("radeon-cluster-temporary-left", Some(LOCK_FILE));
+        // Its process has not come to the lock yet.
+        let young = make("radeon-cluster-temporary-young", None);
+        let other = make("else", Some(LOCK_FILE));
+        let link = parent.path().join("radeon-cluster-temporary-link");
+        std::os::unix::fs::symlink(&other, &link).expect("ours");
+        let first = Folder::below(parent.path()).expect("ours");
+        let second = Folder::below(parent.path()).expect("ours");
+        assert!(!left.exists());
+        assert!([first.path(), second.path(), &young, &other, &link].iter().all(|it| it.exists()));
+        let path = first.path().to_owned();
+        drop(first);
+        assert!(!path.exists());
+    }
 }

@@ -61,7 +61,7 @@ struct Serves {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let folder = temporary::folder()?;
+    let folder = temporary::Folder::new()?;
     temporary::block_on(async |signals| {
         let found = tokio::task::spawn_blocking(find_devices);
         let (device, not_used) = tokio::select! {

@@ -61,7 +61,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
         true => Effort { rounds: 4, tasks: 40 },
         false => Effort { rounds: 10, tasks: 1_000 },
     };
-    let folder = temporary::folder()?;
+    let folder = temporary::Folder::new()?;
     temporary::block_on(async |signals| {
         let id = device::id(device::resolve(&args.device)?.as_ref());
         let counts = counts(usize::from(args.workers));

@@ -34,7 +34,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
         let bar = out.progress(rounds, "rounds");
         let mut killed = 0;
         for _ in 0..rounds {
-            let folder = temporary::folder()?;
+            let folder = temporary::Folder::new()?;
             let begin = Instant::now();
             let place = (folder.path(), id, WORKERS);
             let report = temporary::with(place, signals, async |cluster, signals| {

@@ -2,7 +2,7 @@
 //! one after the other on so many connections, and at a rate whatever becomes of earlier ones.
 
 use super::Common;
-use super::frame::{Better, Run};
+use super::frame::{Better, Prepared, Run};
 use crate::cluster::{self, Cluster, Listeners, Signals, temporary};
 use crate::device;
 use crate::failure::{Failure, Result};
@@ -70,21 +70,22 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
         true => Effort { rounds: 4, seconds: 0.25, warm_seconds: 0.1 },
         false => Effort { rounds: 8, seconds: 2., warm_seconds: 0.5 },
     };
+    let prepared = Prepared::of("serving", &args.common)?;
     let is_running = args.target.data.is_some() || args.target.server.is_some();
     temporary::block_on(async |signals| {
         if is_running {
             let served = running(args)?;
-            let measured = measure(args, &served, &effort, signals, out);
+            let measured = measure((args, prepared), &served, &effort, signals, out);
             return measured.await;
         }
-        let folder = temporary::folder()?;
+        let folder = temporary::Folder::new()?;
         let id = device::id(device::resolve("auto")?.as_ref());
         let place = (folder.path(), id, WORKERS);
         temporary::with(place, signals, async |cluster, signals| {
             let service = serve(cluster, folder.path()).await?;
             let [http, grpc] = [service.url(), service.grpc_url()].map(str::to_owned);
             let served = Served { http, grpc: Some(grpc) };
-            let measured = measure(args, &served, &effort, signals, out).await;
+            let measured = measure((args, prepared), &served, &effort, signals, out).await;
             service.finish().await;
             measured
         })
@@ -113,7 +114,7 @@ async fn serve(cluster: &Cluster, data: &Path) -> Result<cluster::Service> {
 }
 
 async fn measure(
-    args: &Args,
+    (args, prepared): (&Args, Prepared<'_>),
     served: &Served,
     effort: &Effort,
     signals: &mut Signals,
@@ -130,7 +131,7 @@ async fn measure(
         "seconds": effort.seconds,
         "temporary": args.target.data.is_none() && args.target.server.is_none(),
     });
-    let mut measured = Run::begin("serving", &args.common, config)?;
+    let mut measured = prepared.begin(config)?;
     let bar = out.progress((effort.rounds * protocols.len() * 2) as u64, "loads");
     // Protocols take turns, so that what the machine does meanwhile meets all of them.
     for _ in 0..effort.rounds {
