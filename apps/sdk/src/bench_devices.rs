@@ -2,15 +2,11 @@
 //! as sessions run them.
 
 use crate::measure::data;
-use crate::random::Random;
+use crate::trial::{self, Trial};
 use lgp_compute::device::Accelerator;
 use lgp_hal::Device;
-use lgp_inference::{Attr, Error, GraphBuilder, Model, SessionOptions};
-use lgp_memory::{DType, NamedTensor, Shape, Tensor, TensorType};
+use lgp_inference::{Error, SessionOptions};
 use std::time::{Duration, Instant};
-
-/// Nodes of the models that are measured: the first of a run may wait for what is not the kernel.
-const NODES: usize = 4;
 
 /// Copies of one kind.
 #[derive(Debug, Clone)]
@@ -79,8 +75,8 @@ pub fn measure_copies(
 }
 
 /// Products of two square matrices of `size`² f32 each, in 10⁹ additions and multiplications a second,
-/// a value a run: a node of a model on the device, or on the CPU where there is none, with its launch
-/// and without copies of its inputs.
+/// a value a run: a node of the network `gemm-SIZE` of [`crate::trials`] on the device, or on the CPU where
+/// there is none, with its launch and without copies of its inputs.
 ///
 /// # Errors
 /// As [`lgp_inference::Session::on_device`] and `run_data` of the same, out of memory included.
@@ -89,19 +85,11 @@ pub fn measure_gemm(
     size: usize,
     runs: u32,
 ) -> Result<Vec<f64>, Error> {
-    let shape = [size, size];
-    // So that products of products stay of the size of their factors.
-    let weight = random(&shape, (3. / size.max(1) as f32).sqrt())?;
-    let model = chain("gemm", &shape, |g, x| {
-        let weight = g.initializer("weight", weight.clone());
-        (0..NODES).fold(x, |x, _| g.node("MatMul", &[x, weight], []))
-    })?;
-    let flops = 2. * (size as f64).powi(3);
-    rates(accelerator, &model, &shape, flops, runs)
+    rates(&trial::gemm(size)?, accelerator, runs)
 }
 
 /// Convolutions of 3 × 3 over an image of `side`² with `channels` channels, which stay as many, with the
-/// unit of [`measure_gemm`].
+/// unit of [`measure_gemm`]: a node of the network `conv3x3-CHANNELSxSIDE`.
 ///
 /// # Errors
 /// As [`measure_gemm`].
@@ -111,66 +99,30 @@ pub fn measure_conv(
     side: usize,
     runs: u32,
 ) -> Result<Vec<f64>, Error> {
-    let shape = [1, channels, side, side];
-    let scale = (3. / (9 * channels).max(1) as f32).sqrt();
-    let weight = random(&[channels, channels, 3, 3], scale)?;
-    let model = chain("conv", &shape, |g, x| {
-        let weight = g.initializer("weight", weight.clone());
-        let pads = || [("pads", Attr::from([1, 1, 1, 1]))];
-        (0..NODES).fold(x, |x, _| g.node("Conv", &[x, weight], pads()))
-    })?;
-    let flops = 2. * 9. * (channels * channels * side * side) as f64;
-    rates(accelerator, &model, &shape, flops, runs)
+    rates(&trial::conv3x3(channels, side)?, accelerator, runs)
 }
 
-/// A model whose output has the type of its input.
-fn chain(
-    name: &str,
-    shape: &[usize],
-    nodes: impl FnOnce(&mut GraphBuilder, lgp_inference::Value) -> lgp_inference::Value,
-) -> Result<Model, Error> {
-    let ty = TensorType::concrete(DType::F32, &Shape::from(shape));
-    let mut g = GraphBuilder::new(name);
-    let x = g.input("x", ty.clone());
-    let y = nodes(&mut g, x);
-    g.output("y", y, ty);
-    g.finish()
-}
-
-/// Of each run, the node in the middle of those that calculate.
-fn rates(
-    accelerator: Option<Accelerator>,
-    model: &Model,
-    shape: &[usize],
-    flops: f64,
-    runs: u32,
-) -> Result<Vec<f64>, Error> {
-    let session = crate::session(model, SessionOptions::default(), accelerator)?;
-    let inputs = [NamedTensor::new("x", random(shape, 1.)?)];
-    session.run_data(data(&inputs))?;
+/// Of each run, the node in the middle of those that calculate, which are equal: the first may wait for
+/// what is not the kernel.
+fn rates(trial: &Trial, accelerator: Option<Accelerator>, runs: u32) -> Result<Vec<f64>, Error> {
+    let session = trial.session(SessionOptions::default(), accelerator)?;
+    session.run_data(data(&trial.inputs))?;
+    let flops = trial.operations / trial.nodes.max(1) as f64;
     let rate = |_| {
-        let (_, profile) = session.profile_data(data(&inputs))?;
+        let (_, profile) = session.profile_data(data(&trial.inputs))?;
         // Passes may put nodes that move elements before and after them: the slowest ones calculate.
         let mut times: Vec<Duration> = profile.nodes.iter().map(|node| node.duration).collect();
         times.sort_unstable();
-        let time = times.get(times.len().saturating_sub(NODES / 2)).copied().unwrap_or_default();
+        let place = times.len().saturating_sub(trial.nodes.div_ceil(2));
+        let time = times.get(place).copied().unwrap_or_default();
         Ok(flops / time.as_secs_f64().max(1e-9) / 1e9)
     };
     (0..runs).map(rate).collect()
 }
 
-/// Numbers from `-scale` to `scale`, always the same.
-fn random(shape: &[usize], scale: f32) -> Result<Tensor, Error> {
-    let mut tensor = Tensor::zeros(DType::F32, shape)?;
-    let mut random = Random::default();
-    tensor.as_mut_slice::<f32>()?.fill_with(|| scale * (2. * random.uniform() - 1.));
-    Ok(tensor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_inference::Session;
 
     #[test]
     fn the_processor_has_a_speed() {
@@ -186,17 +138,14 @@ mod tests {
     #[test]
     fn all_nodes_stay_in_the_models() {
         // A pass that joined them would have a rate count more than was calculated.
-        let shape = [1, 4, 8, 8];
-        let weight = random(&[4, 4, 3, 3], 0.1).expect("small");
-        let model = chain("conv", &shape, |g, x| {
-            let weight = g.initializer("weight", weight.clone());
-            let pads = || [("pads", Attr::from([1, 1, 1, 1]))];
-            (0..NODES).fold(x, |x, _| g.node("Conv", &[x, weight], pads()))
-        });
-        let session = Session::new(model.expect("a graph"), SessionOptions::default());
-        let inputs = [NamedTensor::new("x", random(&shape, 1.).expect("small"))];
-        let profile = session.expect("a model").profile_data(data(&inputs)).expect("it runs").1;
-        let convolutions = profile.nodes.iter().filter(|node| node.op.contains("Conv"));
-        assert_eq!(convolutions.count(), NODES, "{:?}", profile.nodes);
+        let (gemm, conv) = (trial::gemm(16), trial::conv3x3(4, 8));
+        for (trial, op, nodes) in [(gemm, "MatMul", 4), (conv, "Conv", 3)] {
+            let trial = trial.expect("small");
+            assert_eq!(trial.nodes, nodes, "{}", trial.name);
+            let session = trial.session(SessionOptions::default(), None).expect("a model");
+            let profile = session.profile_data(data(&trial.inputs)).expect("it runs").1;
+            let calculating = profile.nodes.iter().filter(|node| node.op.contains(op));
+            assert_eq!(calculating.count(), nodes, "{:?}", profile.nodes);
+        }
     }
 }

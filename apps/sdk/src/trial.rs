@@ -1,8 +1,9 @@
 //! Small networks made here, whose work is known: what devices are measured and compared with.
 
+use crate::random::Random;
 use lgp_compute::device::Accelerator;
 use lgp_inference::{Attr, Error, GraphBuilder, Model, Session, SessionOptions, Value};
-use lgp_memory::{DType, Dim, NamedTensor, SymShape, Tensor, TensorType};
+use lgp_memory::{DType, NamedTensor, Shape, Tensor, TensorType};
 
 /// How large the networks are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,8 +21,10 @@ pub struct Trial {
     pub name: String,
     /// Multiplications and additions of one run.
     pub operations: f64,
+    /// How many nodes share them.
+    pub(crate) nodes: usize,
     model: Model,
-    inputs: Vec<NamedTensor>,
+    pub(crate) inputs: Vec<NamedTensor>,
 }
 
 /// What makes the networks of a kind.
@@ -97,28 +100,21 @@ pub fn difference(outputs: &[NamedTensor], reference: &[NamedTensor]) -> Option<
 struct Draft {
     graph: GraphBuilder,
     inputs: Vec<NamedTensor>,
-    state: u32,
+    random: Random,
 }
 
 impl Draft {
     fn new(name: &str) -> Self {
-        Self { graph: GraphBuilder::new(name), inputs: Vec::new(), state: 0x9e37_79b9 }
+        Self { graph: GraphBuilder::new(name), inputs: Vec::new(), random: Random::default() }
     }
 
-    /// Numbers from −1 to 1, divided by the root of how many are added up, so that results stay as large
-    /// as inputs. xorshift32 is random enough.
+    /// Numbers from −1 to 1, divided by the root of a third of how many are added up, so that results stay
+    /// as large as inputs.
     fn tensor(&mut self, dims: &[usize], added: usize) -> Result<Tensor, Error> {
         let scale = (3.0 / added as f64).sqrt() as f32;
         let count = dims.iter().product();
-        let values: Vec<f32> = std::iter::repeat_with(|| {
-            self.state ^= self.state << 13;
-            self.state ^= self.state >> 17;
-            self.state ^= self.state << 5;
-            // The upper 24 bits are as many as an f32 holds.
-            ((self.state >> 8) as f32 / 8_388_608.0 - 1.0) * scale
-        })
-        .take(count)
-        .collect();
+        let value = || scale * (2.0 * self.random.uniform() - 1.0);
+        let values: Vec<f32> = std::iter::repeat_with(value).take(count).collect();
         Tensor::from_slice(dims, &values).map_err(Error::from)
     }
 
@@ -133,17 +129,22 @@ impl Draft {
         Ok(self.graph.initializer(name, tensor))
     }
 
-    fn finish(mut self, output: Value, dims: &[usize], operations: usize) -> Result<Trial, Error> {
+    /// A network with so many operations, and how many nodes share them.
+    fn finish(
+        mut self,
+        output: Value,
+        dims: &[usize],
+        (operations, nodes): (usize, usize),
+    ) -> Result<Trial, Error> {
         self.graph.output("y", output, fixed(dims));
         let model = self.graph.finish()?;
         let name = model.name().to_owned();
-        Ok(Trial { name, operations: operations as f64, model, inputs: self.inputs })
+        Ok(Trial { name, operations: operations as f64, nodes, model, inputs: self.inputs })
     }
 }
 
 fn fixed(dims: &[usize]) -> TensorType {
-    let dims = dims.iter().map(|&dim| Dim::Known(dim)).collect();
-    TensorType { dtype: DType::F32, shape: Some(SymShape(dims)) }
+    TensorType::concrete(DType::F32, &Shape::from(dims))
 }
 
 /// `rows` × n by several n × n, one after another, so that work outweighs what is carried.
@@ -154,7 +155,12 @@ fn chain(name: &str, rows: usize, n: usize, count: usize) -> Result<Trial, Error
         let w = draft.weight(format!("w{at}"), &[n, n], n)?;
         x = draft.graph.node("MatMul", &[x, w], []);
     }
-    draft.finish(x, &[rows, n], count * 2 * rows * n * n)
+    draft.finish(x, &[rows, n], (count * 2 * rows * n * n, count))
+}
+
+/// Products of matrices of n × n.
+pub(crate) fn gemm(n: usize) -> Result<Trial, Error> {
+    chain(&format!("gemm-{n}"), n, n, 4)
 }
 
 fn products(size: TrialSize) -> Result<Vec<Trial>, Error> {
@@ -162,7 +168,7 @@ fn products(size: TrialSize) -> Result<Vec<Trial>, Error> {
         TrialSize::Small => &[96],
         TrialSize::Full => &[256, 512, 1024],
     };
-    sizes.iter().map(|&n| chain(&format!("gemm-{n}"), n, n, 4)).collect()
+    sizes.iter().map(|&n| gemm(n)).collect()
 }
 
 fn vectors(size: TrialSize) -> Result<Vec<Trial>, Error> {
@@ -189,15 +195,17 @@ fn convolutions(
         operations += 2 * next * added * side * side;
         last = next;
     }
-    draft.finish(x, &[1, last, side, side], operations)
+    draft.finish(x, &[1, last, side, side], (operations, channels.len().saturating_sub(1)))
+}
+
+/// Convolutions of 3 × 3 over an image of `side`², whose channels stay as many.
+pub(crate) fn conv3x3(channels: usize, side: usize) -> Result<Trial, Error> {
+    convolutions(&format!("conv3x3-{channels}x{side}"), side, 3, &[channels; 4])
 }
 
 fn convolutions_3x3(size: TrialSize) -> Result<Vec<Trial>, Error> {
-    let (name, side, channels) = match size {
-        TrialSize::Small => ("conv3x3-8x16", 16, 8),
-        TrialSize::Full => ("conv3x3-64x56", 56, 64),
-    };
-    Ok(vec![convolutions(name, side, 3, &[channels; 4])?])
+    let (channels, side) = if size == TrialSize::Small { (8, 16) } else { (64, 56) };
+    Ok(vec![conv3x3(channels, side)?])
 }
 
 fn convolutions_1x1(size: TrialSize) -> Result<Vec<Trial>, Error> {
@@ -221,7 +229,7 @@ fn attention(size: TrialSize) -> Result<Vec<Trial>, Error> {
     let scores = draft.graph.node("Mul", &[scores, scale], []);
     let shares = draft.graph.node("Softmax", &[scores], [("axis", Attr::from(-1))]);
     let y = draft.graph.node("MatMul", &[shares, v], []);
-    Ok(vec![draft.finish(y, &dims, 4 * heads * tokens * tokens * depth)?])
+    Ok(vec![draft.finish(y, &dims, (4 * heads * tokens * tokens * depth, 2))?])
 }
 
 #[cfg(test)]

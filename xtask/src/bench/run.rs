@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Two runs on the same idle machine differ by about a tenth, which the values of one run do not show;
-/// half as much again is a change.
+/// Runs lie days apart, and machines drift meanwhile, which the values of one run do not show. It is
+/// chosen, not measured.
 const TOLERANCE: f64 = 0.15;
 
 /// Which way a value should go.

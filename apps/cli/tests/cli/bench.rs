@@ -69,6 +69,7 @@ fn a_run_is_compared_with_an_earlier_one_by_intervals() {
     let load = &faster["comparison"]["metrics"]["load"];
     assert_eq!((&load["verdict"], &load["low"]), (&json!("too few values"), &Value::Null));
     assert_eq!(faster["comparison"]["same_machine"], json!(true));
+    assert_eq!(faster["comparison"]["same_version"], json!(true));
 
     earlier(0.01);
     let slower = local(&beside);
@@ -87,6 +88,14 @@ fn a_run_is_compared_with_an_earlier_one_by_intervals() {
     assert_eq!(memory.error(1).0, "other_kind");
     world.write("earlier.json", "{}");
     assert_eq!(local(&beside).error(1).0, "bad_baseline");
+    // Before a model is loaded, and here one that is not there.
+    for (flag, file, code) in
+        [("--baseline", "earlier.json", "bad_baseline"), ("-o", "none/a.json", "file_not_found")]
+    {
+        let refused = world.run(&["bench", "local", "nobody.onnx", flag, file, "--json"]);
+        let (found, message) = refused.error(1);
+        assert!(found == code && !message.contains("nobody"), "{found}: {message}");
+    }
     assert_eq!(local(&["--tolerance", "much"]).error(2).0, "usage");
 }
 
@@ -115,7 +124,7 @@ fn memory_and_devices_are_measured() {
     let output = command.env("OCL_ICD_VENDORS", world.folder.path()).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     let devices: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    for name in ["to", "from", "gemm", "conv", "digits"] {
+    for name in ["to", "from", "gemm node", "conv node", "digits"] {
         let values = values(&devices, &format!("cpu {name}"));
         assert!(values.len() == 5 && values.iter().all(|v| v.as_f64() > Some(0.)), "{values:?}");
     }

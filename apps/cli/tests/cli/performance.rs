@@ -26,7 +26,7 @@ fn a_cluster_is_told_on_one_page_that_is_not_overwritten() {
         "3 succeeded and 0 failed",
         "2 of 2 workers are ready, with 2 devices in all.",
         "over QUIC. How long round trips take is not known",
-        "have finished 3 tasks",
+        "2 workers finished 3 tasks since joining",
         "local-1",
         "digits/1",
         "<svg",

@@ -1,10 +1,10 @@
 //! A run beside an earlier one: each quantity by an interval, and never two that measured different
 //! things.
 
-use super::frame::{Frame, Machine, Sample};
+use super::frame::{Better, Frame, Machine, Sample, VERSION};
 use crate::failure::{Failure, Result};
 use crate::output;
-use lgp_sdk::stats::{self, CONFIDENCE, VALUES_MIN, Verdict};
+use lgp_sdk::stats::{self, CONFIDENCE, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -55,6 +55,9 @@ impl Baseline {
         if self.samples.len() > METRICS_MAX {
             return Err(format!("it has more than {METRICS_MAX} quantities"));
         }
+        if self.kind.len() > LETTERS_MAX || self.version.len() > LETTERS_MAX {
+            return Err(format!("its kind or version has more than {LETTERS_MAX} bytes"));
+        }
         for (name, sample) in &self.samples {
             if name.len() > LETTERS_MAX || sample.unit.len() > LETTERS_MAX {
                 return Err(format!("a name or unit has more than {LETTERS_MAX} bytes"));
@@ -67,18 +70,24 @@ impl Baseline {
         Ok(())
     }
 
+    /// Whether it is a run of the kind that is to be measured now.
+    ///
+    /// # Errors
+    /// `other_kind`.
+    pub(super) fn check_kind(&self, kind: &str, path: &Path) -> Result<()> {
+        if self.kind == kind {
+            return Ok(());
+        }
+        let path = path.display();
+        let message = format!("{path} is a run of the kind {:?}, expected {kind}", self.kind);
+        Err(Failure::new("other_kind", message).hint("compare with a run of the same kind"))
+    }
+
     /// Whether it measured what is to be measured now.
     ///
     /// # Errors
-    /// `other_kind` and `other_config`.
-    pub(super) fn check(&self, kind: &str, config: &Value, path: &Path) -> Result<()> {
-        let path = path.display();
-        if self.kind != kind {
-            let message = format!("{path} is a run of the kind {:?}, expected {kind}", self.kind);
-            return Err(
-                Failure::new("other_kind", message).hint("compare with a run of the same kind")
-            );
-        }
+    /// `other_config`.
+    pub(super) fn check(&self, config: &Value, path: &Path) -> Result<()> {
         let empty = serde_json::Map::new();
         let (old, new) = (self.config.as_object(), config.as_object().unwrap_or(&empty));
         let old = old.unwrap_or(&empty);
@@ -91,6 +100,7 @@ impl Baseline {
         if differ.is_empty() {
             return Ok(());
         }
+        let path = path.display();
         let message = format!("{path} measured something else: {}", differ.join(", "));
         Err(Failure::new("other_config", message).hint("give the same flags as then"))
     }
@@ -110,6 +120,8 @@ fn cell(value: &Value) -> String {
 pub(super) struct Comparison {
     baseline: String,
     baseline_version: String,
+    /// Whether the same version of the program made both.
+    same_version: bool,
     same_machine: bool,
     confidence: f64,
     tolerance: f64,
@@ -122,6 +134,9 @@ pub(super) struct Comparison {
 #[derive(Debug, Serialize)]
 struct Compared {
     verdict: &'static str,
+    /// Why the two are not comparable, where they are not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
     /// New values to old ones: the estimate and the interval; null where there is none, and for what
     /// has no bound.
     ratio: Option<f64>,
@@ -131,13 +146,21 @@ struct Compared {
 
 const TOO_FEW: &str = "too few values";
 const NOT_MEASURED: &str = "not measured now";
+const NOT_COMPARABLE: &str = "not comparable";
+
+impl Compared {
+    /// Of what has no ratio.
+    fn without(verdict: &'static str) -> Self {
+        Self { verdict, reason: None, ratio: None, low: None, high: None }
+    }
+}
 
 impl Comparison {
     pub(super) fn of(path: &Path, old: &Baseline, new: &Frame, tolerance: f64) -> Self {
         let mut regressions = Vec::new();
         let metrics = old.samples.iter().map(|(name, old)| {
             let compared = match new.samples.get(name) {
-                None => Compared { verdict: NOT_MEASURED, ratio: None, low: None, high: None },
+                None => Compared::without(NOT_MEASURED),
                 Some(new) => {
                     let (compared, is_regression) = compare(old, new, tolerance);
                     regressions.extend(is_regression.then(|| name.clone()));
@@ -150,6 +173,7 @@ impl Comparison {
         Self {
             baseline: path.display().to_string(),
             baseline_version: old.version.clone(),
+            same_version: old.version == new.version,
             same_machine: old.machine == new.machine,
             confidence: CONFIDENCE,
             tolerance,
@@ -160,22 +184,29 @@ impl Comparison {
 
     pub(super) fn text(&self) -> String {
         let rows = self.metrics.iter().map(|(name, compared)| {
-            let Compared { verdict, ratio, low, high } = compared;
+            let Compared { verdict, reason, ratio, low, high } = compared;
             let percent = |ratio: &Option<f64>| ratio.map_or("-".to_owned(), change);
             let interval = match (low, high) {
                 (None, None) => "-".to_owned(),
                 _ => format!("{} to {}", percent(low), percent(high)),
             };
-            [name.clone(), (*verdict).to_owned(), percent(ratio), interval]
+            let verdict = match reason {
+                Some(reason) => format!("{verdict}: {reason}"),
+                None => (*verdict).to_owned(),
+            };
+            [name.clone(), verdict, percent(ratio), interval]
         });
         let table = output::table(["", "verdict", "change", "interval of 95 %"], rows);
-        let other = match self.same_machine {
-            true => "",
-            false => {
-                "it is a run of another machine, so differences may be those of the machines\n"
-            }
-        };
-        format!("\nbeside {}\n{other}{table}", self.baseline)
+        let mut notes = String::new();
+        if !self.same_version {
+            let version = output::plain(&self.baseline_version);
+            notes += &format!("it was made by version {version}, and this is {VERSION}\n");
+        }
+        if !self.same_machine {
+            notes +=
+                "it is a run of another machine, so differences may be those of the machines\n";
+        }
+        format!("\nbeside {}\n{notes}{table}", self.baseline)
     }
 
     /// # Errors
@@ -187,7 +218,7 @@ impl Comparison {
         let message = format!(
             "worse than {} by more than {} %: {}",
             self.baseline,
-            100. * self.tolerance,
+            percent(self.tolerance),
             output::plain(&self.regressions.join(", "))
         );
         Err(Failure::new("regression", message)
@@ -200,12 +231,30 @@ fn change(ratio: f64) -> String {
     format!("{:+.1} %", 100. * (ratio - 1.))
 }
 
+/// A share in per cent, without what binary fractions add: `7`, `12.5`.
+fn percent(share: f64) -> f64 {
+    (1e6 * share).round() / 1e4
+}
+
+/// Why two samples measure different things under one name, if they do.
+fn difference(old: &Sample, new: &Sample) -> Option<String> {
+    if old.unit != new.unit {
+        return Some(format!("its unit was {}, and is {}", old.unit, new.unit));
+    }
+    let [then, now] = [old.better, new.better].map(Better::name);
+    (old.better != new.better).then(|| format!("better was {then}, and is {now}"))
+}
+
+/// What two samples show, and whether that is a regression.
 fn compare(old: &Sample, new: &Sample, tolerance: f64) -> (Compared, bool) {
+    if let Some(reason) = difference(old, new) {
+        let compared = Compared::without(NOT_COMPARABLE);
+        return (Compared { reason: Some(reason), ..compared }, false);
+    }
     let better = stats::Better::from(new.better);
     let Some(ratio) = stats::ratio(&old.values, &new.values) else {
-        return (Compared { verdict: TOO_FEW, ratio: None, low: None, high: None }, false);
+        return (Compared::without(TOO_FEW), false);
     };
-    debug_assert!(old.values.len() >= VALUES_MIN && new.values.len() >= VALUES_MIN);
     let is_speed = ["ns", "us", "ms", "s", "1/s", "GB/s", "GFLOP/s"].contains(&new.unit.as_str());
     let verdict = match (ratio.verdict(better), is_speed) {
         (Verdict::Better, true) => "faster",
@@ -214,9 +263,10 @@ fn compare(old: &Sample, new: &Sample, tolerance: f64) -> (Compared, bool) {
         (Verdict::Worse, false) => "worse",
         (Verdict::NoDifferenceShown, _) => "no difference shown",
     };
+    let is_regression = ratio.is_regression(better, tolerance);
     let finite = |value: f64| Some(value).filter(|value| value.is_finite());
-    let [ratio_, low, high] = [ratio.estimate, ratio.low, ratio.high].map(finite);
-    (Compared { verdict, ratio: ratio_, low, high }, ratio.is_regression(better, tolerance))
+    let [ratio, low, high] = [ratio.estimate, ratio.low, ratio.high].map(finite);
+    (Compared { verdict, reason: None, ratio, low, high }, is_regression)
 }
 
 /// A share as a person writes it: `5%` or `0.05`.

@@ -1,7 +1,7 @@
 //! What is compared, and what is refused.
 
 use super::super::Common;
-use super::super::frame::{Better, Run};
+use super::super::frame::Run;
 use super::*;
 use crate::output::Output;
 use lgp_sdk::Random;
@@ -78,6 +78,55 @@ fn the_words_are_those_of_the_quantity() {
 }
 
 #[test]
+fn another_unit_or_direction_is_said_and_not_compared() {
+    let old = Sample { unit: "us".into(), better: Better::Lower, values: vec![10.; 8] };
+    for (unit, better, reason) in [
+        ("ms", Better::Lower, "its unit was us, and is ms"),
+        ("us", Better::Higher, "better was lower, and is higher"),
+        ("us", Better::Neither, "better was lower, and is neither"),
+    ] {
+        let new = Sample { unit: unit.into(), better, values: vec![90.; 8] };
+        let (compared, is_regression) = compare(&old, &new, 0.05);
+        assert_eq!((compared.verdict, is_regression), (NOT_COMPARABLE, false), "{reason}");
+        assert_eq!((compared.reason.as_deref(), compared.ratio), (Some(reason), None));
+    }
+    let (compared, is_regression) =
+        compare(&old, &Sample { values: vec![90.; 8], ..old.clone() }, 0.05);
+    assert_eq!((compared.verdict, compared.reason, is_regression), ("slower", None, true));
+}
+
+fn comparison(version: &str, metrics: BTreeMap<String, Compared>) -> Comparison {
+    Comparison {
+        baseline: "before.json".into(),
+        baseline_version: version.into(),
+        same_version: version == VERSION,
+        same_machine: true,
+        confidence: CONFIDENCE,
+        tolerance: 0.07,
+        metrics,
+        regressions: vec!["latency".into()],
+    }
+}
+
+#[test]
+fn people_read_what_differs_between_the_runs() {
+    let reason = Some("its unit was us, and is ms".to_owned());
+    let odd = Compared { reason, ..Compared::without(NOT_COMPARABLE) };
+    let text = comparison("0.0.1\n", BTreeMap::from([("latency".to_owned(), odd)])).text();
+    let version = format!("it was made by version 0.0.1\\n, and this is {VERSION}\n");
+    for part in ["not comparable: its unit was us, and is ms", &version] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    let same = comparison(VERSION, BTreeMap::new());
+    assert!(!same.text().contains("version"));
+    let failure = same.judge().expect_err("a regression");
+    assert!(failure.message.contains("by more than 7 %: latency"), "{}", failure.message);
+    for (share, expected) in [(0.07, "7"), (0.125, "12.5"), (0.05, "5"), (0.29, "29"), (0., "0")] {
+        assert_eq!(percent(share).to_string(), expected);
+    }
+}
+
+#[test]
 fn other_kinds_and_configs_are_refused() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = write(&folder, earlier(&[1.; 5]).to_string());
@@ -114,6 +163,7 @@ fn files_that_nobody_wrote_are_refused() {
         with(|v| v["samples"]["latency"]["extra"] = json!(1)),
         with(|v| v["samples"] = json!({"x".repeat(201): v["samples"]["latency"]})),
         with(|v| v["machine"]["cores"] = json!(-1)),
+        with(|v| v["version"] = json!("1".repeat(201))),
         with(|v| {
             let sample = v["samples"]["latency"].clone();
             let many = (0..=METRICS_MAX).map(|i| (i.to_string(), sample.clone()));

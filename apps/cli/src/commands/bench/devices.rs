@@ -1,7 +1,7 @@
 //! `bench devices`: each device that runs models, beside the processor.
 
 use super::Common;
-use super::frame::{Better, Run, number};
+use super::frame::{Better, Prepared, Run, number};
 use crate::cluster::digits;
 use crate::device::{self, Limits, NotUsed};
 use crate::failure::{Failure, Result};
@@ -16,8 +16,8 @@ use serde_json::json;
 const QUANTITIES: [(&str, &str, Better); 5] = [
     ("to", "GB/s", Better::Higher),
     ("from", "GB/s", Better::Higher),
-    ("gemm", "GFLOP/s", Better::Higher),
-    ("conv", "GFLOP/s", Better::Higher),
+    ("gemm node", "GFLOP/s", Better::Higher),
+    ("conv node", "GFLOP/s", Better::Higher),
     ("digits", "ms", Better::Lower),
 ];
 
@@ -25,14 +25,15 @@ const QUANTITIES: [(&str, &str, Better); 5] = [
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster bench devices --json\n\n\
     to and from are copies between the host's memory and the device's, within it for the processor;\n\
-    gemm and conv are nodes of models in f32, without copies; digits is a whole run of the bundled\n\
-    model with one image. Devices that are not used are named with the reason.")]
+    gemm node and conv node are one node of the networks gemm and conv3x3 of card in f32, without\n\
+    copies; the rates that card says are of whole runs, copies included. digits is a whole run of the\n\
+    bundled model with one image. Devices that are not used are named with the reason.")]
 pub(super) struct Args {
     #[command(flatten)]
     common: Common,
 }
 
-/// How large the work is.
+/// How large the work is, which is as in the networks that `card` measures.
 struct Sizes {
     copy_bytes: usize,
     gemm: usize,
@@ -43,11 +44,12 @@ struct Sizes {
 
 impl Sizes {
     const FULL: Self = Self { copy_bytes: 64 << 20, gemm: 1024, channels: 64, side: 56, runs: 20 };
-    const QUICK: Self = Self { copy_bytes: 4 << 20, gemm: 128, channels: 16, side: 28, runs: 5 };
+    const QUICK: Self = Self { copy_bytes: 4 << 20, gemm: 96, channels: 8, side: 16, runs: 5 };
 }
 
 /// Measures the devices.
 pub(super) fn run(args: &Args, out: Output) -> Result<()> {
+    let prepared = Prepared::of("devices", &args.common)?;
     let sizes = if args.common.quick { Sizes::QUICK } else { Sizes::FULL };
     let found = probe(&ProbeOptions::default());
     let usable = found.iter().filter(|info| info.usable).filter_map(|info| info.device);
@@ -60,17 +62,16 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
         "gemm": sizes.gemm,
         "conv": {"channels": sizes.channels, "side": sizes.side},
     });
-    let mut measured = Run::begin("devices", &args.common, config)?;
+    let mut measured = prepared.begin(config)?;
     let bar = out.progress(ids.len() as u64, "devices");
     for id in &ids {
         measure(*id, &sizes, &mut measured)?;
         bar.inc(1);
     }
     bar.finish_and_clear();
-    let known = |info: &&lgp_sdk::DeviceInfo| !info.usable;
     let not_used: Vec<NotUsed> = found
         .iter()
-        .filter(known)
+        .filter(|info| !info.usable)
         .map(|info| {
             let reason = info.reason.clone().unwrap_or_else(|| "it says no reason".to_owned());
             NotUsed { id: info.id.clone(), reason }
@@ -125,4 +126,21 @@ fn text(ids: &[DeviceId], not_used: &[NotUsed], measured: &Run<'_>) -> String {
         text += &format!("{} is not measured: {}\n", output::plain(id), output::plain(reason));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lgp_sdk::{TRIAL_KINDS, TrialSize, trials};
+
+    #[test]
+    fn the_networks_are_those_of_card() {
+        for (sizes, size) in [(Sizes::FULL, TrialSize::Full), (Sizes::QUICK, TrialSize::Small)] {
+            let all = trials(size, &TRIAL_KINDS).expect("they are built");
+            let Sizes { gemm, channels, side, .. } = sizes;
+            for name in [format!("gemm-{gemm}"), format!("conv3x3-{channels}x{side}")] {
+                assert!(all.iter().any(|trial| trial.name == name), "{name}");
+            }
+        }
+    }
 }

@@ -14,6 +14,9 @@ use std::path::PathBuf;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
+/// The version of this program.
+pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// A measured quantity.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -31,6 +34,17 @@ pub(super) enum Better {
     Lower,
     Higher,
     Neither,
+}
+
+impl Better {
+    /// As it stands in the JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Lower => "lower",
+            Self::Higher => "higher",
+            Self::Neither => "neither",
+        }
+    }
 }
 
 impl From<Better> for stats::Better {
@@ -64,6 +78,13 @@ impl Machine {
     }
 }
 
+/// A measurement that is to be made: its baseline is of its kind, and its file can be written.
+pub(super) struct Prepared<'a> {
+    kind: &'static str,
+    common: &'a Common,
+    baseline: Option<(PathBuf, Baseline)>,
+}
+
 /// A measurement under way.
 pub(super) struct Run<'a> {
     common: &'a Common,
@@ -94,27 +115,53 @@ struct Report<T> {
     details: T,
 }
 
-impl<'a> Run<'a> {
-    /// Begins a measurement, provided that it can be compared with its baseline.
+impl<'a> Prepared<'a> {
+    /// Looks at what would otherwise be found wrong when all is measured, and loads nothing yet.
     ///
     /// # Errors
-    /// `bad_baseline`, `other_kind` and `other_config`.
-    pub(super) fn begin(kind: &'static str, common: &'a Common, config: Value) -> Result<Self> {
+    /// `bad_baseline` and `other_kind`; what keeps files from being read or written.
+    pub(super) fn of(kind: &'static str, common: &'a Common) -> Result<Self> {
+        if let Some(path) = &common.output {
+            // Dropped where it is, it leaves nothing.
+            Staged::new(path, &[])?;
+        }
         let baseline = common.baseline.as_ref().map(|path| -> Result<_> {
             let baseline = Baseline::read(path)?;
-            baseline.check(kind, &config, path)?;
+            baseline.check_kind(kind, path)?;
             Ok((path.clone(), baseline))
         });
+        Ok(Self { kind, common, baseline: baseline.transpose()? })
+    }
+
+    /// Begins the measurement, provided that its baseline measured the same.
+    ///
+    /// # Errors
+    /// `other_config`.
+    pub(super) fn begin(self, config: Value) -> Result<Run<'a>> {
+        let Self { kind, common, baseline } = self;
+        if let Some((path, baseline)) = &baseline {
+            baseline.check(&config, path)?;
+        }
         let frame = Frame {
             kind,
-            version: env!("CARGO_PKG_VERSION"),
+            version: VERSION,
             date: OffsetDateTime::now_utc().format(&Rfc3339).map_err(Failure::internal)?,
             machine: Machine::this()?,
             config,
             samples: BTreeMap::new(),
             comparison: None,
         };
-        Ok(Self { common, baseline: baseline.transpose()?, frame })
+        Ok(Run { common, baseline, frame })
+    }
+}
+
+impl<'a> Run<'a> {
+    /// Prepares and begins a measurement that needs nothing else before.
+    ///
+    /// # Errors
+    /// As [`Prepared::of`] and [`Prepared::begin`].
+    pub(super) fn begin(kind: &'static str, common: &'a Common, config: Value) -> Result<Self> {
+        Prepared::of(kind, common)?.begin(config)
     }
 
     /// Adds values of a quantity, behind those that it has.
@@ -209,6 +256,28 @@ mod tests {
         {
             assert_eq!(number(value), text);
         }
+    }
+
+    #[test]
+    fn a_direction_has_the_name_that_its_json_has() {
+        for better in [Better::Lower, Better::Higher, Better::Neither] {
+            let json = serde_json::to_value(better).expect("a text");
+            assert_eq!(json, Value::from(better.name()));
+        }
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_refused_before_anything_is_measured() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let inside = |name: &str| Some(folder.path().join(name));
+        for (output, code) in
+            [(inside("none/a.json"), "file_not_found"), (inside(""), "io"), (inside("a"), "")]
+        {
+            let common = Common { output, baseline: None, tolerance: 0.05, quick: false };
+            let failure = Prepared::of("local", &common).err();
+            assert_eq!(failure.map_or_else(String::new, |it| it.code.into_owned()), code);
+        }
+        assert_eq!(std::fs::read_dir(folder.path()).expect("ours").count(), 0, "nothing is left");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `bench local`: load time, latency and memory of a model file on this machine.
 
 use super::Common;
-use super::frame::{Better, Run};
+use super::frame::{Better, Prepared};
 use crate::cluster::digits;
 use crate::commands::run::{self, Loaded, Machine};
 use crate::dims::Dims;
@@ -69,6 +69,7 @@ struct LatencyMs {
 
 /// Measures a model.
 pub(super) fn run(args: &Args, out: Output) -> Result<()> {
+    let prepared = Prepared::of("local", &args.common)?;
     // The bundled model lies in the program.
     let bundled = match &args.model {
         Some(_) => None,
@@ -91,7 +92,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
         "precision": precision,
         "inputs": shapes.collect::<std::collections::BTreeMap<_, _>>(),
     });
-    let mut measured = Run::begin("local", &args.common, config)?;
+    let mut measured = prepared.begin(config)?;
     let runs = args.runs.unwrap_or(if args.common.quick { RUNS_QUICK } else { RUNS });
     let bar = out.progress(runs.into(), "runs");
     let on_run: &dyn Fn() = &|| bar.inc(1);

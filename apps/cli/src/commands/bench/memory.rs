@@ -20,7 +20,8 @@ const OCCUPANCY_PERCENT: usize = 90;
 #[command(after_help = "Example:\n  radeon-cluster bench memory resnet50.onnx --json\n\n\
     The allocator of device memory works on a simulated device of 8 GiB, 90 % of it taken; ranges go\n\
     as half of all at a time, the oldest first, or at random, and then also with defragmentation.\n\
-    A model is loaded and run once on the processor by a process of its own, each time anew.")]
+    In each round a process of its own loads the model and runs it four times on the processor,\n\
+    three of them to warm up.")]
 pub(super) struct Args {
     /// The ONNX file whose memory is measured [default: the bundled model]
     model: Option<PathBuf>,
@@ -92,7 +93,7 @@ fn traces(measured: &mut Run<'_>, steps: usize, seed: u64, is_counted: bool) -> 
     Ok(())
 }
 
-/// What a process of its own took to load a model and run it once.
+/// What a process of its own took to load a model and run it: once measured, after runs that warm up.
 fn load_and_run(model: Option<&Path>) -> Result<Value> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new("process_failed", format!("a process that loads the model: {error}"))

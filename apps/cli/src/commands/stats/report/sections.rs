@@ -170,8 +170,10 @@ fn communication(told: &Told) -> Section {
     };
     let of = |what: &str| quic(what, "sent").zip(quic(what, "received"));
     let bytes = of("bytes");
-    let ended: u64 =
-        ["succeeded", "failed", "cancelled"].iter().map(|s| count(&told.stats["tasks"][*s])).sum();
+    // What is counted of a connection, and of its worker, begins when the worker joins.
+    let connected =
+        told.workers.iter().filter(|w| w["state"] == "ready" || w["state"] == "draining");
+    let finished: u64 = connected.map(|worker| count(&worker["completed"])).sum();
     let words = match bytes {
         None => "What travels between coordinator and workers is not known: the coordinator does \
                  not tell it. How long round trips take is not known either."
@@ -189,11 +191,12 @@ fn communication(told: &Told) -> Section {
         let cell = |number: Option<f64>| number.map_or(UNKNOWN.to_owned(), |n| format!("{n:.0}"));
         let (sent, received) = pair.unzip();
         rows.push(row([name.to_owned(), cell(sent), cell(received)]));
-        if ended > 0 {
+        if finished > 0 {
             let each = |number: Option<f64>| {
-                number.map_or(UNKNOWN.to_owned(), |n| format!("{:.1}", n / ended as f64))
+                number.map_or(UNKNOWN.to_owned(), |n| format!("{:.1}", n / finished as f64))
             };
-            let name = format!("{name} a task, heartbeats and models included");
+            let name =
+                format!("{name} for each task that they finished, heartbeats and models included");
             rows.push(row([name, each(sent), each(received)]));
         }
     }
@@ -203,7 +206,7 @@ fn communication(told: &Told) -> Section {
     let parts = [("waiting", "queued_ms"), ("model", "model_ms"), ("overhead", "overhead_ms")];
     let parts = parts
         .iter()
-        .filter(|_| ended > 0)
+        .filter(|_| count(&told.stats["tasks"]["succeeded"]) > 0)
         .filter_map(|(name, key)| Some(((*name).to_owned(), told.stats[*key]["mean"].as_f64()?)));
     Section::new("Communication", &words)
         .table("Over QUIC", &["", "to workers", "from workers"], rows)
@@ -221,10 +224,12 @@ fn scaling(told: &Told) -> Section {
     let uptime = told.stats["uptime_s"].as_f64().filter(|uptime| *uptime > 0.);
     let words = match (most.filter(|most| *most > 0), uptime) {
         (Some(most), Some(uptime)) => format!(
-            "{} have finished {all} tasks, {:.2} a second since the start; if each had done as many as \
-             the busiest one, it were {:.0} % more. How fast one worker alone would be is not known: \
+            "{} finished {} since joining: {:.2} for each of the {uptime:.0} s that the coordinator has \
+             run, of which a worker that joined later had fewer. Had each done as many as the busiest \
+             one, there would be {:.0} % more. How fast one worker alone would be is not known: \
              radeon-cluster bench cluster measures it.",
             output::counted(completed.len() as u64, "worker"),
+            output::counted(all, "task"),
             all as f64 / uptime,
             100. * ((most * completed.len() as u64) as f64 / all as f64 - 1.)
         ),
@@ -257,13 +262,13 @@ fn scaling(told: &Told) -> Section {
     let headings = [
         "worker",
         "tasks",
-        "tasks/s",
+        "tasks for each second that the coordinator has run",
         "share",
         "slots",
-        "of its slots' time in a model of mean time",
+        "share of its slots' time since the coordinator began, at the mean time in a model",
     ];
     Section::new("Scaling", &words)
-        .table("Throughput by worker since the start", &headings, rows.collect())
+        .table("Tasks by worker since it joined", &headings, rows.collect())
         .bars("Tasks by worker", "tasks", &bars)
         .table(
             "Mean time of a model on a device, recent tasks first",

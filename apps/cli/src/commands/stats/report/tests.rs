@@ -18,7 +18,7 @@ fn busy() -> Told {
     Told {
         stats: json!({
             "uptime_s": 10.0,
-            "tasks": {"submitted": 9, "queued": 3, "running": 1, "succeeded": 8, "failed": 1, "cancelled": 1},
+            "tasks": {"submitted": 94, "queued": 3, "running": 1, "succeeded": 88, "failed": 1, "cancelled": 1},
             "runnable": 2, "retries": 4, "batch_mean": 1.5, "balancing": "adaptive",
             "latency_ms": times, "queued_ms": times, "model_ms": times, "overhead_ms": times,
             "capability_cache": {"hits": 3, "of": 4},
@@ -46,13 +46,14 @@ fn busy() -> Told {
 fn a_busy_cluster_is_told_in_words_and_numbers() {
     let page = page(&busy(), "http://127.0.0.1:1", "2026-01-01T00:00:00Z");
     for part in [
-        "Of the tasks that have ended, 8 succeeded and 1 failed; half of the latest took up to 2.00 ms.",
+        "Of the tasks that have ended, 88 succeeded and 1 failed; half of the latest took up to 2.00 ms.",
         "2 of 2 workers are ready, with 2 devices in all.",
         "2 of 2 devices tell what models have taken",
         "25.0 %",
         "carried 2.0 KiB to them and 1.0 KiB back over QUIC",
-        "finished 10 tasks, 1.00 a second since the start",
-        "it were 20 % more",
+        "2 workers finished 10 tasks since joining: 1.00 for each of the 10 s that the coordinator has run",
+        "there would be 20 % more",
+        "<td>204.8</td><td>102.4</td>",
         "The strategy is adaptive; 3 tasks wait, 2 of them",
         "<td>2</td><td>3</td><td>3.000</td>",
         "<td>6</td><td>4</td><td>1.50</td>",
@@ -67,6 +68,22 @@ fn a_busy_cluster_is_told_in_words_and_numbers() {
         assert!(!page.contains(foreign), "{foreign}");
     }
     assert!(page.contains("&lt;img src=x onerror=alert(1)&gt;"));
+}
+
+#[test]
+fn traffic_is_of_the_tasks_of_those_that_are_connected() {
+    let mut told = busy();
+    told.workers[1]["state"] = json!("draining");
+    let both = page(&told, "http://127.0.0.1:1", "now");
+    assert!(both.contains("<td>204.8</td><td>102.4</td>"), "{both}");
+    for gone in ["away", "lost"] {
+        told.workers[1]["state"] = json!(gone);
+        let page = page(&told, "http://127.0.0.1:1", "now");
+        assert!(page.contains("<td>341.3</td><td>170.7</td>"), "{gone}: {page}");
+    }
+    told.workers[0]["state"] = json!("lost");
+    let none = page(&told, "http://127.0.0.1:1", "now");
+    assert!(!none.contains("for each task that they finished"), "{none}");
 }
 
 #[test]
