@@ -61,6 +61,14 @@ impl Node {
         };
         bits & 0o6 == 0o6
     }
+
+    /// What has it come with other rights from the next start on.
+    fn rule(&self, rights: &str) -> String {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        // Cards come in another order at times, and then with another number.
+        let name = if name.starts_with("renderD") { "renderD*" } else { name };
+        format!("add to /etc/udev/rules.d: KERNEL==\"{name}\", {rights}")
+    }
 }
 
 impl Account {
@@ -106,7 +114,6 @@ fn denied(node: &Node, account: &Account, groups: &[Group]) -> Option<Finding> {
     let Node { path, mode, gid, is_needed, .. } = node;
     let group = groups.iter().find(|group| group.gid == *gid);
     let owner = group.map_or_else(|| format!("group {gid}"), |it| format!("group {}", it.name));
-    let who = account.name.clone().unwrap_or_else(|| format!("user {}", account.uid));
     let status = if *is_needed { Status::Warn } else { Status::Info };
     let use_of_it = if *is_needed { "" } else { "; ROCm needs it, Mesa's rusticl does not" };
     let said = |why: &str| {
@@ -114,20 +121,28 @@ fn denied(node: &Node, account: &Account, groups: &[Group]) -> Option<Finding> {
         Finding::new(path, status, message)
     };
     if mode >> 3 & 0o6 != 0o6 {
-        let rule = "KERNEL==\"renderD*\", GROUP=\"render\", MODE=\"0660\"";
-        return Some(
-            said("its mode lets no group in").fix(format!("add to /etc/udev/rules.d: {rule}")),
-        );
+        let line = node.rule("GROUP=\"render\", MODE=\"0660\"");
+        return Some(said("its mode lets no group in").fix(line));
     }
     if account.in_container {
         let line = format!("docker run --device /dev/dri --group-add {gid} …");
         return Some(said("this container was not given that group").fix(line));
     }
+    let Some(who) = &account.name else {
+        let why = format!(
+            "user {} is not in it; usermod cannot add a user that /etc/passwd does not name: have \
+             whoever keeps the accounts add it, or let everybody in",
+            account.uid
+        );
+        return Some(said(&why).fix(node.rule("MODE=\"0666\"")));
+    };
     let Some(group) = group else {
-        let line = format!("sudo groupadd --gid {gid} render && sudo usermod -aG {gid} {who}");
+        let is_taken = groups.iter().any(|group| group.name == "render");
+        let name = if is_taken { format!("render{gid}") } else { "render".to_owned() };
+        let line = format!("sudo groupadd --gid {gid} {name} && sudo usermod -aG {name} {who}");
         return Some(said(&format!("{who} is not in it")).fix(line));
     };
-    if account.name.as_ref().is_some_and(|name| group.members.contains(name)) {
+    if group.members.contains(who) {
         let why = format!("{who} is in it, but not since this session began");
         return Some(said(&why).fix("log out and in again"));
     }
@@ -152,8 +167,9 @@ mod tests {
         let bob = Account { name: Some("bob".into()), ..ann.clone() };
         let boxed = Account { in_container: true, ..ann.clone() };
         let inside = Account { groups: vec![1000, 109], ..ann.clone() };
+        let nameless = Account { name: None, ..ann.clone() };
         let node = |mode, gid, is_needed| Node {
-            path: "/dev/dri/renderD128".into(),
+            path: if is_needed { "/dev/dri/renderD128" } else { "/dev/kfd" }.into(),
             mode,
             uid: 0,
             gid,
@@ -167,9 +183,17 @@ mod tests {
             (&usual, &inside, None),
             (&usual, &Account::default(), None),
             (&node(0o666, 109, true), &ann, None),
-            (&node(0o600, 109, true), &ann, Some(("no group", "udev"))),
-            (&node(0o660, 7, true), &ann, Some(("group 7", "groupadd --gid 7"))),
+            (&node(0o600, 109, true), &ann, Some(("no group", "\"renderD*\", GROUP=\"render\""))),
+            (&node(0o600, 109, false), &ann, Some(("no group", "\"kfd\", GROUP=\"render\""))),
             (&node(0o660, 109, false), &ann, Some(("rusticl does not", "usermod"))),
+            (
+                &node(0o660, 7, true),
+                &ann,
+                Some(("group 7", "--gid 7 render7 && sudo usermod -aG render7")),
+            ),
+            (&usual, &nameless, Some(("user 1000 is not in it", "\"renderD*\", MODE=\"0666\""))),
+            (&node(0o660, 7, true), &nameless, Some(("user 1000", "MODE=\"0666\""))),
+            (&node(0o660, 109, false), &nameless, Some(("user 1000", "\"kfd\", MODE=\"0666\""))),
         ] {
             let found = denied(node, account, &groups);
             match (&found, expected) {
@@ -177,6 +201,7 @@ mod tests {
                 (Some(finding), Some((why, line))) => {
                     let fix = finding.fix.as_deref().unwrap_or_default();
                     assert!(finding.message.contains(why) && fix.contains(line), "{finding:?}");
+                    assert!(account.name.is_some() || !fix.contains("usermod"), "{finding:?}");
                 }
                 _ => panic!("{node:?} {account:?}: {found:?}"),
             }
