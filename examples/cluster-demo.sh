@@ -11,6 +11,10 @@ finish() {
     radeon-cluster stop --now --data "$data" >"$data.log" 2>&1 || true
     rm -rf "$data" "$data.log"
 }
+# What a command says beside its answer is shown where it fails.
+quietly() {
+    "$@" 2>"$data.log" || { cat "$data.log" >&2; exit 1; }
+}
 trap finish EXIT
 trap 'exit 130' INT TERM
 
@@ -21,8 +25,8 @@ radeon-cluster workers --data "$data"
 # A durable task is kept, with its input, until it has ended, whatever is killed meanwhile.
 ids=
 for digit in 0 1 2 3 4 5 6 7 8 9; do
-    task=$(radeon-cluster submit --model digits --input "$here/digits/$digit.png" \
-        --durable --json --data "$data" 2>/dev/null)
+    task=$(quietly radeon-cluster submit --model digits --input "$here/digits/$digit.png" \
+        --durable --json --data "$data")
     ids="$ids $digit:$(echo "$task" | sed 's/.*"task_id":"\([^"]*\)".*/\1/')"
     if [ "$digit" = 4 ]; then
         pid=$(radeon-cluster workers --json --data "$data" | sed 's/.*"pid":\([0-9]*\).*/\1/')
@@ -34,7 +38,7 @@ done
 # The class with the highest score is the digit that was read.
 right=0
 for pair in $ids; do
-    answer=$(radeon-cluster result --wait "${pair#*:}" --json --data "$data" 2>/dev/null)
+    answer=$(quietly radeon-cluster result --wait "${pair#*:}" --json --data "$data")
     read=$(echo "$answer" | sed 's/.*"data":\[\([^]]*\)\].*/\1/' | tr , '\n' |
         awk 'NR == 1 || $1 > most { most = $1; class = NR - 1 } END { print class }')
     [ "$read" = "${pair%%:*}" ] && right=$((right + 1))

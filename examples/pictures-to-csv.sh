@@ -3,8 +3,8 @@
 #
 #   sh examples/pictures-to-csv.sh digits examples/digits > classes.csv
 #
-# The model is one whose output is a row of scores. A picture that cannot be read is told on stderr,
-# ends no other, and makes the exit status 1.
+# The model is one whose output is a row of scores. A picture that cannot be read is told on stderr with
+# the reason, ends no other, and makes the exit status 1.
 set -eu
 if [ $# -ne 2 ]; then
     echo "usage: $0 MODEL FOLDER" >&2
@@ -14,7 +14,7 @@ status=0
 echo "file,class,score"
 for file in "$2"/*.png "$2"/*.jpg "$2"/*.jpeg "$2"/*.webp; do
     [ -f "$file" ] || continue
-    if answer=$(radeon-cluster submit --model "$1" --input "$file" --wait --json 2>/dev/null); then
+    if answer=$(radeon-cluster submit --model "$1" --input "$file" --wait --json); then
         echo "$answer" | sed 's/.*"data":\[\([^]]*\)\].*/\1/' | tr , '\n' |
             awk -v file="$(basename "$file")" 'NR == 1 || $1 > most { most = $1; class = NR - 1 }
                 END { printf "\"%s\",%d,%s\n", file, class, most }'

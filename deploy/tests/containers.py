@@ -38,8 +38,9 @@ class Stage:
         self.copies, self.env, self.user, self.entry = [], {}, "0:0", []
         for word, rest in lines:
             if word == "COPY":
-                *_, source, target = rest.split()
-                self.copies.append((source, target, re.search(r"--chown=(\S+)", rest)))
+                *sources, target = [part for part in rest.split() if not part.startswith("--")]
+                owner = re.search(r"--chown=(\S+)", rest)
+                self.copies += [(source, target, owner) for source in sources]
             elif word == "ENV":
                 self.env.update([rest.split("=", 1)])
             elif word == "USER":
@@ -47,7 +48,7 @@ class Stage:
             elif word == "ENTRYPOINT":
                 self.entry = json.loads(rest)
             else:
-                assert word == "RUN", f"{word} is not known here"
+                assert word in ("RUN", "WORKDIR"), f"{word} is not known here, expected what stages of images have"
 
     def build(self, root, sources):
         """Copies what the stage copies, from where `sources` says that it lies here."""

@@ -2,7 +2,8 @@
 
     python images.py REPOSITORY STATIC DYNAMIC WORK
 
-STATIC and DYNAMIC are the two programs of a release. Prints a line a check.
+STATIC and DYNAMIC are the two programs of a release. Prints a line a check. Before that, and without root: all that
+Cargo asks for is copied where the Containerfile builds.
 """
 
 import json
@@ -10,6 +11,7 @@ import os
 import signal
 import ssl
 import sys
+import tomllib
 import urllib.request
 from pathlib import Path
 
@@ -24,6 +26,42 @@ NPY = b"\x93NUMPY\x01\x00v\x00" + HEADER.ljust(117).encode() + b"\n" + bytes(256
 BUILT = "/src/target/release/radeon-cluster"
 BUILT_STATIC = "/src/target/x86_64-unknown-linux-musl/release/radeon-cluster"
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
+
+
+def members(repository):
+    """The folders of the workspace's members, from its root; what a pattern finds without a crate is none."""
+    workspace = tomllib.loads((repository / "Cargo.toml").read_text())["workspace"]
+    out = [Path(path) for path in workspace.get("exclude", [])]
+    found = set()
+    for pattern in workspace["members"]:
+        folders = [path.relative_to(repository) for path in repository.glob(pattern) if (path / "Cargo.toml").exists()]
+        assert folders, f"no crate is at {pattern}, which Cargo.toml names as a member"
+        found.update(path for path in folders if not any(path.is_relative_to(other) for other in out))
+    return sorted(found)
+
+
+def missing(repository, text):
+    """What Cargo asks for in every build and no COPY of the stage `source` brings to where it lies here."""
+    copied = [Path(source) for source, target, _ in Stage(text, "source").copies if brings(source, target)]
+    asked = [*members(repository), Path("Cargo.toml"), Path("Cargo.lock")]
+    return [str(path) for path in asked if not any(path.is_relative_to(source) for source in copied)]
+
+
+def brings(source, target):
+    """Whether a COPY keeps the path: a folder by its name, and a file into the folder that it is in."""
+    return Path(target) == Path(source) or (target.endswith("/") and Path(target) == Path(source).parent)
+
+
+def copies(repository, text):
+    """Each member is copied; and one that is not would be found, in a folder of its own or within another."""
+    lost = missing(repository, text)
+    assert not lost, f"no COPY of the stage source brings {', '.join(lost)}: add one to the Containerfile"
+    for line, expected in [("COPY apps apps\n", "apps/cli"), ("COPY hal hal\n", "hal/conformance")]:
+        assert line in text, f"the Containerfile has no {line!r}, without which this was to be tried"
+        less = text.replace(line, "")
+        assert expected in missing(repository, less), f"nothing tells that {expected} is not copied"
+        elsewhere = text.replace(line, line.replace("\n", "/more\n"))
+        assert expected in missing(repository, elsewhere), f"nothing tells that {expected} is copied elsewhere"
 
 
 def ask(url, body=None, key=None):
@@ -132,15 +170,17 @@ def serves(root, path, volume=None):
 
 
 def main(repository, static, dynamic, work):
+    repository = Path(repository)
+    text = (repository / "deploy/container/Containerfile").read_text()
+    good = report("every member of the workspace is copied to where it is built", lambda: copies(repository, text))
     if reason := need():
         print(f"skipped: {reason}")
-        return True
+        return good
     work = Path(work)
-    text = (Path(repository) / "deploy/container/Containerfile").read_text()
     here = sources(repository, static, dynamic, work)
     bare = empty(static, work / "empty")
     cpu = Stage(text, "cpu")
-    good = report("the cpu image is made of nothing", lambda: check(cpu.base == "scratch", cpu.base))
+    good &= report("the cpu image is made of nothing", lambda: check(cpu.base == "scratch", cpu.base))
     cpu = cpu.build(work / "cpu", here)
     mesa = Stage(text, "mesa").build(work / "mesa", here)
     mesa.libraries(dynamic)

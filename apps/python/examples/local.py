@@ -27,4 +27,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python local.py MODEL.onnx")
     main(sys.argv[1])

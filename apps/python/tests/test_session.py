@@ -100,7 +100,7 @@ def test_bfloat16_comes_wider():
     answer = session.run(np.array([1.0, -2.5, np.inf], np.float32))["y"]
     assert answer.dtype == np.float32 and answer.tolist() == [1.0, -2.5, np.inf]
     narrow = Session(om.identity(om.BFLOAT16), device="cpu")
-    with pytest.raises(InputError, match="is float32, expected bfloat16"):
+    with pytest.raises(InputError, match="is float32, expected bfloat16\nhint: .* ml_dtypes"):
         narrow.run(np.zeros(1, np.float32))
 
 
@@ -136,7 +136,7 @@ def test_wrong_inputs_are_refused_in_words(session):
         ({"image": good, "more": good}, "input_name", "more"),
         ({"image": good[0]}, "input_shape", "rank is 3, expected 4"),
         ({"image": good[..., :7]}, "input_shape", "dimension 3 is 7, expected 8"),
-        ([1.0, 2.0], "input_invalid", "input 'image' is a list, expected an array"),
+        ([1.0, 2.0], "input_invalid", "input 'image' is of the type list, expected an array"),
         (None, "input_invalid", "NoneType"),
     ]:
         with pytest.raises(InputError) as refused:
@@ -147,8 +147,11 @@ def test_wrong_inputs_are_refused_in_words(session):
     two = om.model([om.node("Add", ["a", "b"], ["y"])],
                    [(name, om.tensor_type(om.FLOAT, ("n",))) for name in "ab"],
                    [("y", om.tensor_type(om.FLOAT, ("n",)))])
-    with pytest.raises(InputError, match="the model has 2 inputs"):
+    with pytest.raises(InputError, match="the model has 2 inputs") as refused:
         Session(two, device="cpu").run(good)
+    assert refused.value.hint == 'give {"a": ..., "b": ...}'
+    with pytest.raises(TypeError, match="the name 3 of an input is of the type int, expected str"):
+        session.run({3: good})
 
 
 def test_wrong_models_and_arguments_are_refused_in_words(digits, tmp_path):
@@ -159,6 +162,9 @@ def test_wrong_models_and_arguments_are_refused_in_words(digits, tmp_path):
         (UsageError, "usage", {"device": "cpu,cpu"}),
         (UsageError, "usage", {"precision": "f16"}),
         (UsageError, "usage", {"threads": 0}),
+        (UsageError, "usage", {"threads": -1}),
+        (UsageError, "usage", {"threads": 1 << 70}),
+        (UsageError, "usage", {"vram": -1}),
         (UsageError, "usage", {"vram": "much"}),
         (UsageError, "usage", {"vram": "1GiB"}),
         (UsageError, "usage", {"vram": 12}),
@@ -167,8 +173,10 @@ def test_wrong_models_and_arguments_are_refused_in_words(digits, tmp_path):
             Session(**{"model": digits, "device": "cpu", **arguments})
         assert refused.value.code == code and refused.value.message
         assert isinstance(refused.value, legacy_gpu.Error)
-    with pytest.raises(TypeError):
-        Session(3)
+    for name, given in [("model", 3), ("device", 0), ("threads", "2"), ("precision", 32), ("vram", 1.5)]:
+        with pytest.raises(TypeError, match=f"the argument {name} is of the type {type(given).__name__}, expected"):
+            Session(**{"model": digits, name: given})
+    assert Session(digits, device="cpu", threads=np.int64(1)).device == "cpu"
 
 
 def test_damaged_models_are_errors_and_no_crashes(digits):

@@ -33,7 +33,7 @@ pub trait Driver: Send + Sync + 'static {
 
     /// What a run of the model in a file takes of memory, as `radeon-cluster plan FILE --json` says it.
     fn plan(&self, _model: PathBuf) -> BoxFuture<'_, Result<serde_json::Value, DriverError>> {
-        Box::pin(async { Err(DriverError::Plan("there is no other process".to_owned())) })
+        Box::pin(async { Err(DriverError::Plan(PlanError::NoProcess)) })
     }
 }
 
@@ -46,7 +46,7 @@ pub struct Restarted {
     pub ended: Vec<TaskId>,
 }
 
-/// Why a [`Driver`] did not scale.
+/// Why a [`Driver`] did not do what it was asked for.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
@@ -60,7 +60,7 @@ pub enum DriverError {
     },
     /// A model's memory was not planned.
     #[error("the memory was not planned: {0}")]
-    Plan(String),
+    Plan(PlanError),
     /// The coordinator is on its way out.
     #[error("the coordinator is stopping")]
     Stopping,
@@ -80,4 +80,85 @@ pub enum DriverError {
         /// Workers that were to be.
         count: usize,
     },
+}
+
+/// Why a model's memory was not planned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// Whoever owns the processes starts none for that.
+    #[error("no process is started for that here")]
+    NoProcess,
+    /// The process did not start.
+    #[error("its process did not start: {0}")]
+    NotStarted(#[source] std::io::Error),
+    /// It took longer than it may, and was ended.
+    #[error("it was not done after {limit:?}")]
+    TooLong {
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// A signal ended the process.
+    #[error("its process was killed")]
+    Killed,
+    /// The process said that it cannot; that is in the log.
+    #[error("the model does not load")]
+    Unloadable,
+    /// What the process wrote is no plan.
+    #[error("its process wrote something else, expected JSON: {0}")]
+    Unreadable(#[source] serde_json::Error),
+}
+
+impl PlanError {
+    /// What can be done about it.
+    pub(crate) fn hint(&self) -> &'static str {
+        match self {
+            Self::NoProcess => "radeon-cluster plan FILE does it by hand",
+            Self::NotStarted(_) => {
+                "restart the coordinator if its program was replaced, or free memory on its machine; \
+                 radeon-cluster plan FILE does the same by hand"
+            }
+            Self::TooLong { .. } => {
+                "try again while the machine is less busy; radeon-cluster plan FILE does the same by \
+                 hand, and takes its time"
+            }
+            Self::Killed => {
+                "the machine may be short of memory, which dmesg says there; radeon-cluster plan FILE \
+                 does the same by hand"
+            }
+            Self::Unloadable => {
+                "the server's log has the cause; radeon-cluster plan FILE does the same by hand"
+            }
+            Self::Unreadable(_) => {
+                "restart the coordinator if its program was replaced; radeon-cluster plan FILE does \
+                 the same by hand"
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::faults;
+
+    #[test]
+    fn only_what_the_log_has_is_looked_for_there() {
+        let missing = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let odd = serde_json::from_str::<u8>("nothing").expect_err("it is no number");
+        for (error, part) in [
+            (PlanError::NoProcess, "by hand"),
+            (PlanError::NotStarted(missing), "restart the coordinator"),
+            (PlanError::TooLong { limit: Duration::from_secs(60) }, "try again"),
+            (PlanError::Killed, "short of memory"),
+            (PlanError::Unloadable, "the server's log has the cause"),
+            (PlanError::Unreadable(odd), "restart the coordinator"),
+        ] {
+            let is_logged = matches!(error, PlanError::Unloadable);
+            let fault = faults::driver(&DriverError::Plan(error));
+            let hint = fault.hint.expect("a hint");
+            assert_eq!((fault.status.as_u16(), fault.code), (503, "not_planned"));
+            assert!(hint.contains(part) && hint.contains("log") == is_logged, "{hint}");
+        }
+    }
 }

@@ -3,6 +3,8 @@
 //! One task watches one place for a worker. Whoever dies there is replaced, ever more slowly if
 //! it keeps dying; the coordinator is told at once, so that tasks need not wait for a timeout.
 
+mod plan;
+
 use crate::cluster::bootstrap::{self, Bootstrap, Worker};
 use crate::failure::{Failure, Result};
 use crate::folder;
@@ -14,7 +16,7 @@ use lgp_sdk::{
 };
 use lgp_server::{BoxFuture, Driver, DriverError, Restarted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -32,8 +34,6 @@ const LEAVE: Duration = Duration::from_secs(60);
 const READY: Duration = Duration::from_secs(60);
 /// How long a worker may take to end once nobody wants anything from it.
 const END: Duration = Duration::from_secs(3);
-/// How long planning a model's memory may take.
-const PLAN: Duration = Duration::from_secs(60);
 /// The most workers that one machine is asked to run.
 pub(crate) const WORKERS_MAX: usize = 256;
 
@@ -342,7 +342,7 @@ impl Driver for LocalDriver {
         Box::pin(async move {
             // A model takes what memory it takes: one at a time.
             let _turn = self.0.planning.lock().await;
-            plan(&model).await.map_err(DriverError::Plan)
+            plan::plan(&model).await.map_err(DriverError::Plan)
         })
     }
 
@@ -372,23 +372,6 @@ impl Supervisor for DriverToCome {
         // Where it is no local one, its own process hears of it and starts anew.
         self.0.get().map(|driver| driver.kill(worker));
     }
-}
-
-/// Has another process plan a model's memory; the coordinator's own stays small.
-async fn plan(model: &Path) -> Result<serde_json::Value, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let mut command = tokio::process::Command::new(program);
-    command.arg("plan").arg(model).args(["--threads", "1", "--json"]);
-    command.stdin(std::process::Stdio::null()).kill_on_drop(true);
-    let ended = tokio::time::timeout(PLAN, command.output()).await;
-    let ended = ended.map_err(|_| format!("it took more than {} s", PLAN.as_secs()))?;
-    let output = ended.map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        tracing::error!(model = %model.display(), said, "a model's memory was not planned");
-        return Err("the model does not load".to_owned());
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
 }
 
 /// Where a local worker reaches a coordinator that listens at `bound`: one that listens everywhere

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,19 @@ def native_name(name: str) -> str:
     return _NATIVE.get(name, name)
 
 
+def is_known(name: str) -> bool:
+    """Whether NumPy knows a dtype by this name now; packages add others.
+
+    >>> is_known("float32"), is_known("float6")
+    (True, False)
+    """
+    try:
+        np.dtype(name)
+    except TypeError:
+        return False
+    return True
+
+
 def is_text(array: NDArray[Any]) -> bool:
     """Whether an array may hold texts: of objects, or of one of NumPy's own kinds of strings."""
     return array.dtype.kind in "OUT"
@@ -69,7 +83,7 @@ def as_array(name: str, value: object) -> NDArray[Any]:
     >>> as_array("x", [1.0])
     Traceback (most recent call last):
         ...
-    legacy_gpu._errors.InputError: input 'x' is a list, expected an array
+    legacy_gpu._errors.InputError: input 'x' is of the type list, expected an array
     hint: np.asarray(x, dtype=...) makes one
     """
     if isinstance(value, (np.ndarray, np.generic)):
@@ -82,8 +96,18 @@ def as_array(name: str, value: object) -> NDArray[Any]:
             hint = "copy it to the processor's memory first, as x.cpu() does"
             raise InputError("input_invalid", message, hint) from error
         return taken
-    message = f"input '{name}' is a {type(value).__name__}, expected an array"
+    message = f"input '{name}' is of the type {type(value).__name__}, expected an array"
     raise InputError("input_invalid", message, f"np.asarray({name}, dtype=...) makes one")
+
+
+def not_one(names: Sequence[str]) -> tuple[str, str]:
+    """What is told, and what to do, where one array is given to a model that has not one input.
+
+    >>> not_one(["a", "b"])
+    ('the model has 2 inputs, expected a dictionary of arrays by name', 'give {"a": ..., "b": ...}')
+    """
+    message = f"the model has {len(names)} inputs, expected a dictionary of arrays by name"
+    return message, "give {" + ", ".join(f'"{name}": ...' for name in names) + "}"
 
 
 def texts(name: str, array: NDArray[Any]) -> list[str]:
@@ -95,13 +119,14 @@ def texts(name: str, array: NDArray[Any]) -> list[str]:
     flat: list[Any] = array.ravel().tolist()
     for text in flat:
         if not isinstance(text, str):
-            message = f"input '{name}' holds a {type(text).__name__}, expected str alone"
-            raise InputError("input_dtype", message)
+            message = f"input '{name}' has an element of the type {type(text).__name__}, expected str in all of them"
+            raise InputError("input_dtype", message, "make a str of each element first; bytes have decode()")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            message = f"input '{name}' holds a text that UTF-8 has no form for: {error.reason}"
-            raise InputError("input_invalid", message) from error
+            message = f"input '{name}' has a text that UTF-8 cannot write, expected valid Unicode: {error.reason}"
+            hint = 'text.encode("utf-8", "replace").decode() puts ? in the place of what is wrong'
+            raise InputError("input_invalid", message, hint) from error
     return flat
 
 

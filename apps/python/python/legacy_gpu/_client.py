@@ -10,10 +10,11 @@ from typing import Any, Optional, Union
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from . import _local, _wire
-from ._errors import UsageError
+from ._answers import member, parsed
+from ._errors import InputError, UsageError
 from ._events import Event, Feed
-from ._http import PATIENCE_S, Call, Server, binary, get, json_length, parsed, post
-from ._tasks import TASKS, NewTask, Places, Task, named
+from ._http import PATIENCE_S, Call, Server, binary, get, json_length, post
+from ._tasks import TASKS, NewTask, Output, Places, Task, named
 
 _BASE = "/api/v1/cluster"
 
@@ -32,8 +33,9 @@ class Client:
         ca: The file with the certificates to trust, PEM; those of public authorities without it.
 
     Raises:
-        NotRunning: There is no coordinator in the data folder.
-        AccessError: There is no key, or none that can be read.
+        NotRunning: No coordinator runs for the data folder.
+        AccessError: The key cannot be read, or is none.
+        UsageError: The address is none, or arguments contradict each other.
     """
 
     def __init__(
@@ -44,7 +46,8 @@ class Client:
         ca: Union[str, os.PathLike[str], None] = None,
     ) -> None:
         if url is not None and data is not None:
-            raise UsageError("usage", "url and data both name a coordinator, expected one of them")
+            message = "url and data both name a coordinator, expected one of them"
+            raise UsageError("usage", message, "leave data out to ask the coordinator at url")
         token = _token(token)
         if url is None:
             folder = _local.data_folder(data)
@@ -70,10 +73,20 @@ class Client:
         Args:
             model: The model's name, or `NAME/VERSION`.
             inputs: Arrays by the names of inputs; or the one array, where the model has one input.
-            timeout: How many seconds nothing may be heard of it.
+            timeout: How many seconds nothing may be heard of the coordinator.
+
+        Raises:
+            InputError: An input that a cluster does not take.
+            Unreachable: Nothing was heard for so long, with `not_answering` for a code; or there is no connection.
+            ClusterError: The coordinator refused, or the model failed.
         """
+        if not timeout > 0:
+            raise UsageError("usage", f"timeout is {timeout} s, expected more than 0")
         described, tensors = [], []
         for name, value in named(self._server, model, inputs).items():
+            if isinstance(value, Output):
+                message = f"input '{name}' is an output of task {value.task_id}, expected an array"
+                raise InputError("input_invalid", message, "submit takes outputs of other tasks")
             head, parts = _wire.described(name, value)
             described.append(head)
             tensors += parts
@@ -87,7 +100,7 @@ class Client:
         length = json_length(response)
         answer = memoryview(call.read(response))
         length = len(answer) if length is None else min(length, len(answer))
-        told = parsed(self._server, answer[:length])
+        told = parsed(self.url, answer[:length])
         return _wire.outputs(told.get("outputs") or [], answer[length:])
 
     def submit(self, model: str, inputs: Any, **options: Any) -> Task:
@@ -99,7 +112,7 @@ class Client:
             options: What else `NewTask` has: priority, durable, deadline_ms, depends_on and so on.
         """
         body, tensors = NewTask(model, inputs, **options).written(self._server)
-        return self.task(str(post(Call(self._server), TASKS, body, tensors)["task_id"]))
+        return self._accepted(post(Call(self._server), TASKS, body, tensors))
 
     def batch(self, tasks: Iterable[NewTask]) -> list[Task]:
         """Gives the cluster several tasks at once: all of them are accepted, or none."""
@@ -109,7 +122,7 @@ class Client:
             bodies.append(body)
             tensors += parts
         accepted = post(Call(self._server), f"{TASKS}/batch", {"tasks": bodies}, tensors)
-        return [self.task(str(one["task_id"])) for one in accepted["tasks"]]
+        return [self._accepted(one) for one in member(self.url, accepted, "tasks", list)]
 
     def task(self, task_id: str) -> Task:
         """A task that was accepted before, by its id."""
@@ -132,7 +145,7 @@ class Client:
             page = {**query, "limit": str(min(limit, 100))} if limit is not None else query
             response = call.send("GET", f"{TASKS}?{urlencode(page)}")
             link = response.getheader("Link", "")
-            found = parsed(self._server, call.read(response))[:limit]
+            found = parsed(self.url, call.read(response))[:limit]
             yield from found
             limit = None if limit is None else limit - len(found)
             after = parse_qs(urlsplit(link.partition(">")[0].lstrip("<")).query).get("after")
@@ -171,7 +184,7 @@ class Client:
         return _told(feed, timeout)
 
     async def aevents(self, after: Optional[str] = None) -> AsyncIterator[Event]:
-        """The same for asyncio, from the first step on."""
+        """What happens in the cluster, for asyncio: as `events`, but it listens from the first step on."""
         feed = Feed(self._server, after)
         try:
             while True:
@@ -195,6 +208,9 @@ class Client:
         finally:
             for one in open_ones:
                 one.cancel()
+
+    def _accepted(self, told: Any) -> Task:
+        return self.task(member(self.url, told, "task_id", str))
 
     def _get(self, path: str) -> Any:
         return get(Call(self._server), f"{_BASE}/{path}")

@@ -34,7 +34,7 @@ class Error(Exception):
 
 
 class UsageError(Error, ValueError):
-    """An argument, or arguments together, that make no sense."""
+    """An argument that is out of its bounds, or arguments that contradict each other."""
 
 
 class InputError(Error, ValueError):
@@ -42,7 +42,7 @@ class InputError(Error, ValueError):
 
 
 class DeviceError(Error):
-    """A device that is not there, or not good."""
+    """A device that is not there, or cannot be used."""
 
 
 class ModelError(Error):
@@ -62,11 +62,11 @@ class NotRunning(ClusterError):
 
 
 class Unreachable(ClusterError):
-    """A coordinator that cannot be reached, does not answer, or answers oddly."""
+    """A coordinator that cannot be reached, does not answer, or answers what it should not."""
 
 
 class AccessError(ClusterError):
-    """A key that is missing, or that may not do this."""
+    """A key that is missing or unknown, or that may not do this."""
 
 
 class TaskFailed(ClusterError):

@@ -31,7 +31,7 @@ class Event:
 
 
 class Feed:
-    """A listener, which comes back to where it was when its connection breaks."""
+    """A listener, which takes up where it was when its connection breaks."""
 
     def __init__(self, server: Server, after: Optional[str]) -> None:
         self._server = server
@@ -59,13 +59,15 @@ class Feed:
 
         Raises:
             WaitTimeout: None came in `timeout` seconds.
-            Unreachable: Nothing was heard of the coordinator for a minute.
+            Unreachable: Nothing was heard of the coordinator for a minute, with `not_answering` for a code; or it
+                could not be reached for as long.
         """
         heard = began = time.monotonic()
         while True:
             left = PATIENCE_S if timeout is None else began + timeout - time.monotonic()
             if left <= 0:
-                raise WaitTimeout("timeout", f"no event came in {timeout} s")
+                hint = "ask again with after=, the id of the last event; without a timeout it waits on"
+                raise WaitTimeout("timeout", f"no event came in {timeout} s", hint)
             try:
                 response = self._response or self.connect(min(left, PATIENCE_S))
                 self._call.be_patient(min(left, PATIENCE_S))
@@ -92,7 +94,8 @@ class Feed:
         while True:
             line = self._call.line(response)
             if not line:
-                raise Unreachable("unreachable", f"the connection to {self._server.url} has ended")
+                message = f"{self._server.url} ended the stream of events, expected one that goes on"
+                raise Unreachable("unreachable", message, "see with radeon-cluster status whether it still runs")
             text = line.decode("utf-8", "replace").rstrip("\r\n")
             field, _, value = text.partition(":")
             if not text:
@@ -111,4 +114,7 @@ class Feed:
             told = json.loads(data)
             return Event(place or "", str(told["event"]), int(told["at_ms"]), told)
         except (ValueError, KeyError, TypeError) as error:
-            raise ClusterError("bad_answer", f"an event is damaged: {error}") from None
+            where = self._server.url
+            message = f"{where} sent an event that cannot be read, expected JSON with event and at_ms: {error!r}"
+            hint = "see whether a coordinator, and no other server, listens there"
+            raise ClusterError("bad_answer", message, hint) from None

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional, TypeVar
 from urllib.parse import urlsplit
 
-from ._errors import Unreachable, UsageError, of_status
+from ._answers import AUTHORITY, failed, parsed, refused
+from ._errors import Unreachable, UsageError
 
 T = TypeVar("T")
 
@@ -30,14 +31,19 @@ class Server:
     """Where a coordinator is, and the key to use there, which nothing shows."""
 
     def __init__(self, url: str, token: Optional[str], ca: Optional[str]) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
-            host = parts.hostname or "?"
-            raise UsageError("usage", f"the address of {host!r} is none, expected http(s)://HOST:PORT")
+        # What stands before an @ may be a password, and what is behind a ? a key.
+        shown = url.rpartition("@")[2].partition("?")[0]
         try:
+            parts = urlsplit(url)
             self._port = parts.port
-        except ValueError as error:
-            raise UsageError("usage", f"the address of {parts.hostname!r} has no port: {error}") from error
+        except ValueError:
+            message = f"url is {shown!r}, expected http(s)://HOST:PORT, with a port below 65536"
+            raise UsageError("usage", message) from None
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError("usage", f"url is {shown!r}, expected http://HOST:PORT or https://HOST:PORT")
+        if parts.username is not None:
+            message = f"url names a user at {shown!r}, expected http(s)://HOST:PORT alone"
+            raise UsageError("usage", message, "give the key as token=")
         self._host = parts.hostname
         self._path = parts.path.rstrip("/")
         self._token = token
@@ -46,9 +52,11 @@ class Server:
             try:
                 self._tls = ssl.create_default_context(cafile=ca)
             except (OSError, ssl.SSLError) as error:
-                raise UsageError("usage", f"no certificates can be read in {ca}: {error}") from error
+                message = f"no certificates can be read in {ca or 'the system'}: {error}"
+                raise UsageError("usage", message, AUTHORITY) from error
         elif ca is not None:
-            raise UsageError("usage", "ca is for a coordinator at https://, and this is http://")
+            message = f"ca is for a coordinator at https://, and url is {shown!r}"
+            raise UsageError("usage", message, "leave ca out, or give the address that begins with https://")
         self.url = url.rstrip("/")
 
     def __repr__(self) -> str:
@@ -74,6 +82,8 @@ class Call:
         self._connection: Optional[http.client.HTTPConnection] = None
         # A connection forgets its socket where the answer's end is the connection's.
         self._socket: Optional[socket.socket] = None
+        # How long nothing may be heard at present, in seconds.
+        self._silence_s = _CONNECT_S
 
     def send(
         self,
@@ -86,7 +96,7 @@ class Call:
         """The answer to a request, of which the body is yet to be read.
 
         Raises:
-            Unreachable: There is no connection, or nothing comes for `silence_s` seconds.
+            Unreachable: There is no connection, or nothing is heard for `silence_s` seconds.
             Error: The coordinator refused.
         """
         parts = [memoryview(part) for part in body]
@@ -114,7 +124,7 @@ class Call:
             response = connection.getresponse()
         except Exception as error:
             self.close()
-            raise self._told(error, silence_s) from None
+            raise self._told(error) from None
         if not 200 <= response.status < 300:
             raise self._refusal(response)
         return response
@@ -135,7 +145,7 @@ class Call:
                 at += more
             return body
         except Exception as error:
-            raise self._told(error, PATIENCE_S) from None
+            raise self._told(error) from None
         finally:
             self.close()
 
@@ -145,10 +155,11 @@ class Call:
             return response.readline(1 << 20)
         except Exception as error:
             self.close()
-            raise self._told(error, PATIENCE_S) from None
+            raise self._told(error) from None
 
     def be_patient(self, silence_s: float) -> None:
         """How long nothing may come of the answer from now on."""
+        self._silence_s = silence_s
         if self._socket is not None:
             self._socket.settimeout(silence_s)
 
@@ -170,23 +181,14 @@ class Call:
                     pass
 
     def _ended(self) -> Unreachable:
-        return Unreachable("cancelled", "the request was ended")
+        return Unreachable("cancelled", "the request was ended here: what waited for it was cancelled or closed")
 
-    def _told(self, error: Exception, silence_s: float) -> Exception:
+    def _told(self, error: Exception) -> Exception:
         """What a failed request is for whoever made it."""
         if self._aborted:
             # A socket that another thread shuts down fails in many ways.
             return self._ended()
-        if not isinstance(error, (OSError, http.client.HTTPException)):
-            return error
-        where = self.server.url
-        if isinstance(error, ssl.SSLCertVerificationError):
-            hint = "give ca=, the file of the authority that signed it"
-            return Unreachable("unreachable", f"{where} shows a certificate that is not good here", hint)
-        if isinstance(error, TimeoutError) or isinstance(error, socket.timeout):
-            return Unreachable("not_answering", f"the coordinator at {where} was silent for {silence_s:.0f} s")
-        hint = "start a coordinator with: radeon-cluster start"
-        return Unreachable("unreachable", f"cannot reach {where}: {error}", hint)
+        return failed(self.server.url, error, self._silence_s, self._socket is not None)
 
     def _refusal(self, response: http.client.HTTPResponse) -> Exception:
         try:
@@ -194,28 +196,18 @@ class Call:
         except (OSError, http.client.HTTPException):
             text = b""
         self.close()
-        status = response.status
-        if 300 <= status < 400:
-            message = f"{self.server.url} answers from elsewhere ({status}), which is not followed"
-            return Unreachable("redirected", message, "give the address that it means")
-        try:
-            told = json.loads(text)["error"]
-        except (ValueError, KeyError, TypeError):
-            told = f"the coordinator answered {status} without a reason"
-        if isinstance(told, dict):
-            return of_status(status, str(told.get("code")), str(told.get("message")), told.get("hint"))
-        return of_status(status, "not_found" if status == 404 else "refused", str(told), None)
+        return refused(self.server.url, response.status, text)
 
 
 def get(call: Call, path: str, silence_s: float = PATIENCE_S) -> Any:
     """The JSON that a path answers."""
-    return parsed(call.server, call.read(call.send("GET", path, silence_s=silence_s)))
+    return parsed(call.server.url, call.read(call.send("GET", path, silence_s=silence_s)))
 
 
 def post(call: Call, path: str, body: Any, tensors: Iterable[memoryview] = ()) -> Any:
     """The JSON that a path answers to a JSON body with the bytes of tensors behind it."""
     head = json.dumps(body).encode()
-    return parsed(call.server, call.read(call.send("POST", path, [head, *tensors], binary(len(head)))))
+    return parsed(call.server.url, call.read(call.send("POST", path, [head, *tensors], binary(len(head)))))
 
 
 def binary(json_bytes: int) -> dict[str, str]:
@@ -227,14 +219,6 @@ def json_length(response: http.client.HTTPResponse) -> Optional[int]:
     """How much of an answer is JSON, where tensors follow it."""
     text = response.getheader(_LENGTH)
     return int(text) if text is not None and text.isascii() and text.isdigit() else None
-
-
-def parsed(server: Server, text: bytes | bytearray | memoryview) -> Any:
-    """An answer's JSON."""
-    try:
-        return json.loads(bytes(text))
-    except ValueError as error:
-        raise Unreachable("bad_answer", f"{server.url} answered oddly: {error}") from None
 
 
 async def beside(work: Callable[[], T], abort: Callable[[], None]) -> T:

@@ -12,6 +12,7 @@ import os
 import struct
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Any, Iterator, Optional, Union
 from urllib.parse import urlsplit
 
@@ -59,7 +60,7 @@ def key(data: Path) -> str:
         with path.open("rb") as file:
             text = file.read(_KEY_BYTES_MAX + 2)
     except OSError as error:
-        message = f"cannot read the key in {path}: {error.strerror}"
+        message = f"cannot read the key of the data folder's owner in {path}: {error.strerror}"
         hint = "its owner alone can; others have one made by radeon-cluster keys create, and give it as token"
         raise AccessError("bad_key", message, hint) from error
     return checked_key(text.decode("ascii", "replace"), str(path))
@@ -72,17 +73,19 @@ def checked_key(text: str, place: str) -> str:
     Traceback (most recent call last):
         ...
     legacy_gpu._errors.AccessError: the argument token holds no key, expected one line such as lgp_ID_SECRET
+    hint: radeon-cluster keys create makes one
     """
     given = text.strip()
     if 0 < len(given) <= _KEY_BYTES_MAX and all("!" <= letter <= "~" for letter in given):
         return given
-    raise AccessError("bad_key", f"{place} holds no key, expected one line such as lgp_ID_SECRET")
+    message = f"{place} holds no key, expected one line such as lgp_ID_SECRET"
+    raise AccessError("bad_key", message, "radeon-cluster keys create makes one")
 
 
 def not_running(data: Path) -> NotRunning:
     """What is told where there is no coordinator."""
     message = f"no coordinator is running for data folder {data}"
-    return NotRunning("not_running", message, f"start one with: radeon-cluster start --data {data}")
+    return NotRunning("not_running", message, f"start one with: radeon-cluster start --data {quote(str(data))}")
 
 
 def _runtime(data: Path) -> dict[str, Any]:
@@ -129,7 +132,8 @@ def _check_listener(url: str, data: Path) -> None:
                 f"the server at {url} is run by account {account}, expected {owner}, whose data folder names it; "
                 "it was told nothing"
             )
-            raise AccessError("not_the_owners", message, "see whose account that is")
+            hint = f"see with `getent passwd {account}` whose it is; url= and token= ask one that you trust"
+            raise AccessError("not_the_owners", message, hint)
 
 
 _Address = Union[ipaddress.IPv4Address, ipaddress.IPv6Address]

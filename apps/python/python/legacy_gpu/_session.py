@@ -6,10 +6,15 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Optional, Union
+from operator import index
+from typing import Any, Optional, SupportsIndex, Union
 
 from . import _arrays, _native
-from ._errors import InputError
+from ._errors import InputError, UsageError
+
+_BYTES = (bytes, bytearray, memoryview)
+_COUNT_MAX = 1 << 63
+"""What every number of the extension is below."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class Value:
     """Its lengths: a number, the name of one that is open, or None for one that is open and has no name.
     None where not even their number is known."""
     kind: str = "a tensor"
-    """What it is otherwise, such as `a sequence`, whose tensors have the dtype and shape."""
+    """`a tensor`, or what else it is, such as `a sequence`, whose tensors have the dtype and shape."""
 
 
 class Session:
@@ -44,9 +49,10 @@ class Session:
             it.
 
     Raises:
-        ModelError: The file cannot be read, or has what is not implemented.
-        DeviceError: The device is not there, or not good.
-        UsageError: An argument that makes no sense.
+        ModelError: The file cannot be read, or the model has what is not implemented.
+        DeviceError: The device is not there, or cannot be used; `devices()` says why.
+        UsageError: An argument is out of its bounds, or does not go with another.
+        TypeError: An argument is of another type.
 
     >>> session = Session(digits, device="cpu")
     >>> session.inputs
@@ -63,6 +69,15 @@ class Session:
         precision: str = "f32",
         vram: Union[int, str, None] = None,
     ) -> None:
+        _check_type("model", model, "the path of an ONNX file, or its bytes", str, os.PathLike, *_BYTES)
+        _check_type("device", device, 'a str such as "opencl:0"', str)
+        _check_type("threads", threads, "a whole number or None", SupportsIndex, type(None))
+        _check_type("precision", precision, 'a str such as "f32"', str)
+        kinds = (SupportsIndex, str, type(None))
+        _check_type("vram", vram, 'a whole number of bytes, a str such as "2GiB", or None', *kinds)
+        for name, count in (("threads", threads), ("vram", vram)):
+            if isinstance(count, SupportsIndex) and not 0 <= index(count) < _COUNT_MAX:
+                raise UsageError("usage", f"{name} is {count}, expected a whole number from 1 to {_COUNT_MAX - 1}")
         if isinstance(model, (bytearray, memoryview)):
             model = bytes(model)
         self._native = _native.Session(model, device, threads, precision, vram)
@@ -105,8 +120,8 @@ class Session:
             does in float32. A sequence is a list, a map a dictionary, and what is absent None.
 
         Raises:
-            InputError: An input of another name, dtype or shape than the model has.
-            ModelError: The model cannot compute with these.
+            InputError: An input has another name, dtype or shape than the model's, or is missing.
+            ModelError: The model cannot compute with these inputs.
             KeyboardInterrupt: Ctrl-C was pressed; the run ends after the operator that is at work.
 
         >>> Session(digits, device="cpu").run({"image": np.zeros((1, 1, 8, 8))})
@@ -117,15 +132,21 @@ class Session:
         """
         if not isinstance(inputs, Mapping):
             if len(self._inputs) != 1:
-                names = ", ".join(value.name for value in self._inputs)
-                message = f"the model has {len(self._inputs)} inputs, expected a dictionary: {names}"
-                raise InputError("input_name", message)
+                raise InputError("input_name", *_arrays.not_one([value.name for value in self._inputs]))
             inputs = {self._inputs[0].name: inputs}
+        for name in inputs:
+            if not isinstance(name, str):
+                raise TypeError(f"the name {name!r} of an input is of the type {type(name).__name__}, expected str")
         expected = {value.name: value for value in self._inputs}
         given = [(name, _given(name, value, expected.get(name))) for name, value in inputs.items()]
         # Python tells the main thread alone of signals; to look for them there takes a thread more.
         watched = threading.get_ident() == threading.main_thread().ident
         return dict(self._native.run(given, watched))
+
+
+def _check_type(name: str, given: object, expected: str, *kinds: type) -> None:
+    if not isinstance(given, kinds):
+        raise TypeError(f"the argument {name} is of the type {type(given).__name__}, expected {expected}")
 
 
 def _value(spec: _native.Spec) -> Value:
@@ -150,4 +171,6 @@ def _given(name: str, value: Any, expected: Optional[Value]) -> _native.Given:
 def _wrong_dtype(name: str, found: str, expected: str) -> InputError:
     dtype = "object" if expected == _arrays.STRING else f'"{expected}"'
     hint = f"give {name}.astype({dtype})"
+    if not _arrays.is_known(expected):
+        hint += "; NumPy knows it once a package that adds it, such as ml_dtypes, is imported"
     return InputError("input_dtype", f"input '{name}' is {found}, expected {expected}", hint)

@@ -9,9 +9,10 @@ from dataclasses import dataclass, fields
 from typing import Any, Optional, Union
 from urllib.parse import quote
 
-from . import _wire
-from ._errors import ClusterError, TaskFailed, WaitTimeout
-from ._http import PATIENCE_S, Call, Server, beside, get, parsed
+from . import _arrays, _wire
+from ._answers import member, parsed
+from ._errors import ClusterError, InputError, TaskFailed, WaitTimeout
+from ._http import PATIENCE_S, Call, Server, beside, get
 
 TASKS = "/api/v1/cluster/tasks"
 _WAIT_S = 20.0
@@ -46,27 +47,27 @@ class NewTask:
     inputs: Any
     """Arrays, or outputs of earlier tasks, by the names of inputs; the one array, of a model with one input."""
     durable: Optional[bool] = None
-    """Whether it survives the coordinator."""
+    """Whether it is kept through a crash of the coordinator; not unless this is True."""
     idempotency_key: Optional[str] = None
     """The same key with the same inputs stands for the same task."""
     priority: Optional[str] = None
-    """critical, high, normal, low or background."""
+    """`critical`, `high`, `normal`, `low` or `background`."""
     deadline_ms: Optional[int] = None
-    """It fails if it is not done in time."""
+    """It fails if it is not done in so many milliseconds."""
     depends_on: Optional[Sequence[Union[Task, str, int]]] = None
-    """Tasks, or their ids, that must have succeeded before; a number is a position in the same batch."""
+    """Tasks, or their ids, that must have succeeded before; a number is a position in the same batch, from 0."""
     affinity: Optional[str] = None
     """Tasks of one model with the same text go to the same device where they can."""
     hedge_after_ms: Optional[int] = None
-    """A rival attempt begins after so long."""
+    """A second attempt begins beside one that has run for so many milliseconds; the first answer counts."""
     max_attempts: Optional[int] = None
-    """So often it is tried before it fails, where attempts end without an answer."""
+    """How often it is tried before it fails, where attempts end without an answer."""
     retry_base_ms: Optional[int] = None
-    """The first wait between two attempts is at most so long; it doubles with each."""
+    """The first wait between two attempts is at most so many milliseconds; that doubles with each."""
     retry_max_ms: Optional[int] = None
-    """No wait between two attempts is longer."""
+    """No wait between two attempts is longer, in milliseconds."""
     run_limit_ms: Optional[int] = None
-    """How long one attempt may run."""
+    """How many milliseconds one attempt may run."""
 
     def written(self, server: Server) -> tuple[dict[str, Any], list[memoryview]]:
         """The task as the interface takes it, and the bytes of its tensors."""
@@ -96,7 +97,11 @@ def _reference(other: Union[Task, str, int]) -> str:
 
 
 def named(server: Server, model: str, inputs: Any) -> Mapping[str, Any]:
-    """Inputs by name. For a single one, the coordinator is asked what the model calls it."""
+    """Inputs by name. For a single one, the coordinator is asked what the model calls it.
+
+    Raises:
+        InputError: The model has not one input, and no dictionary is given.
+    """
     if isinstance(inputs, Mapping):
         return inputs
     # NAME/VERSION is below its name there.
@@ -104,12 +109,11 @@ def named(server: Server, model: str, inputs: Any) -> Mapping[str, Any]:
     path = f"/api/v1/cluster/models/{quote(name, safe='')}"
     if version:
         path += f"/versions/{quote(version, safe='')}"
-    expected = get(Call(server), path)["inputs"]
-    if len(expected) != 1:
-        names = ", ".join(str(spec["name"]) for spec in expected)
-        message = f"the model has {len(expected)} inputs, expected a dictionary: {names}"
-        raise ClusterError("bad_input", message)
-    return {str(expected[0]["name"]): inputs}
+    specs = member(server.url, get(Call(server), path), "inputs", list)
+    names = [member(server.url, spec, "name", str) for spec in specs]
+    if len(names) != 1:
+        raise InputError("bad_input", *_arrays.not_one(names))
+    return {names[0]: inputs}
 
 
 class Task:
@@ -130,24 +134,27 @@ class Task:
         return f"<legacy_gpu.Task {self._id}>"
 
     def info(self) -> dict[str, Any]:
-        """All that the coordinator says of it, asked for now unless it has ended before."""
+        """All that the coordinator says of it, asked for now unless it has ended before.
+
+        Raises:
+            ClusterError: It is not told now: with the code `no_leader` where coordinators change their leader.
+        """
         if not self._has_ended():
-            self._ask(Call(self._server), 0.0)
+            self._hear(get(Call(self._server), self._path()))
         return self._last
 
     def state(self) -> str:
-        """`queued`, `running`, `succeeded`, `failed` or `cancelled`."""
-        return str(self.info().get("state"))
+        """`queued`, `running`, `succeeded`, `failed` or `cancelled`, as `info` says it."""
+        return str(self.info()["state"])
 
     def output(self, name: str) -> Output:
         """One of its outputs, as the input of another task."""
         return Output(self._id, name)
 
     def cancel(self) -> str:
-        """Cancels it unless it has ended, and says what it is then."""
+        """Cancels it unless it has ended, and answers its state then."""
         call = Call(self._server)
-        self._last = parsed(self._server, call.read(call.send("DELETE", self._path())))
-        return str(self._last.get("state"))
+        return self._hear(parsed(self._server.url, call.read(call.send("DELETE", self._path()))))
 
     def result(self, timeout: Optional[float] = None) -> dict[str, Any]:
         """Waits for its end, and answers its outputs by name.
@@ -157,7 +164,7 @@ class Task:
 
         Raises:
             TaskFailed: It ended without outputs.
-            WaitTimeout: It goes on.
+            WaitTimeout: It has not ended in time, and goes on.
         """
         until = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -166,7 +173,8 @@ class Task:
             if self._has_ended() or self._ask(Call(self._server), left):
                 return self._outputs()
             if until is not None and time.monotonic() >= until:
-                raise WaitTimeout("timeout", f"task {self._id} has not ended after {timeout} s; it goes on")
+                message = f"task {self._id} has not ended after {timeout} s; it goes on"
+                raise WaitTimeout("timeout", message, "wait again with result(), or end it with cancel()")
             time.sleep(max(0.0, min(_PAUSE_S - (time.monotonic() - asked), left)))
 
     def __await__(self) -> Generator[Any, None, dict[str, Any]]:
@@ -193,20 +201,29 @@ class Task:
         return f"{TASKS}/{quote(self._id, safe='')}"
 
     def _has_ended(self) -> bool:
-        return bool(self._last) and self._last.get("state") not in _OPEN
+        return bool(self._last) and self._last["state"] not in _OPEN
+
+    def _hear(self, told: Any) -> str:
+        """Keeps what was told of it, and answers its state."""
+        state = member(self._server.url, told, "state", str)
+        self._last = told
+        return state
 
     def _ask(self, call: Call, wait_s: float) -> bool:
         """Asks for its state, which may be answered as late as `wait_s`, and says whether it has ended."""
         path = self._path()
         try:
-            silence_s = wait_s + PATIENCE_S
-            self._last = get(call, f"{path}?wait_ms={int(wait_s * 1000)}", silence_s=silence_s)
+            try:
+                silence_s = wait_s + PATIENCE_S
+                self._hear(get(call, f"{path}?wait_ms={int(wait_s * 1000)}", silence_s=silence_s))
+            except ClusterError as error:
+                if error.code != "busy":
+                    raise
+                self._hear(get(Call(self._server), path))
         except ClusterError as error:
-            # Of coordinators that change their leader, none knows for a moment.
-            if error.code not in ("busy", "no_leader"):
+            # Of coordinators that change their leader, none knows for a moment; whoever waits asks again.
+            if error.code != "no_leader":
                 raise
-            if error.code == "busy":
-                self._last = get(Call(self._server), path)
         return self._has_ended()
 
     def _outputs(self) -> dict[str, Any]:
@@ -215,7 +232,7 @@ class Task:
         error = self._last.get("error") or {}
         code = str(error.get("code", "task_failed"))
         message = f"task {self._id} {self._last['state']}: {error.get('message', 'without a reason')}"
-        raise TaskFailed(code, message, task_id=self._id)
+        raise TaskFailed(code, message, "info() has all that is known of it", task_id=self._id)
 
 
 class Places:

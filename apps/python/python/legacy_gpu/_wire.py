@@ -43,8 +43,10 @@ def described(name: str, value: object) -> tuple[dict[str, Any], list[memoryview
     else:
         datatype = _DATATYPES.get(array.dtype.name, "")
         if not datatype or not array.dtype.isnative:
-            message = f"input '{name}' is {array.dtype.str}, which a cluster does not take"
-            raise InputError("input_dtype", message, f"give {name}.astype(...) of one that it takes")
+            found = array.dtype.name if array.dtype.isnative else array.dtype.str
+            message = f"input '{name}' is {found}, expected {', '.join(_DATATYPES)} or {_arrays.STRING}"
+            hint = f'give {name}.astype("{array.dtype.name if datatype else "float32"}")'
+            raise InputError("input_dtype", message, hint)
         part = _arrays.as_bytes(_arrays.in_order(array)).data
     size = {"binary_data_size": part.nbytes}
     return {"name": name, "shape": list(array.shape), "datatype": datatype, "parameters": size}, [part]
@@ -62,11 +64,11 @@ def unpacked(data: memoryview, count: int) -> list[str]:
         (length,) = struct.unpack_from("<I", data, at)
         at += 4
         if at + length > len(data):
-            raise ValueError("a text ends behind the last byte")
+            raise ValueError(f"a text has {length} bytes, and {len(data) - at} are left")
         found.append(str(data[at : at + length], "utf-8"))
         at += length
     if at != len(data):
-        raise ValueError(f"{len(data) - at} bytes follow the last text")
+        raise ValueError(f"{len(data) - at} bytes follow the last of {count} texts")
     return found
 
 
@@ -84,11 +86,12 @@ def outputs(described: list[Mapping[str, Any]], behind: memoryview = memoryview(
                 found[output["name"]] = _from_json(output)
                 continue
             if not 0 <= size <= len(behind):
-                raise ValueError(f"{size} bytes are announced, and {len(behind)} follow")
+                raise ValueError(f"a tensor has {size} bytes, and {len(behind)} are left")
             found[output["name"]] = _from_bytes(output, behind[:size])
             behind = behind[size:]
     except (KeyError, TypeError, ValueError, OverflowError, struct.error) as error:
-        raise Unreachable("bad_answer", f"the outputs are damaged: {error}") from None
+        message = f"the answer's outputs cannot be read, expected tensors of the Open Inference Protocol: {error!r}"
+        raise Unreachable("bad_answer", message, "ask again; the coordinator may be of another version") from None
     return found
 
 
