@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The text does not name a device.
     #[error(
-        "unknown device {given:?}, expected cpu, opencl:N, cuda:N or null with N from 0 (as in opencl:0)"
+        "unknown device {given:?}, expected cpu, opencl:N or cuda:N, with N from 0 as in opencl:0"
     )]
     ParseDevice {
         /// The text.

@@ -2,9 +2,10 @@
 
 use crate::failure::{Failure, Result};
 use crate::output;
+use crate::values;
 use lgp_sdk::vision::top_k;
 use lgp_sdk::{DType, Model, Tensor};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -33,7 +34,12 @@ pub(crate) struct Class {
     /// Its name, where that is known.
     pub(crate) label: Option<String>,
     /// What the model says, as it says it.
+    #[serde(serialize_with = "shortly")]
     pub(crate) score: f32,
+}
+
+fn shortly<S: Serializer>(score: &f32, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(values::short(*score))
 }
 
 impl Class {
@@ -54,7 +60,8 @@ pub(crate) struct Classes {
 }
 
 impl Wanted {
-    /// The same of a model whose own `labels` are known.
+    /// What is known of a model's classes: their names come from the file of names where one is given, and
+    /// else from the model itself, which `labels` reads.
     ///
     /// # Errors
     /// `labels_unusable` for a file of names that cannot be read.
@@ -69,10 +76,13 @@ impl Wanted {
         };
         let unusable = |what: String| {
             Failure::new("labels_unusable", format!("{} is not usable: {what}", path.display()))
-                .hint("--labels takes a text file with the name of a class a line, that of class 0 first")
+                .hint(
+                    "--labels takes a text file with one name on each line, that of class 0 first",
+                )
         };
         let read = crate::files::read_bounded(path, BYTES_MAX)?;
-        let text = String::from_utf8(read).map_err(|_| unusable("it is no UTF-8".to_owned()))?;
+        let text =
+            String::from_utf8(read).map_err(|_| unusable("it is not text in UTF-8".to_owned()))?;
         let labels: Vec<String> = text.lines().map(str::to_owned).collect();
         match labels.is_empty() {
             true => Err(unusable("it is empty".to_owned())),
@@ -116,15 +126,17 @@ impl Classes {
         let all: Vec<_> = outputs.filter_map(rows).collect();
         let named = all.iter().find(|(_, _, count)| *count == self.labels.len());
         if named.is_none() && self.is_asked {
-            let message =
-                format!("--labels names {} classes, and no output has as many", self.labels.len());
+            let names = output::counted(self.labels.len(), "name");
+            let message = format!("--labels has {names}, and no output has as many classes");
             return Err(no_classes(message, &all));
         }
         let probable = || all.iter().find(|(name, ..)| self.probabilities.contains(*name));
         let found = named.or_else(probable).or_else(|| all.first().filter(|_| self.top.is_some()));
         let Some((name, scores, count)) = found else {
             return match self.top {
-                Some(_) => Err(no_classes("--top asks for classes".to_owned(), &all)),
+                Some(_) => {
+                    Err(no_classes("--top asks for classes, and there are none".to_owned(), &all))
+                }
                 None => Ok(None),
             };
         };
@@ -218,6 +230,13 @@ mod tests {
     fn classes(labels: &[&str], top: Option<usize>) -> Classes {
         let labels = labels.iter().map(|label| (*label).to_owned()).collect();
         Classes { labels, top, ..Classes::default() }
+    }
+
+    #[test]
+    fn scores_have_no_more_digits_in_json_than_the_model_gave() {
+        let class = Class { class: 1, label: None, score: 0.1 };
+        let value = serde_json::to_value(&class).expect("JSON");
+        assert_eq!(value.to_string(), r#"{"class":1,"label":null,"score":0.1}"#);
     }
 
     #[test]

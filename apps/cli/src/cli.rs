@@ -3,7 +3,8 @@
 use crate::commands;
 use crate::failure::{Failure, Result};
 use clap::error::{ContextKind, ErrorKind};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
 
 /// Modern neural networks on the GPUs that people already own.
 #[derive(Debug, Parser)]
@@ -26,18 +27,17 @@ pub(crate) struct Cli {
 /// The commands, in the order in which `--help` lists them.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// See the whole idea work: a cluster that loses a worker and no image
+    /// Try a whole cluster on this machine, which loses a worker and still answers every image
     Demo(commands::demo::Args),
     /// List the devices found, and why one is not used
     Devices(commands::devices::Args),
-    /// Check this machine and name the line to set where something does not work
+    /// Check this machine and the cluster, and say how to mend what does not work
     Doctor(commands::doctor::Args),
     /// Run a model file on files or folders: outputs as .npy files, and classes
     Run(commands::run::Args),
     /// Measure a model file's load time, latency and memory
     Bench(commands::bench::Args),
-    /// Measure which kernels, and which nodes on the CPU, make a model file fastest on a device, and use
-    /// those from now on
+    /// Measure how a model file runs fastest on a graphics card, and run it so from now on
     Tune(commands::tune::Args),
     /// Show what a run of a model file spends its time on
     Profile(commands::profile::Args),
@@ -59,7 +59,7 @@ pub(crate) enum Command {
     Token(commands::token::Args),
     /// Let programs use the cluster: make, list and revoke API keys
     Keys(commands::keys::Args),
-    /// Show where a cluster's state is kept, and take it elsewhere
+    /// Show where a cluster's state is kept, and move it elsewhere
     Control(commands::control::Args),
     /// Make this machine a worker of a cluster elsewhere
     Join(commands::join::Args),
@@ -75,7 +75,7 @@ pub(crate) enum Command {
     Stats(commands::stats::Args),
     /// Watch workers, devices, queues and the log in the terminal
     Top(commands::top::Args),
-    /// Have more or fewer local workers
+    /// Change how many local workers there are
     Scale(commands::scale::Args),
     /// Replace the local workers by new processes without a pause in service
     Restart(commands::restart::Args),
@@ -112,12 +112,12 @@ pub(crate) fn report_usage(error: &clap::Error) -> Result<()> {
             let _ = error.print();
             Ok(())
         }
-        _ => Err(usage_failure(error)),
+        _ => Err(usage_failure(error, std::env::args_os().skip(1))),
     }
 }
 
 /// clap's message without its decoration: what is wrong in one line, what to do in the hint.
-fn usage_failure(error: &clap::Error) -> Failure {
+fn usage_failure(error: &clap::Error, words: impl Iterator<Item = OsString>) -> Failure {
     let text = error.to_string();
     let mut paragraphs = text.split("\n\n").map(str::trim).filter(|part| !part.is_empty());
     let message = match error.kind() {
@@ -125,24 +125,52 @@ fn usage_failure(error: &clap::Error) -> Failure {
         _ => {
             let first = paragraphs.next().unwrap_or("the command line does not parse");
             let first = first.strip_prefix("error: ").unwrap_or(first);
-            first.split_whitespace().collect::<Vec<_>>().join(" ")
+            with_range(&first.split_whitespace().collect::<Vec<_>>().join(" "))
         }
     };
     let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
+    // A flag that there is not was hardly meant as a file of that name.
+    let tips = tips.filter(|tip| !tip.starts_with("to pass '"));
     let mut hint: Vec<String> = tips.map(str::to_owned).collect();
     if let Some(usage) = error.get(ContextKind::Usage) {
         hint.push(usage.to_string().trim().replace("Usage: ", "usage: "));
     }
     if hint.is_empty() {
-        hint.push("see radeon-cluster --help".to_owned());
+        hint.push(format!("see radeon-cluster{} --help", command_of(words)));
     }
     Failure::usage(message).hint(hint.join("; "))
+}
+
+/// A message whose range is as people write it: `expected 1 to 256` in place of `0 is not in 1..=256`.
+fn with_range(message: &str) -> String {
+    let parts = message.rsplit_once(": ").and_then(|(what, why)| {
+        let (_, range) = why.split_once(" is not in ")?;
+        let (least, most) = range.split_once("..=")?;
+        Some((what, least, most))
+    });
+    match parts {
+        Some((what, least, most)) => format!("{what}: expected {least} to {most}"),
+        None => message.to_owned(),
+    }
+}
+
+/// The words of a command line that name its command, each with a space before it: ` token create`.
+fn command_of(words: impl Iterator<Item = OsString>) -> String {
+    let mut command = Cli::command();
+    let mut named = String::new();
+    for word in words {
+        if let Some(inner) = command.find_subcommand(&word).cloned() {
+            named.push(' ');
+            named.push_str(inner.get_name());
+            command = inner;
+        }
+    }
+    named
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {
@@ -165,11 +193,32 @@ mod tests {
             (vec!["radeon-cluster", "nope"], "unrecognized subcommand 'nope'"),
             (vec!["radeon-cluster", "devices", "--nope"], "unexpected argument '--nope' found"),
         ] {
-            let error = Cli::try_parse_from(line).expect_err("the line is wrong");
-            let failure = usage_failure(&error);
+            let failure = failure_of(&line);
             assert_eq!(failure.message, part);
             assert_eq!((failure.code.as_ref(), failure.exit), ("usage", 2));
             assert!(failure.hint.is_some());
         }
+    }
+
+    fn failure_of(line: &[&str]) -> Failure {
+        let error = Cli::try_parse_from(line).expect_err("the line is wrong");
+        usage_failure(&error, line[1..].iter().map(OsString::from))
+    }
+
+    #[test]
+    fn a_wrong_value_says_what_is_expected_and_where_that_is_explained() {
+        let failure = failure_of(&["radeon-cluster", "--json", "start", "--workers", "257"]);
+        assert_eq!(failure.message, "invalid value '257' for '--workers <N>': expected 0 to 256");
+        assert_eq!(failure.hint.as_deref(), Some("see radeon-cluster start --help"));
+        let failure = failure_of(&["radeon-cluster", "token", "create", "--ttl", "1"]);
+        assert!(failure.message.contains("'1' is not a time"), "{failure}");
+        assert_eq!(failure.hint.as_deref(), Some("see radeon-cluster token create --help"));
+    }
+
+    #[test]
+    fn a_flag_that_there_is_not_is_no_file() {
+        let failure = failure_of(&["radeon-cluster", "run", "model.onnx", "--zzz"]);
+        let hint = failure.hint.unwrap_or_default();
+        assert!(hint.starts_with("usage: ") && !hint.contains("to pass"), "{hint}");
     }
 }

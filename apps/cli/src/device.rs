@@ -74,8 +74,9 @@ pub(crate) fn resolve_within(text: &str, limits: &Limits) -> Result<Option<Accel
 /// `cache`: why they do not.
 pub(crate) fn keep_programs(accelerator: &Accelerator) -> Result<()> {
     lgp_sdk::keep_programs(accelerator, cache_folder().as_deref()).map_err(|reason| {
-        Failure::new("cache", reason)
-            .hint("give this user alone the folder, or another one with XDG_CACHE_HOME")
+        Failure::new("cache", reason).hint(
+            "have the folder belong to this user alone, or choose another one with XDG_CACHE_HOME",
+        )
     })
 }
 
@@ -146,7 +147,8 @@ pub(crate) fn why_not(
     match (reason, usable) {
         (Some(reason), _) => reason,
         (None, true) if mirrored => {
-            "works; it is the processor seen through OpenCL, which auto takes itself".to_owned()
+            "works; it is the processor through OpenCL, and auto uses the processor directly"
+                .to_owned()
         }
         (None, true) => format!("works; auto takes {}", used.unwrap_or(DeviceId::CPU)),
         (None, false) => "not usable".to_owned(),

@@ -3,6 +3,9 @@
 use crate::failure::{Failure, Result};
 use lgp_sdk::{Dim, Shape, ValueSpec};
 
+/// What to do where an input has no room.
+pub(crate) const SMALLER: &str = "give smaller sizes with --batch or --dim";
+
 /// The flag of commands that make inputs up.
 #[derive(Debug, Default, clap::Args)]
 pub(crate) struct Dims {
@@ -30,8 +33,11 @@ impl Dims {
             known.sort_unstable();
             known.dedup();
             let message = format!("no input has an open dimension '{name}'");
-            return Err(Failure::new("input_shape", message)
-                .hint(format!("the model names these: {}", known.join(", "))));
+            let hint = match known.is_empty() {
+                true => "the model names none: leave --dim out".to_owned(),
+                false => format!("the model names these: {}", known.join(", ")),
+            };
+            return Err(Failure::new("input_shape", message).hint(hint));
         }
         Ok(())
     }
@@ -39,7 +45,8 @@ impl Dims {
     /// The shape of one input, as [`Dims::shapes`] has it.
     pub(crate) fn shape(&self, input: &ValueSpec, batch: usize) -> Result<Shape> {
         if input.ty.shape.is_none() {
-            let message = format!("the rank of input '{}' is not known", input.name);
+            let message =
+                format!("the model does not say how many dimensions input '{}' has", input.name);
             return Err(Failure::new("input_shape", message));
         }
         let sizes = dims(input).iter().enumerate().map(|(axis, dim)| {
@@ -53,7 +60,7 @@ impl Dims {
                 input.name,
                 shape.dims()
             );
-            return Err(Failure::new("input_shape", message).hint("give smaller dimensions"));
+            return Err(Failure::new("input_shape", message).hint(SMALLER));
         }
         Ok(shape)
     }
@@ -132,6 +139,14 @@ mod tests {
         }
         for wrong in ["", "n", "n=", "=3", "n=-1"] {
             assert!(named(wrong).is_err(), "{wrong}");
+        }
+        for (x, hint) in [
+            (input(&[of("n"), of("length")]), "the model names these: length, n"),
+            (input(&[Dim::Known(1), Dim::Unknown]), "the model names none: leave --dim out"),
+        ] {
+            let dims = Dims { named: vec![("depth".to_owned(), 1)] };
+            let failure = dims.check(std::slice::from_ref(&x)).expect_err("there is no depth");
+            assert_eq!(failure.hint.as_deref(), Some(hint));
         }
     }
 }

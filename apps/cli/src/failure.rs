@@ -1,12 +1,16 @@
 //! What a command reports when it does not succeed: a stable code, a message, a hint and the
 //! exit status, as text or as one line of JSON on stderr.
 
+mod cluster;
+
+pub(crate) use cluster::NEW_TOKEN;
+
 use crate::output;
-use lgp_sdk::{ChoiceError, ClusterError, JoinRefusal, JournalError, ModelError, chain};
+use lgp_sdk::{ChoiceError, ModelError, TensorError, chain};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
-use std::io::{ErrorKind, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -156,10 +160,24 @@ impl From<ModelError> for Failure {
             ModelError::DeviceTooSmall { smallest_bytes, .. } => {
                 // Rounded up, for people type whole units.
                 let kib = smallest_bytes.div_ceil(1024);
-                failure.hint(format!("--vram {kib}KiB would do, plan says what that moves"))
+                failure.hint(format!(
+                    "--vram {kib}KiB is enough; radeon-cluster plan says what then moves in each run"
+                ))
             }
-            ModelError::NoCut { .. } => {
-                failure.hint("name one device: there, weights that find no room come from the host")
+            ModelError::NoCut { .. } => failure
+                .hint("name one device: weights that find no room there come from the host's memory"),
+            ModelError::MissingInput { name, .. } => {
+                failure.hint(format!("name a file for it: --input {name}=FILE"))
+            }
+            ModelError::Malformed { .. } => failure.hint(
+                "it takes a whole ONNX file: fetch it again if it was cut off, or export it as ONNX \
+                 from the program that made it",
+            ),
+            ModelError::IrVersion { .. } | ModelError::Opset { .. } => {
+                failure.hint("export the model again, for a version in that range")
+            }
+            ModelError::Memory(TensorError::OutOfMemory { .. }) => {
+                failure.hint("take a smaller batch, or end other programs that hold memory")
             }
             _ => failure,
         }
@@ -172,103 +190,6 @@ impl From<ChoiceError> for Failure {
         let is_usage = ["usage", "device_unknown"].contains(&error.code());
         let failure = Self::from_error(error.code(), &error).hint(error.hint("--device "));
         Self { exit: if is_usage { 2 } else { 1 }, ..failure }
-    }
-}
-
-impl From<ClusterError> for Failure {
-    fn from(error: ClusterError) -> Self {
-        let code = match &error {
-            ClusterError::Bind { addr, source } if source.kind() == ErrorKind::AddrInUse => {
-                return Self::address_in_use("quic", *addr, "udp");
-            }
-            ClusterError::Bind { .. } => "address_unusable",
-            ClusterError::Overloaded { .. } => "overloaded",
-            ClusterError::InvalidTask { .. } | ClusterError::TooLarge { .. } => "bad_input",
-            ClusterError::UnknownTask { .. } => "task_unknown",
-            ClusterError::Expired { .. } => "expired",
-            ClusterError::ResultLost { .. } => "result_lost",
-            ClusterError::ResultUnread { .. } => "result_unread",
-            ClusterError::UnknownWorker { .. } => "worker_unknown",
-            ClusterError::Journal(error) => match error {
-                JournalError::Damaged { .. } => "journal_damaged",
-                JournalError::TooNew { .. } => "journal_too_new",
-                JournalError::InUse { .. } => "already_running",
-                JournalError::Full { .. } => "disk_full",
-                _ => "journal_failed",
-            },
-            ClusterError::Draining | ClusterError::Stopped => "stopping",
-            ClusterError::Refused { .. } => "refused",
-            ClusterError::JoinRefused { refusal: JoinRefusal::TokenRole { .. }, .. } => {
-                return Self::from_error("token_role", &error).hint(
-                    "join makes workers: make a token for one with radeon-cluster token create; \
-                     programs exchange others with lgp_sdk::enrol",
-                );
-            }
-            ClusterError::JoinRefused { refusal, .. } if needs_token(refusal) => {
-                return Self::from_error(join_refused(refusal), &error).hint(NEW_TOKEN);
-            }
-            ClusterError::JoinRefused { refusal, .. } => join_refused(refusal),
-            ClusterError::UnknownHost { .. } => "host_unknown",
-            ClusterError::Led { .. } => "already_running",
-            ClusterError::Control { .. } => "control_unusable",
-            ClusterError::Migration { .. } => "migration_refused",
-            ClusterError::Incomplete { .. } => {
-                return Self::from_error("migration_incomplete", &error).hint(
-                    "run radeon-cluster control migrate again, with the same --to, which goes on with \
-                     it; or choose another --data folder or --control-name",
-                );
-            }
-            ClusterError::Moved { .. } => {
-                return Self::from_error("moved", &error).hint(
-                    "start where it is now; or go back to what was here, without what was done since: \
-                     radeon-cluster control migrate --undo, with the same --data and --control",
-                );
-            }
-            ClusterError::NoLeader { .. } | ClusterError::HandedOver => "no_leader",
-            ClusterError::WrongCluster { .. } => {
-                return Self::from_error("wrong_cluster", &error).hint(
-                    "compare the address with where the token was made; it was told nothing",
-                );
-            }
-            ClusterError::Unreachable { .. } => {
-                return Self::from_error("coordinator_unreachable", &error).hint(
-                    "check the address and its UDP port, firewalls on the way, and that the \
-                     coordinator runs and was started with an address that this machine reaches: \
-                     radeon-cluster start --quic IP:8443",
-                );
-            }
-            ClusterError::Damaged { .. } => "file_damaged",
-            ClusterError::File { .. } => "io",
-            ClusterError::Discovery { .. } => {
-                return Self::from_error("discovery_failed", &error)
-                    .hint("name the coordinator: radeon-cluster join HOST TOKEN");
-            }
-            _ => "cluster_failed",
-        };
-        Self::from_error(code, &error)
-    }
-}
-
-/// What to do where an identity is of no use, or missing.
-pub(crate) const NEW_TOKEN: &str = "make a token with radeon-cluster token create, and join with it: \
-     radeon-cluster join HOST TOKEN";
-
-fn needs_token(refusal: &JoinRefusal) -> bool {
-    matches!(refusal, JoinRefusal::CertificateLapsed | JoinRefusal::CertificateRevoked)
-}
-
-fn join_refused(refusal: &JoinRefusal) -> &'static str {
-    match refusal {
-        JoinRefusal::TokenUnknown => "token_unknown",
-        JoinRefusal::TokenExpired => "token_expired",
-        JoinRefusal::TokenUsedUp => "token_used_up",
-        JoinRefusal::NameTaken { .. } => "name_taken",
-        JoinRefusal::NameInvalid { .. } => "name_invalid",
-        JoinRefusal::Clock { .. } | JoinRefusal::ClocksDiffer => "clock",
-        JoinRefusal::CertificateExpired | JoinRefusal::CertificateLapsed => "certificate_expired",
-        JoinRefusal::CertificateRevoked => "certificate_revoked",
-        JoinRefusal::Busy => "busy",
-        _ => "refused",
     }
 }
 
@@ -300,6 +221,19 @@ mod tests {
         let without = Failure::usage("x");
         assert!(without.to_json().contains("\"hint\":null"), "the key is always there");
         assert_eq!(without.exit, 2);
+    }
+
+    #[test]
+    fn errors_of_models_say_what_to_do() {
+        let ty = lgp_sdk::TensorType { dtype: lgp_sdk::DType::F32, shape: None };
+        for (error, part) in [
+            (ModelError::MissingInput { name: "x".to_owned(), ty }, "--input x=FILE"),
+            (ModelError::Malformed { message: "it is empty".to_owned() }, "ONNX"),
+            (TensorError::OutOfMemory { bytes: 8 }.into(), "smaller batch"),
+        ] {
+            let failure = Failure::from(error);
+            assert!(failure.hint.as_ref().is_some_and(|hint| hint.contains(part)), "{failure:?}");
+        }
     }
 
     #[test]

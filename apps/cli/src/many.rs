@@ -110,8 +110,8 @@ impl Rows {
             0 => Ok(()),
             failed => {
                 let files = output::counted(total, "file");
-                let message = format!("{failed} of {files} failed; the others are done");
-                Err(Failure::new("files_failed", message).hint("each says why in its row"))
+                let message = format!("{failed} of {files} failed");
+                Err(Failure::new("files_failed", message).hint("the row of each says why"))
             }
         }
     }

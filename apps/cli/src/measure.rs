@@ -66,9 +66,10 @@ pub(crate) fn shown(ms: f64) -> String {
     }
 }
 
-/// A duration in milliseconds.
+/// A duration in milliseconds, with six digits behind the point at most: times a thousand, seconds would have
+/// some more.
 pub(crate) fn ms(duration: std::time::Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
+    duration.as_nanos() as f64 / 1e6
 }
 
 /// The most memory that this process ever had resident, in bytes, where the system tells.
@@ -98,6 +99,11 @@ mod tests {
         let runs = Runs::of(vec![3.0, 1.0, 2.0]);
         assert_eq!(runs, Runs { runs: 3, min_ms: 1.0, median_ms: 2.0 });
         assert_eq!([0.1234, 1.234, 12.34, 1234.5].map(shown), ["0.123", "1.23", "12.3", "1234"]);
+    }
+
+    #[test]
+    fn milliseconds_have_no_more_digits_than_nanoseconds() {
+        assert_eq!(ms(std::time::Duration::from_nanos(154_599)).to_string(), "0.154599");
     }
 
     #[test]

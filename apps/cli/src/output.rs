@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use comfy_table::{Cell, Color};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -97,7 +97,7 @@ impl Output {
 
     /// A progress bar on stderr; it draws nothing where stderr is no terminal or with `--json`.
     pub(crate) fn progress(self, length: u64, what: &'static str) -> ProgressBar {
-        self.bar(length, what, "{msg} [{bar:40}] {pos}/{len} {per_sec}")
+        self.bar(length, what, "{msg} [{bar:40}] {pos}/{len} {rate}")
     }
 
     /// The same for bytes.
@@ -117,10 +117,16 @@ impl Output {
             if self.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
         let bar = ProgressBar::with_draw_target(Some(length), target).with_message(what);
         match ProgressStyle::with_template(form) {
-            Ok(style) => bar.with_style(style.progress_chars("=> ")),
+            Ok(style) => bar.with_style(style.with_key("rate", rate).progress_chars("=> ")),
             Err(_) => bar,
         }
     }
+}
+
+/// How many a second, as a person reads it.
+fn rate(state: &ProgressState, to: &mut dyn std::fmt::Write) {
+    // A bar that cannot be drawn is no reason to stop working.
+    let _ = write!(to, "{:.1}/s", state.per_sec());
 }
 
 /// After so long a command says what it waits for.
@@ -148,7 +154,7 @@ fn ask(what: &str, from: &mut impl BufRead, to: &mut impl Write) -> Result<()> {
     from.take(ANSWER_BYTES_MAX).read_line(&mut answer).map_err(failed)?;
     match answer.trim().to_ascii_lowercase().as_str() {
         "y" | "yes" => Ok(()),
-        _ => Err(Failure::new("not_confirmed", "nothing was done").hint("--yes does not ask")),
+        _ => Err(Failure::new("not_confirmed", "nothing was done").hint("answer y, or give --yes")),
     }
 }
 
@@ -289,6 +295,11 @@ pub(crate) fn table_of<R: IntoIterator<Item = String>>(
             all
         },
     )
+}
+
+/// The items of a JSON array; any other value has none.
+pub(crate) fn array(value: &serde_json::Value) -> &[serde_json::Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A JSON value as a table shows it: a string bare and [`plain`], nothing as a dash.

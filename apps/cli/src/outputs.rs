@@ -154,6 +154,7 @@ impl<'a> Folder<'a> {
             let dtype = tensor.dtype();
             let message = format!("output '{name}' is {dtype}, which no .npy file can hold");
             Failure::new("output_dtype", message)
+                .hint("have the model turn it into f32 at its end, with an operator Cast")
         })?;
         self.file(written, "npy", &bytes)
     }
@@ -186,8 +187,8 @@ fn file_stem(name: &str) -> String {
     shortened(name, 200)
 }
 
-/// What stands for each of several files before the names of outputs: its name without the ending where no
-/// other has the same, and else with it, and with a number.
+/// What the names of each file's outputs begin with, of several files: the file's name without its ending, or
+/// with it where an earlier file has taken that, or with a number too.
 pub(crate) fn prefixes(files: &[PathBuf]) -> Vec<String> {
     const CHARACTERS_MAX: usize = 40;
     let mut taken = HashSet::new();

@@ -31,8 +31,8 @@ pub(crate) fn config_failure(error: LabelsError) -> Failure {
     match &error {
         LabelsError::Io { path, source } => Failure::file("read", path, source),
         _ => Failure::new("model_config_invalid", format!("model config {error}")).hint(
-            "its keys are scale, a number, mean and std, lists of numbers, and labels, a list of names \
-             or the name of a file with one a line",
+            "it may have scale, a number; mean and std, lists of numbers; and labels, a list of names or \
+             the name of a file with one name on each line",
         ),
     }
 }
@@ -134,7 +134,8 @@ fn pixels(path: &Path, layout: Layout) -> Result<Pixels> {
             .hint("PNG, JPEG and WebP images are understood")
     };
     let channels = Channels::of(layout.channels).ok_or_else(|| {
-        Failure::new("input_shape", format!("no image has {} channels", layout.channels))
+        let message = format!("no image has {} channels, expected 1, 3 or 4", layout.channels);
+        Failure::new("input_shape", message)
     })?;
     let pixels = vision::decode(&bytes, channels, &limits).map_err(undecodable)?;
     let size = |wanted: Option<usize>, own: u32| {

@@ -32,7 +32,7 @@ pub(crate) use watch::NOT_ANSWERING;
 /// How long an order to leave waits for what runs.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Patience {
-    /// How long what runs may still take; it is ended then, and tasks with attempts left run again
+    /// How long runs may still take; after that they are ended, and tasks with attempts left run again
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout_s: u64,
 }
@@ -62,7 +62,7 @@ pub(crate) fn ended(done: &Value) -> String {
 /// it as well: ignored, it would have the subcommand act upon another cluster.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Target {
-    /// The data folder of the coordinator [default: the platform's folder for data]
+    /// The data folder of the coordinator [default: ~/.local/share/radeon-cluster]
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
     /// The settings file [default: radeon-cluster.toml in the data folder]
@@ -408,7 +408,9 @@ impl Client {
         let body = response.body_mut().with_config().limit(BODY_BYTES_MAX);
         if status.is_success() {
             return body.read_json().map_err(|error| {
-                Failure::new("bad_answer", format!("{} answered oddly: {error}", self.base))
+                let message = format!("the answer of {} is not understood: {error}", self.base);
+                Failure::new("bad_answer", message)
+                    .hint("look whether a coordinator of this program's version answers there")
             });
         }
         let text = body.read_to_string().unwrap_or_default();
@@ -424,9 +426,13 @@ impl Client {
             }
             (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => self.watch.silence(),
             _ => {
-                let hint = match is_distrust(error) {
-                    true => TRUST_HINT,
-                    false => "start a coordinator with: radeon-cluster start",
+                let hint = match (is_distrust(error), &self.data) {
+                    (true, _) => TRUST_HINT,
+                    (false, Some(_)) => "start a coordinator with: radeon-cluster start",
+                    (false, None) => {
+                        "check the address; on the machine that it names a coordinator is started with: \
+                         radeon-cluster start"
+                    }
                 };
                 Failure::new("unreachable", format!("cannot reach {}: {error}", self.base))
                     .hint(hint)
@@ -449,13 +455,13 @@ fn unreadable(path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
 /// Outputs of a task can be large; they are the user's own.
 const BODY_BYTES_MAX: u64 = 4 << 30;
 
-const KEY_HINT: &str = "name the coordinator's folder with --data, where its owner's key is, or a key's \
-                        file with --key-file; an administrator makes keys with: radeon-cluster keys \
-                        create --role submit";
+const KEY_HINT: &str = "on the coordinator's machine name its folder with --data, where its owner's key \
+                        is; elsewhere the file of a key with --key-file. An administrator makes keys \
+                        with: radeon-cluster keys create --role submit";
 
-const TRUST_HINT: &str = "the certificate of a coordinator with --tls self-signed is recognised by \
-                          --fingerprint, which radeon-cluster start prints there, and one that no \
-                          public authority has signed by --ca";
+const TRUST_HINT: &str = "give --fingerprint HEX, as radeon-cluster start has printed it there, for a \
+                          coordinator with --tls self-signed; or --ca FILE with the authority that has \
+                          signed its certificate";
 
 /// A refusal in the cluster API's shape: `{"error":{"code","message","hint"}}`.
 fn refusal(status: u16, body: &str) -> Failure {

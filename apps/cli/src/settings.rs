@@ -128,6 +128,7 @@ pub(crate) struct Grpc {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Frigate {
     /// Where it listens, on loopback; port 0 picks a free one. Without one there is no such interface.
+    #[serde(default, deserialize_with = "addresses::read_some")]
     pub(crate) addr: Option<SocketAddr>,
     /// After how long an image is answered without boxes; less than the detector's `request_timeout_ms`.
     pub(crate) timeout_ms: u64,
@@ -152,6 +153,7 @@ pub(crate) struct Otlp {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Immich {
     /// Where it listens, on loopback; port 0 picks a free one. Without one there is no such interface.
+    #[serde(default, deserialize_with = "addresses::read_some")]
     pub(crate) addr: Option<SocketAddr>,
 }
 

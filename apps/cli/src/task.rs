@@ -62,7 +62,7 @@ pub(crate) fn wait(client: &Client, id: &str, tell: Option<Output>) -> Result<Va
 
 /// What a task waits for: the last of what is known of it, which is of now.
 fn reason(why: &Value) -> String {
-    let decisions = why["decisions"].as_array().map_or(&[][..], Vec::as_slice);
+    let decisions = output::array(&why["decisions"]);
     let now = decisions.last().map(|last| &last["at_ms"]);
     let of_now = decisions.iter().filter(|one| Some(&one["at_ms"]) == now);
     let texts: Vec<String> = of_now.map(|one| output::cell(&one["what"])).collect();

@@ -182,7 +182,7 @@ fn shown(host: &str, port: u16, expected: CaHash) -> Result<Certificates<'static
 fn unknown(host: &str, expected: CaHash) -> Failure {
     let message = format!("{host} was not certified by the authority {expected}");
     Failure::new("unknown_authority", message)
-        .hint("radeon-cluster start prints the fingerprint of its authority")
+        .hint("compare it with the fingerprint that radeon-cluster start has printed there")
 }
 
 fn provider() -> Arc<CryptoProvider> {

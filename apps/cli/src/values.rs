@@ -68,11 +68,16 @@ fn elements(x: &Tensor) -> Vec<Value> {
     let all = match x.dtype() {
         DType::Str => x.strings().map(|v| v.into_iter().map(|s| json!(s)).collect()),
         DType::I64 => x.as_slice::<i64>().map(|v| v.iter().map(|n| json!(n)).collect()),
-        DType::F32 => x.as_slice::<f32>().map(|v| v.iter().map(|n| json!(n)).collect()),
+        DType::F32 => x.as_slice::<f32>().map(|v| v.iter().map(|n| json!(short(*n))).collect()),
         DType::F64 => x.as_slice::<f64>().map(|v| v.iter().map(|n| json!(n)).collect()),
         _ => Ok(vec![Value::Null; x.len()]),
     };
     all.unwrap_or_default()
+}
+
+/// A number with the digits that it needs as f32: as f64, 0.1 would be 0.10000000149011612.
+pub(crate) fn short(number: f32) -> f64 {
+    number.to_string().parse().unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]
@@ -103,8 +108,8 @@ mod tests {
         let text = Tensor::from_strings([2, 1], &["a", "b"]).expect("two strings");
         assert_eq!(tensor(&text), json!([["a"], ["b"]]));
         let keys = Tensor::from_slice([2], &[0i64, 1]).expect("two keys");
-        let values = Tensor::from_slice([2], &[0.25f32, 0.75]).expect("two values");
+        let values = Tensor::from_slice([2], &[0.1f32, f32::NAN]).expect("two values");
         let maps = Datum::Sequence(vec![Datum::Map { keys, values }, Datum::Absent]);
-        assert_eq!(json(&maps), json!([{ "0": 0.25, "1": 0.75 }, null]));
+        assert_eq!(json(&maps).to_string(), r#"[{"0":0.1,"1":null},null]"#);
     }
 }

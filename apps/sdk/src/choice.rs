@@ -119,8 +119,8 @@ pub fn open_device(text: &str, limits: &DeviceLimits) -> Result<Option<Accelerat
         return match (limits.vram_bytes, limits.host_bytes) {
             (None, None) => Ok(None),
             _ => {
-                let message = "memory is limited for devices, and this is the processor";
-                let hint = "name a device, such as opencl:0";
+                let message = "a limit of memory is for graphics cards, and this is the processor";
+                let hint = "leave the limit out, or name a card, such as opencl:0";
                 Err(ChoiceError::contradiction(message.to_owned(), hint))
             }
         };
@@ -156,7 +156,7 @@ pub fn open_devices(text: &str, limits: &DeviceLimits) -> Result<Vec<Accelerator
         return Err(ChoiceError::contradiction(message, hint));
     }
     if texts.len() > 1 && limits.host_bytes.is_some() {
-        let message = "the host's memory is limited for one device: over several, weights stay";
+        let message = "a limit of the host's memory is for one device, and several are named";
         let hint = "leave that limit out, or name one device";
         return Err(ChoiceError::contradiction(message.to_owned(), hint));
     }
@@ -164,9 +164,8 @@ pub fn open_devices(text: &str, limits: &DeviceLimits) -> Result<Vec<Accelerator
     let all = texts.iter().map(one).collect::<Result<Vec<_>, _>>()?;
     let (count, others) = (all.len(), all.into_iter().flatten().collect::<Vec<_>>());
     if count > 1 && others.len() < count {
-        let message =
-            format!("the devices {text} cut a model over the processor and other devices");
-        let hint = "what has no kernels on a device runs there anyway";
+        let message = format!("the devices {text} have the processor beside graphics cards");
+        let hint = "leave the processor out: it runs by itself what the cards cannot";
         return Err(ChoiceError::contradiction(message, hint));
     }
     Ok(others)
@@ -232,7 +231,7 @@ mod tests {
             ("cpu,cpu", &limits, "have cpu twice"),
             ("cpu", &small, "vram is 1023 bytes, expected 1024"),
             ("cpu", &vram, "this is the processor"),
-            ("cpu,opencl:0", &host, "over several"),
+            ("cpu,opencl:0", &host, "several are named"),
         ] {
             let error = open_devices(text, limits).expect_err(part);
             assert_eq!(error.code(), "usage", "{text}");

@@ -47,6 +47,30 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// What a parser of settings or requests says, in words of people who know no types of Rust.
+///
+/// ```
+/// let said = "invalid type: string \"a\", expected u32";
+/// assert!(lgp_sdk::plainly(said).ends_with("expected a whole number from 0 to 4294967295"));
+/// ```
+#[must_use]
+pub fn plainly(said: &str) -> String {
+    const WORDS: [(&str, &str); 9] = [
+        ("usize", "a whole number from 0"),
+        ("u64", "a whole number from 0"),
+        ("u32", "a whole number from 0 to 4294967295"),
+        ("u16", "a whole number from 0 to 65535"),
+        ("u8", "a whole number from 0 to 255"),
+        ("i64", "a whole number"),
+        ("an integer", "a whole number"),
+        ("f64", "a number"),
+        ("f32", "a number"),
+    ];
+    WORDS.into_iter().fold(said.to_owned(), |said, (type_, words)| {
+        said.replace(&format!("expected {type_}"), &format!("expected {words}"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,6 +1,7 @@
 //! What the classes of a model are called, and how pictures become its input: from `MODEL.toml` beside
 //! `MODEL.onnx`, from a text file with a name a line, and from the notes within the model.
 
+use crate::codes::plainly;
 use crate::vision::Scaling;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -71,7 +72,7 @@ impl Beside {
         let path = model.with_extension("toml");
         let Some(text) = read(&path)? else { return Ok(Self::default()) };
         let invalid = |what: String| LabelsError::Invalid { path: path.clone(), what };
-        let told = |error: toml::de::Error| invalid(error.message().trim().to_owned());
+        let told = |error: toml::de::Error| invalid(plainly(error.message().trim()));
         let mut table: toml::Table = toml::from_str(&text).map_err(told)?;
         let labels = table.remove("labels").map(toml::Value::try_into).transpose().map_err(told)?;
         let scaling: Scaling = table.try_into().map_err(told)?;
@@ -255,7 +256,7 @@ mod tests {
             ("labels = 'none.txt'", "none.txt, which is not there"),
             ("stdd = [1.0]", "stdd"),
             ("std = [0.0]", "std has a 0"),
-            ("scale = 'x'", "expected f32"),
+            ("scale = 'x'", "expected a number"),
         ] {
             write("m/1/model.toml", text);
             let error = Beside::of(&model).expect_err("it is wrong").to_string();

@@ -97,7 +97,7 @@ pub use cache::RepositoryFiles;
 pub use choice::{
     ChoiceError, DeviceLimits, device_names, keep_programs, open_device, open_devices,
 };
-pub use codes::{chain, model_error_code};
+pub use codes::{chain, model_error_code, plainly};
 pub use deployment::triton::proto as triton;
 pub use deployment::{
     ControlKind, DeployError, Deployment, DeploymentPatch, ModelConfig, SequenceControl,

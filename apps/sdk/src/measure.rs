@@ -213,7 +213,8 @@ pub(crate) fn data(inputs: &[NamedTensor]) -> Vec<(&str, Datum)> {
 }
 
 fn ms(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1e3
+    // Times a thousand, seconds would have more digits than nanoseconds have.
+    duration.as_nanos() as f64 / 1e6
 }
 
 #[cfg(test)]

@@ -117,7 +117,7 @@ impl Aliases {
             Ok(table) => (table, None),
             Err(reason) => {
                 let file = file.display();
-                tracing::error!(%file, reason, "the aliases cannot be read: there are none");
+                tracing::error!(%file, reason, "the aliases cannot be read, and none is in force");
                 (BTreeMap::new(), Some(reason))
             }
         };

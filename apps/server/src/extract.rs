@@ -18,6 +18,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
+use lgp_sdk::plainly;
 use objects::Objects;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -97,8 +98,8 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Fault> 
         let why = match again {
             Err(error) => match error.path().to_string().as_str() {
                 // Nowhere, or where there is no name yet.
-                "." | "?" => error.inner().to_string(),
-                path => format!("{path}: {}", error.inner()),
+                "." | "?" => plainly(&error.inner().to_string()),
+                path => format!("{path}: {}", plainly(&error.inner().to_string())),
             },
             // Something follows what is right.
             Ok(_) => "expected one JSON value".to_owned(),

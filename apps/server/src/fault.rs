@@ -80,6 +80,7 @@ impl Fault {
             "internal",
             "internal error; the server's log has the cause",
         )
+        .hint("radeon-cluster logs --level error")
     }
 
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {

@@ -38,7 +38,8 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             Fault::not_found("unknown_token", message).hint("radeon-cluster token ls")
         }
         ClusterError::Expired { .. } => Fault::new(StatusCode::GONE, "expired", message).hint(
-            "it was let go, or results_kept_for_s or results_disk_share had its time or room end",
+            "it was let go, or its time or room was over, which the settings results_kept_for_s and \
+             results_disk_share limit",
         ),
         ClusterError::ResultLost { .. } => {
             tracing::error!(cause = %message, "a result is lost");
@@ -54,13 +55,16 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             Fault::unavailable("result_unread", message)
                 .hint("try again; the server's log has the cause")
         }
-        ClusterError::NotEnded { .. } => Fault::conflict(message),
+        ClusterError::NotEnded { .. } => Fault::conflict(message)
+            .hint("wait for its end, or end it with: radeon-cluster cancel ID"),
         ClusterError::InputsGone { .. } => Fault::new(StatusCode::GONE, "inputs_gone", message).hint(
             "the inputs of the last 256 tasks that failed or were cancelled are kept, up to 16 MiB of them; \
              submit this one anew",
         ),
-        ClusterError::UnknownTask { .. } => Fault::not_found("unknown_task", message),
-        ClusterError::UnknownWorker { .. } => Fault::not_found("unknown_worker", message),
+        ClusterError::UnknownTask { .. } => unknown_task(message),
+        ClusterError::UnknownWorker { .. } => {
+            Fault::not_found("unknown_worker", message).hint("radeon-cluster workers")
+        }
         ClusterError::NoJournal => Fault::unsupported(message)
             .hint("leave \"durable\" out; tasks then live in the coordinator's memory"),
         ClusterError::NotSaved { .. } => {
@@ -84,13 +88,19 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
             Fault::unavailable("no_leader", message)
                 .hint("try again in a few seconds; inference without durable or a key goes on")
         }
-        ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message),
+        ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message)
+            .hint("send it again once the coordinator runs again"),
         ClusterError::File { source, .. } if is_full(&source) => {
             tracing::error!(cause = %message, "the disk is full");
             disk(&source)
         }
         _ => Fault::internal(message),
     }
+}
+
+/// 404 for a task that there is not, or not any more.
+pub(crate) fn unknown_task(message: impl Into<String>) -> Fault {
+    Fault::not_found("unknown_task", message).hint("radeon-cluster tasks")
 }
 
 /// Why a member's certificates could not be revoked, or not for good.
@@ -194,8 +204,7 @@ pub(crate) fn driver(error: &DriverError) -> Fault {
         DriverError::TooMany { .. } => Fault::bad_input(message),
         DriverError::Stopping => Fault::unavailable("stopping", message),
         DriverError::Start(_) => Fault::internal(message),
-        DriverError::Plan(_) => Fault::unavailable("not_planned", message)
-            .hint("the server's log has the cause; radeon-cluster plan FILE does the same by hand"),
+        DriverError::Plan(why) => Fault::unavailable("not_planned", message).hint(why.hint()),
         DriverError::Unloadable { .. } => {
             let hint = "the server's log has the cause; take the model away with radeon-cluster \
                         models rm, or add it anew, then restart again";
@@ -234,6 +243,8 @@ pub(crate) fn model(error: &ModelError) -> Fault {
             "send the data files along, by the names that the model uses: \
              curl -F model=@m.onnx -F data=@m.onnx.data …/api/v1/cluster/models/NAME",
         ),
+        ModelError::Malformed { .. } => Fault::bad_input(message)
+            .hint("send a whole ONNX file, exported as ONNX by the program that made the model"),
         ModelError::Io { source, .. } => disk(source),
         _ => Fault::bad_input(message),
     }
@@ -275,6 +286,20 @@ mod tests {
             let fault = task(&failed(code)).expect("it failed");
             assert_eq!((fault.status.as_u16(), fault.code), (500, MODEL_FAILED), "{code:?}");
             assert_eq!(fault.message, part);
+        }
+    }
+
+    #[test]
+    fn what_there_is_not_has_a_hint_at_what_there_is() {
+        let id = "a".to_owned();
+        for (error, code) in [
+            (ClusterError::UnknownTask { id: id.clone() }, "unknown_task"),
+            (ClusterError::UnknownWorker { id: id.clone() }, "unknown_worker"),
+            (ClusterError::UnknownToken { id }, "unknown_token"),
+        ] {
+            let fault = cluster(error);
+            assert_eq!(fault.code, code);
+            assert!(fault.hint.is_some(), "{code}");
         }
     }
 

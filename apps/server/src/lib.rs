@@ -57,7 +57,7 @@ pub mod untrusted;
 
 pub use access::{Access, KeyInfo, KeyRole, Keys, LocalKey, NewKey};
 pub use config::ServerConfig;
-pub use driver::{BoxFuture, Driver, DriverError, Restarted};
+pub use driver::{BoxFuture, Driver, DriverError, PlanError, Restarted};
 pub use error::{Error, Result};
 pub use frigate::serve_frigate;
 pub use grpc::proto as inference;

@@ -93,9 +93,9 @@ impl LogFilter {
     }
 }
 
-/// The latest lines of files that pass a filter, oldest first. Of each file its last 4 MiB are looked at, those of
-/// the file `NAME.1` that it was put aside as among them. Where only later lines are wanted, all that came later
-/// are. A file that is not there has none.
+/// The latest lines of log files that pass a filter, oldest first. A file is read with `NAME.1`, its earlier part
+/// that was put aside: the last 4 MiB of the two, or all since a time where only later lines are wanted. A file
+/// that is not there has no lines.
 ///
 /// # Errors
 /// Those of reading.

@@ -50,12 +50,14 @@ pub(crate) use settings::{Settings, WarmUpInput, WarmUpRun};
 pub(crate) use signature::{check as check_inputs, check_all, check_declared, wire_dims};
 pub(crate) use task::run_in_background;
 
+/// What both ways of writing the server's own path answer.
+const SERVER: &str = "Name, version and extensions of the server";
+
 /// Everything under `/v2`.
 pub(crate) fn routes() -> Vec<Route> {
     let mut all = vec![
-        Route::get("/v2", Infer, health::server, "Name, version and extensions of the server")
-            .answers(200, "ServerMetadata"),
-        Route::get("/v2/", Infer, health::server, "The same").answers(200, "ServerMetadata"),
+        Route::get("/v2", Infer, health::server, SERVER).answers(200, "ServerMetadata"),
+        Route::get("/v2/", Infer, health::server, SERVER).answers(200, "ServerMetadata"),
         Route::get("/v2/health/live", Right::Anybody, health::live, "Whether the server lives")
             .answers(200, "Live"),
         Route::get(

@@ -79,11 +79,14 @@ async fn unknown_path(request: Request) -> Response {
     if oip::is_left_out(path) {
         return Fault::unsupported(format!("{path} is not offered")).for_path(path);
     }
-    Fault::not_found("unknown_path", format!("nothing is served at {path}")).for_path(path)
+    let message = format!("nothing is served at {path}");
+    Fault::not_found("unknown_path", message).hint("GET /docs has what is served").for_path(path)
 }
 
 async fn wrong_verb(request: Request) -> Response {
     let path = request.uri().path();
     let message = format!("{} is not offered at {path}", request.method());
-    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_verb", message).for_path(path)
+    Fault::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_verb", message)
+        .hint("GET /docs has what is served")
+        .for_path(path)
 }

@@ -29,6 +29,12 @@ impl Default for Histogram {
     }
 }
 
+/// Milliseconds. Of whole nanoseconds they have six digits behind the point at most; times a thousand, seconds
+/// would have some more.
+pub(crate) fn ms(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e6
+}
+
 /// The bucket of a number of microseconds: linear below `SUB`, then `SUB` per doubling.
 fn bucket(us: u64) -> usize {
     let last = SUB * (DOUBLINGS + 1) - 1;
@@ -80,11 +86,10 @@ impl Histogram {
         if self.count == 0 {
             return Percentiles::default();
         }
-        let ms = |d: Duration| d.as_secs_f64() * 1e3;
         let count = u32::try_from(self.count).unwrap_or(u32::MAX);
         Percentiles {
             count: self.count,
-            mean: ms(self.sum) / f64::from(count),
+            mean: ms(self.sum / count),
             p50: ms(self.percentile(500)),
             p95: ms(self.percentile(950)),
             p99: ms(self.percentile(990)),
@@ -96,6 +101,13 @@ impl Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn milliseconds_have_no_more_digits_than_nanoseconds() {
+        for (ns, text) in [(154_599, "0.154599"), (300_001, "0.300001"), (7_000_000, "7")] {
+            assert_eq!(ms(Duration::from_nanos(ns)).to_string(), text);
+        }
+    }
 
     #[test]
     fn buckets_are_contiguous_and_narrow() {

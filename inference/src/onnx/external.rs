@@ -58,8 +58,11 @@ impl<'a> Location<'a> {
         if self.path.is_empty() {
             return Err(self.error("the location is empty, expected a file name"));
         }
+        if self.path.contains('\0') {
+            return Err(self.error("expected the name of a file, which has no zero byte"));
+        }
         // A backslash separates folders on some systems only; no exporter writes one.
-        if self.path.contains(['\\', '\0'])
+        if self.path.contains('\\')
             || !relative.components().all(|c| matches!(c, Component::Normal(_) | Component::CurDir))
         {
             return Err(self.error("expected a relative path without '..'"));

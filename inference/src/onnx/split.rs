@@ -14,6 +14,9 @@ const MODEL_GRAPH: u64 = 7;
 const GRAPH_INITIALIZER: u64 = 5;
 const TENSOR_RAW_DATA: u64 = 9;
 
+/// What is wrong with a file that was cut off, and with many that are something else.
+const ENDS_EARLY: &str = "the file ends within a field";
+
 /// A model's message.
 pub(crate) struct Parts {
     pub(crate) proto: ModelProto,
@@ -71,7 +74,19 @@ fn initializer<R: Read>(input: &mut Input<R>, end: u64) -> Result<(TensorProto, 
 }
 
 fn decode<M: Message + Default>(bytes: Vec<u8>) -> Result<M> {
-    M::decode(Bytes::from(bytes)).map_err(|error| malformed(error.to_string()))
+    M::decode(Bytes::from(bytes)).map_err(|error| malformed(shown(&error.to_string())))
+}
+
+/// A decoder's message, which names each field on the way in: of a deep one the last says enough.
+fn shown(message: &str) -> String {
+    const FIELDS_MAX: usize = 3;
+    let parts: Vec<&str> = message.split(": ").collect();
+    match parts.as_slice() {
+        [first, .., field, what] if parts.len() > FIELDS_MAX + 2 => {
+            format!("{first}: … {field}: {what}")
+        }
+        _ => message.to_owned(),
+    }
 }
 
 fn malformed(message: impl Into<String>) -> Error {
@@ -121,7 +136,7 @@ impl<R: Read> Input<R> {
             let copied = (&mut self.from).take(len).read_to_end(kept).map_err(unreadable)?;
             self.at = stop;
             if u64::try_from(copied) != Ok(len) {
-                return Err(malformed("the file ends within a field"));
+                return Err(malformed(ENDS_EARLY));
             }
         }
         Ok(())
@@ -150,12 +165,16 @@ impl<R: Read> Input<R> {
 }
 
 fn unreadable(error: std::io::Error) -> Error {
-    malformed(format!("the file cannot be read: {error}"))
+    match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => malformed(ENDS_EARLY),
+        _ => malformed(format!("the file cannot be read: {error}")),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::onnx::proto::{AttributeProto, NodeProto};
 
     #[test]
     fn parts_are_what_the_whole_message_has() -> Result<()> {
@@ -187,13 +206,27 @@ mod tests {
     }
 
     #[test]
+    fn what_nests_too_deeply_is_told_in_few_words() {
+        let mut graph = GraphProto::default();
+        for _ in 0..60 {
+            let attribute = AttributeProto { g: Some(graph), ..Default::default() };
+            let node = NodeProto { attribute: vec![attribute], ..Default::default() };
+            graph = GraphProto { node: vec![node], ..Default::default() };
+        }
+        let bytes = ModelProto { graph: Some(graph), ..Default::default() }.encode_to_vec();
+        let error =
+            read(&bytes[..], u64::try_from(bytes.len()).unwrap()).err().unwrap().to_string();
+        assert!(error.contains("recursion limit reached") && error.len() < 200, "{error}");
+    }
+
+    #[test]
     fn damage_is_named() {
         let cases: [(&[u8], &str); 5] = [
             (&[], "the file is empty"),
             (&[0xff; 11], "a number has more than 64 bits"),
             (&[0x3b], "a field has wire type 3"),
             (&[0x3a, 0x02, 0x2a, 0x7f], "a field is longer than its message"),
-            (&[0x3a], "the file cannot be read: failed to fill whole buffer"),
+            (&[0x3a], "the file ends within a field"),
         ];
         for (bytes, want) in cases {
             let error = read(bytes, u64::try_from(bytes.len()).unwrap()).err();

@@ -293,6 +293,7 @@ fn weights_that_escape_their_folder_are_refused() -> Result<(), Box<dyn std::err
         (vec![("location", "folder/../../secret.bin")], relative),
         (vec![("location", secret.as_str())], relative),
         (vec![("location", "..\\secret.bin")], relative),
+        (vec![("location", "w\0.bin")], "expected the name of a file, which has no zero byte"),
         (vec![("location", "")], "the location is empty, expected a file name"),
         (vec![], "the location is empty, expected a file name"),
         (vec![("location", "folder")], "is not a file"),

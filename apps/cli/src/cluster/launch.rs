@@ -186,9 +186,12 @@ impl Cluster {
         let began = Instant::now();
         while !is_led() {
             if began.elapsed() > LEAD {
-                let why = coordinator.engine().and_then(|(_, trouble)| trouble).unwrap_or_default();
-                let message = format!("no coordinator came to lead within {} s", LEAD.as_secs());
-                return Err(Failure::new("no_leader", format!("{message}: {why}")));
+                let why = coordinator.engine().and_then(|(_, trouble)| trouble);
+                let why = why.map_or_else(String::new, |why| format!(": {why}"));
+                let seconds = LEAD.as_secs();
+                let message = format!("no coordinator came to lead within {seconds} s{why}");
+                return Err(Failure::new("no_leader", message)
+                    .hint("check that what --control names runs, and is reached from here"));
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

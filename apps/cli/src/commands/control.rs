@@ -24,10 +24,10 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Action {
-    /// Take the cluster elsewhere
+    /// Move the cluster elsewhere
     Migrate {
-        /// Where to: postgres://…, or a data folder. With a password rather give - and set
-        /// RADEON_CONTROL_TO: command lines are seen by others
+        /// Where to: postgres://…, or a data folder. An address with a password belongs in the variable
+        /// RADEON_CONTROL_TO, for others see command lines: give - here then
         #[arg(long, value_name = "URL|DIR", required_unless_present = "undo")]
         to: Option<String>,
         /// Let coordinators start again where the cluster was before, as it was then
@@ -51,11 +51,11 @@ struct Home {
     /// Where it is kept now, if not in the data folder; RADEON_CONTROL may say so as well
     #[arg(long, value_name = "URL")]
     control: Option<String>,
-    /// The name that this cluster's own has at a URL [default: radeon_cluster]
+    /// The name under which a URL keeps this cluster [default: radeon_cluster]
     #[arg(long, value_name = "NAME")]
     control_name: Option<String>,
-    /// The data folder of this machine, which has the cluster's authority [default: the platform's
-    /// folder for data]
+    /// The data folder of this machine, which has the cluster's authority [default:
+    /// ~/.local/share/radeon-cluster]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The settings file [default: radeon-cluster.toml in the data folder]
@@ -249,7 +249,7 @@ fn text(shown: &Value) -> String {
         cell("engine"),
         cell("cluster")
     );
-    let coordinators = shown["coordinators"].as_array().map_or(&[][..], Vec::as_slice);
+    let coordinators = output::array(&shown["coordinators"]);
     for one in coordinators {
         let at = output::cell(&one["url"]);
         let at = if one["url"].is_null() { output::cell(&one["quic"]) } else { at };

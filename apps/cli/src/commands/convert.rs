@@ -185,10 +185,10 @@ fn text(report: &Report, weights: bool) -> String {
     }
     if let Some(Floats { converted, small, zeroed, kept }) = &report.floats {
         let converted = output::counted(*converted, "tensor");
-        text += &format!("{converted} converted, {small} of few elements left\n");
+        text += &format!("{converted} converted, {small} of too few elements left as they were\n");
         if *zeroed > 0 {
             let zeroed = output::counted(*zeroed, "number");
-            text += &format!("{zeroed} too close to 0 for the type, and 0 now\n");
+            text += &format!("0 now, for the type has nothing so small: {zeroed}\n");
         }
         for Kept { initializer, value } in kept {
             text += &format!("stays f32: {initializer}, for it has {value:e}\n");
@@ -207,8 +207,8 @@ fn text(report: &Report, weights: bool) -> String {
         let replaced = output::counted(report.bound.len(), "tensor");
         text += &format!("{replaced} replaced, {turned} of them transposed\n");
         for (what, names) in [
-            ("not used of the file", &report.unused),
-            ("not in the file, as they were", &report.unmatched),
+            ("in the file, and not in the model", &report.unused),
+            ("in the model, and not in the file: as they were", &report.unmatched),
         ] {
             if !names.is_empty() {
                 text += &format!("{what}: {}\n", names.join(", "));

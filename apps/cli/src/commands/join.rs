@@ -60,7 +60,7 @@ pub(crate) struct Args {
     /// tasks side by side [default: auto]
     #[arg(short, long)]
     device: Option<String>,
-    /// Where the identity and fetched models live [default: joined in the platform's folder for data]
+    /// Where the identity and fetched models live [default: ~/.local/share/radeon-cluster/joined]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// What fetched models may take of the disk

@@ -20,7 +20,7 @@ const NEWS_MAX: usize = 1_000;
     Without --server the files in the data folder are read, also while nothing runs. With --json and\n\
     --follow each line is a JSON value of its own.")]
 pub(crate) struct Args {
-    /// The least that lines matter: trace, debug, info, warn or error
+    /// Only lines of this level and the more serious ones: trace, debug, info, warn or error
     #[arg(short, long, value_name = "LEVEL", default_value = "trace")]
     level: LogLevel,
     /// Only lines with this text, in any case

@@ -34,8 +34,8 @@ enum AliasAction {
         /// Models with the same inputs and outputs, each with its share of the requests
         #[arg(required = true, value_name = "NAME[/VERSION]:WEIGHT", value_parser = share)]
         models: Vec<Value>,
-        /// A model that runs copies of its requests after the answers, which are compared and counted;
-        /// of PERCENT of them, 100 where nothing is said
+        /// A model that runs copies of PERCENT of the requests once they are answered, all of them unless it
+        /// is given; the outputs are compared, and differences counted
         #[arg(long, value_name = "NAME[/VERSION][:PERCENT]", value_parser = shadow)]
         shadow: Option<Value>,
         #[command(flatten)]
@@ -78,8 +78,8 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Have every worker load a version of a model; without one those that its policy chooses, or the
-    /// newest
+    /// Have every worker load a version of a model; where none is named, those that its policy chooses, or
+    /// the newest
     Load {
         /// The model's name, or NAME/VERSION
         #[arg(value_parser = versioned)]
@@ -87,10 +87,9 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Say where a model is to run best, and what may answer in its place; what is not given stays as
-    /// it was said
+    /// Set where a model runs best, and what may answer in its place; what is not given stays as it is
     Deploy(deploy::Args),
-    /// Names that stand for models or versions by weight
+    /// Names that stand for one model or share requests between several
     Alias {
         #[command(subcommand)]
         action: AliasAction,
@@ -247,7 +246,7 @@ fn shares(aliases: &[Value]) -> String {
         return "no aliases\n".to_owned();
     }
     let rows = aliases.iter().flat_map(|alias| {
-        let targets = alias["targets"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let targets = output::array(&alias["targets"]);
         targets.iter().map(|target| {
             let version = match &target["version"] {
                 Value::Null => "newest".to_owned(),

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     model: PathBuf,
     #[command(flatten)]
     limits: Limits,
-    /// The device to plan for: opencl:0, cuda:0 … [default: what the processor would take]
+    /// The device to plan for: opencl:0, cuda:0 … [default: the processor]
     #[arg(short, long)]
     device: Option<String>,
     /// The leading dimension of every input that leaves it open
@@ -245,7 +245,7 @@ fn text(report: &Report) -> String {
         .map(|t| [format!("  {}", t.name), t.op.clone(), format!("{:?}", t.shape), count(t.bytes)]);
     let mut text = format!(
         "{} at batch {}: {} at the peak, {verdict}\n{best}\n{}\
-         \nthe arena holds {}; no arena is below {}, without reuse it were {}\n",
+         \nthe arena is for {}: no less than {} is possible, and {} if none took the place of another\n",
         report.model,
         report.batch,
         count(memory.peak_bytes),
@@ -256,7 +256,7 @@ fn text(report: &Report) -> String {
     );
     if memory.unknown > 0 {
         let values = output::counted(memory.unknown, "value");
-        text += &format!("{values} with a size that only a run knows\n");
+        text += &format!("not counted: {values} whose size only a run tells\n");
     }
     for Assumed { input, axis, dimension } in &report.assumed {
         let dimension = dimension.as_deref().unwrap_or("unnamed");
@@ -266,7 +266,7 @@ fn text(report: &Report) -> String {
         text += &offload::text(offload);
     }
     if let Some(node) = &memory.peak_node {
-        text += &format!("\nthe most is alive at node '{node}'\n");
+        text += &format!("\nthe most memory is in use at node '{node}'\n");
         text += &output::table(["  tensor", "operator", "shape", "size"], peak);
     }
     text

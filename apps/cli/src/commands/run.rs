@@ -125,7 +125,8 @@ fn load_with<T>(
     let device = lgp_sdk::device_names(&accelerators);
     if !accelerators.is_empty() && machine.precision != Precision::F32 {
         let precision = machine.precision.name();
-        let message = format!("--precision {precision} is the processor's, {device} has f32 alone");
+        let message =
+            format!("--precision {precision} is for the processor, and {device} computes in f32");
         return Err(Failure::usage(message).hint("leave --precision out, or use --device cpu"));
     }
     let options = match machine.threads {
@@ -172,6 +173,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = &beside.scaling;
     match inputs::given(&texts, loaded.session.inputs())? {
         Given::Once(files) => {
+            if args.batch > 1 {
+                let message = format!("--batch is {}, and the files are for one run", args.batch);
+                let hint = "leave --batch out, or name several files, or a folder, for one input";
+                return Err(Failure::usage(message).hint(hint));
+            }
             let inputs = inputs::read_all(&files, scaling)?;
             once(args, out, &loaded, &classes, &inputs)
         }

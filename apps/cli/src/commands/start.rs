@@ -46,17 +46,17 @@ pub(crate) struct Args {
     /// picks a free one [default: 127.0.0.1:8443]
     #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     quic: Option<SocketAddr>,
-    /// Where what several coordinators share is kept, postgres://USER@localhost/NAME or
-    /// etcd://HOST:PORT,nats://HOST:PORT: each that names the same takes part, and when the one that
-    /// leads is gone another goes on. With a password rather set RADEON_CONTROL: command lines are
-    /// seen by others [default: the data folder]
+    /// Where several coordinators keep what they share, postgres://USER@localhost/NAME or
+    /// etcd://HOST:PORT,nats://HOST:PORT: those that name the same place are one cluster, and when the
+    /// one that leads is gone another goes on. An address with a password belongs in the variable
+    /// RADEON_CONTROL, for others see command lines [default: the data folder]
     #[arg(long, value_name = "URL")]
     control: Option<String>,
-    /// The name that this cluster's own has there [default: radeon_cluster]
+    /// The name under which that place keeps this cluster [default: radeon_cluster]
     #[arg(long, value_name = "NAME")]
     control_name: Option<String>,
-    /// Where tensors of durable tasks lie that are too large for a record, file:///FOLDER or
-    /// s3://BUCKET/PREFIX, for all coordinators [default: the data folder]
+    /// Where all coordinators keep the large tensors of durable tasks, file:///FOLDER or
+    /// s3://BUCKET/PREFIX [default: the data folder]
     #[arg(long, value_name = "URL")]
     blobs: Option<String>,
     /// Where other coordinators reach this one [default: the address of --quic]
@@ -70,7 +70,7 @@ pub(crate) struct Args {
     /// one [default: none]
     #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     immich: Option<SocketAddr>,
-    /// Where models, logs and the runtime file live [default: the platform's folder for data]
+    /// Where models, logs and all else of the cluster lives [default: ~/.local/share/radeon-cluster]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The device of the workers: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
@@ -86,7 +86,7 @@ pub(crate) struct Args {
     /// Stay in the foreground and log to stderr
     #[arg(long)]
     foreground: bool,
-    /// Forget how it was started the last time
+    /// Forget the flags of the last start
     #[arg(long)]
     fresh: bool,
 }

@@ -5,7 +5,9 @@ use crate::failure::Result;
 use crate::folder;
 use crate::output::{self, Output};
 use crate::rest::{Client, Target};
+use crate::times::duration;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Flags of `status`.
 #[derive(Debug, clap::Args)]
@@ -68,34 +70,36 @@ fn text(report: &Value, detailed: bool) -> String {
         let count = |state: &&str| format!("{} {state}", cell(&value[*state]));
         states.iter().map(count).collect::<Vec<_>>().join(", ")
     };
-    let models = report["models"].as_array().map_or(&[][..], Vec::as_slice);
+    let models = output::array(&report["models"]);
     let models: Vec<String> = models
         .iter()
         .map(|m| format!("{}/{} ({})", cell(&m["name"]), cell(&m["version"]), cell(&m["state"])))
         .collect();
+    let models = if models.is_empty() { "none".to_owned() } else { models.join(", ") };
+    let up = Duration::from_secs_f64(report["uptime_s"].as_f64().unwrap_or(0.0).clamp(1.0, 1e9));
     let stats = &report["stats"];
-    let out = report["taken_out"].as_array().map_or(&[][..], Vec::as_slice);
+    let out = output::array(&report["taken_out"]);
     let mut text = format!(
-        "coordinator {} at {}: {}, up {:.0} s\n\
+        "coordinator {} at {}: {}, up {}\n\
          workers  {}\n\
          tasks    {}; {:.1} a second, attempts repeated: {}\n\
          models   {}\n",
         cell(&report["pid"]),
         cell(&report["http"]),
         cell(&report["status"]),
-        report["uptime_s"].as_f64().unwrap_or(0.0),
+        duration(up.as_secs()),
         counts(&report["workers"], &["ready", "draining", "away", "lost"]),
         counts(&stats["tasks"], &["queued", "running", "succeeded", "failed", "cancelled"]),
         // An empty sum is −0.
         stats["tasks_per_s"].as_f64().unwrap_or(0.0).abs(),
         cell(&stats["retries"]),
-        models.join(", "),
+        models,
     );
     text += &control(&report["control"]);
     if !detailed {
         text.extend(out.iter().map(workers::out_line));
     } else {
-        let list = report["worker_list"].as_array().map_or(&[][..], Vec::as_slice);
+        let list = output::array(&report["worker_list"]);
         let rows = ["latency_ms", "queued_ms", "model_ms", "overhead_ms"].map(|kind| {
             let [p50, p95, p99] = ["p50", "p95", "p99"]
                 .map(|key| format!("{:.2}", stats[kind][key].as_f64().unwrap_or(0.0)));
@@ -120,7 +124,7 @@ fn control(control: &Value) -> String {
     }
     let cell = |value: &Value| output::cell(value);
     let mut text = format!("control  {}\n", cell(&control["engine"]));
-    let coordinators = control["coordinators"].as_array().map_or(&[][..], Vec::as_slice);
+    let coordinators = output::array(&control["coordinators"]);
     for one in coordinators {
         let role = if one["leads"] == true { "leads" } else { "follows" };
         let own = if one["number"] == control["number"] { ", this one" } else { "" };
@@ -156,6 +160,12 @@ mod tests {
         assert!(shown.contains("https://10.0.0.1:8000 leads\n"), "{shown}");
         assert!(shown.contains("10.0.0.2:8443 follows, this one\n"), "{shown}");
         assert!(shown.contains("it does not answer"), "{shown}");
+    }
+
+    #[test]
+    fn a_long_time_is_told_in_large_units_and_no_model_as_none() {
+        let text = text(&json!({ "uptime_s": 90_061.123_456_789, "models": [] }), false);
+        assert!(text.contains("up 1d\n") && text.contains("models   none\n"), "{text}");
     }
 
     #[test]

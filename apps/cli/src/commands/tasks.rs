@@ -16,17 +16,17 @@ const LIMIT: u64 = 100;
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
-    /// Those in this state
+    /// Only tasks in this state
     #[arg(long, value_parser = ["queued", "running", "succeeded", "failed", "cancelled"])]
     state: Option<String>,
-    /// Those of a model, NAME or NAME/VERSION
+    /// Only tasks of this model, NAME or NAME/VERSION
     #[arg(short, long, value_parser = named)]
     model: Option<String>,
-    /// So many at most, the newest first
+    /// At most so many, the newest first
     #[arg(short = 'n', long, value_name = "N", default_value_t = LIMIT,
           value_parser = clap::value_parser!(u64).range(1..=LIMIT_MAX))]
     limit: u64,
-    /// Those that were submitted before this one
+    /// Only tasks that were submitted before this one
     #[arg(long, value_name = "ID", value_parser = named)]
     after: Option<String>,
     #[command(flatten)]
@@ -52,7 +52,7 @@ impl Args {
         let given = given.into_iter().filter_map(|(flag, value)| Some((flag, value?)));
         given.fold("radeon-cluster tasks".to_owned(), |line, (flag, value)| {
             line + &format!(" --{flag} {value}")
-        }) + &format!(" --after {last}")
+        }) + &format!(" --after {last}{}", self.target.words())
     }
 }
 
@@ -69,7 +69,7 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Run again what a task was to run that failed or was cancelled
+    /// Run a task again that failed or was cancelled, as a new task
     Retry {
         /// The task, as submit named it
         #[arg(value_parser = named)]
@@ -82,7 +82,7 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
-    /// Give the disk what the journal of durable tasks no longer needs
+    /// Free the disk space that the journal of durable tasks no longer needs
     Compact {
         #[command(flatten)]
         target: Target,
@@ -118,9 +118,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
                 target.connect()?.post(&format!("tasks/{}/retry", segment(id)), &json!({}))?;
             out.emit(&made, |made| {
                 let again = output::cell(&made["task_id"]);
+                let here = target.words();
                 format!(
-                    "task {again} runs what {id} was to run\n\
-                     get its result with: radeon-cluster result --wait {again}\n"
+                    "task {again} runs task {id} again\n\
+                     get its result with: radeon-cluster result --wait {again}{here}\n"
                 )
             })
         }
@@ -182,5 +183,6 @@ mod tests {
             next(&flags),
             "radeon-cluster tasks --state failed --model digits/1 --limit 5 --after 1-9"
         );
+        assert_eq!(next(&["--data", "d"]), "radeon-cluster tasks --after 1-9 --data d");
     }
 }

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 fn created(made: &Value) -> String {
     let token = made["token"].as_str().unwrap_or_default();
     let quic: Option<SocketAddr> = made["quic"].as_str().and_then(|addr| addr.parse().ok());
-    let addresses = made["addresses"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let addresses = output::array(&made["addresses"]);
     let addresses: Vec<&str> = addresses.iter().filter_map(Value::as_str).collect();
     let place = match quic {
         // The first of the addresses of this machine, which listens at all of them.
@@ -91,8 +91,8 @@ fn created(made: &Value) -> String {
     };
     let note = match quic {
         Some(addr) if addr.ip().is_loopback() => {
-            "the cluster listens on this machine only; for others: radeon-cluster start --quic \
-             0.0.0.0:8443\n"
+            "the cluster listens on this machine only; for others stop it, and start it with: \
+             radeon-cluster start --quic 0.0.0.0:8443\n"
         }
         Some(addr) if addr.ip().is_unspecified() && addresses.is_empty() => {
             "HOST is a name or address of this machine\n"

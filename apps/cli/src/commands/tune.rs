@@ -56,9 +56,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         // What is found would be lost.
         device::keep_programs(accelerator)?;
     } else {
-        let message = format!("{device} has no schedules to choose from");
+        let message = format!("tune is for graphics cards, and the model would run on {device}");
         return Err(Failure::new("device_without_schedules", message)
-            .hint("name a device with --device; radeon-cluster devices lists them"));
+            .hint("name a card with --device; radeon-cluster devices lists them"));
     }
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
     let shapes = args.dims.shapes(session.inputs(), batch)?;

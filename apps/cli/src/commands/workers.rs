@@ -30,9 +30,10 @@ enum Action {
         #[command(flatten)]
         patience: Patience,
     },
-    /// Have the devices of a worker on which runs did not stop take tasks again
+    /// Let devices of a worker take tasks again that were taken out because runs on them did not stop
     Enable(One),
-    /// The same without waiting; a local worker is followed by a new one
+    /// Tell a worker to leave once it has finished, without waiting for that; a new one follows a local
+    /// worker
     Shutdown(One),
     /// Revoke the certificates of a worker, or of another member, close its connections, and take back
     /// the tokens that it has made
@@ -122,7 +123,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             out.emit(&enabled, |enabled| {
                 let devices = enabled["enabled"].as_array().map_or(0, Vec::len);
                 let devices = output::counted(devices, "device");
-                format!("tasks go again to {devices} of worker {id}\n")
+                format!("{devices} of worker {id} may take tasks again\n")
             })
         }
     }
@@ -136,7 +137,7 @@ pub(crate) fn text(workers: &[Value]) -> String {
     let out = taken_out(workers).iter().map(out_line).collect::<String>();
     let gap = if out.is_empty() { "" } else { "\n" };
     let rows = workers.iter().map(|worker| {
-        let models = worker["models"].as_array().map_or(&[][..], Vec::as_slice);
+        let models = output::array(&worker["models"]);
         let models = models.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ");
         let cell = |key: &str| output::cell(&worker[key]);
         let columns = ["id", "pid", "state", "device", "running", "queued"].map(cell);
@@ -154,7 +155,7 @@ pub(crate) fn text(workers: &[Value]) -> String {
 /// The devices that take no tasks until a person says otherwise, with their workers and the reasons.
 pub(crate) fn taken_out(workers: &[Value]) -> Vec<Value> {
     let devices = workers.iter().flat_map(|worker| {
-        let devices = worker["devices"].as_array().map_or(&[][..], Vec::as_slice);
+        let devices = output::array(&worker["devices"]);
         let out = devices.iter().filter(|device| device["taken_out"].is_string());
         out.map(|device| {
             json!({ "worker": worker["id"], "device": device["device"], "why": device["taken_out"] })

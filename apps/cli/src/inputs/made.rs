@@ -1,6 +1,6 @@
 //! Inputs that nobody gave: numbers that look random and are the same each time.
 
-use crate::dims::Dims;
+use crate::dims::{Dims, SMALLER};
 use crate::failure::{Failure, Result};
 use lgp_sdk::{DType, NamedTensor, Random, Shape, Tensor, TensorError, ValueSpec};
 
@@ -38,20 +38,26 @@ fn check_batch(wanted: Option<usize>, inputs: &[NamedTensor]) -> Result<usize> {
     match (wanted, leading) {
         (Some(wanted), Some(given)) if wanted != given => Err(Failure::new(
             "batch_fixed",
-            format!("--batch {wanted} cannot be had: the leading dimension is fixed to {given}"),
-        )),
+            format!("--batch is {wanted}, and the first dimension of the inputs is {given}"),
+        )
+        .hint("leave --batch out")),
         (_, leading) => Ok(leading.unwrap_or(1)),
     }
 }
 
 /// An input made up.
 fn make(input: &ValueSpec, batch: usize, dims: &Dims) -> Result<NamedTensor> {
-    let shape = dims
-        .shape(input, batch)
-        .map_err(|failure| failure.hint(format!("give it with --input {}=FILE.npy", input.name)))?;
-    let tensor = random(input.ty.dtype, shape)
-        .map_err(|error| Failure::from_error("input_shape", &error))?;
-    Ok(NamedTensor::new(input.name.clone(), tensor))
+    let name = &input.name;
+    let shape = dims.shape(input, batch).map_err(|failure| match failure.hint {
+        Some(_) => failure,
+        None => failure.hint(format!("give it with --input {name}=FILE.npy")),
+    })?;
+    let dims = shape.to_vec();
+    let tensor = random(input.ty.dtype, shape).map_err(|error| {
+        let message = format!("input '{name}' of shape {dims:?} has no room: {error}");
+        Failure::new("input_shape", message).hint(SMALLER)
+    })?;
+    Ok(NamedTensor::new(name.clone(), tensor))
 }
 
 /// Floats from 0 to 1, always the same ones; zeros of every other dtype.
@@ -95,8 +101,13 @@ mod tests {
         let zeros =
             make(&spec(DType::I64, dims()), 1, &Dims::default()).expect("the rank is known").tensor;
         assert!(zeros.as_slice::<i64>().expect("i64").iter().all(|&v| v == 0));
-        let unknown = make(&spec(DType::F32, None), 1, &Dims::default()).expect_err("no rank");
-        assert_eq!(unknown.code, "input_shape");
+        for (shape, batch, hint) in
+            [(None, 1, "give it with --input x=FILE.npy"), (dims(), 1 << 58, SMALLER)]
+        {
+            let failure =
+                make(&spec(DType::F32, shape), batch, &Dims::default()).expect_err("too little");
+            assert_eq!((&*failure.code, failure.hint.as_deref()), ("input_shape", Some(hint)));
+        }
     }
 
     #[test]

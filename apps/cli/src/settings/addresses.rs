@@ -12,13 +12,21 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     // As a name has both, people who give no version expect the old one.
     let old = found.iter().find(|addr| addr.is_ipv4()).or(found.first());
     old.copied().ok_or_else(|| {
-        format!("'{text}' is no socket address, expected ADDRESS:PORT such as 127.0.0.1:8000")
+        format!("'{text}' is not an address, expected ADDRESS:PORT such as 127.0.0.1:8000")
     })
 }
 
 /// The same of a settings file or the environment.
 pub(super) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     address(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+/// The same of one that need not be set.
+pub(super) fn read_some<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    text.map(|text| address(&text).map_err(serde::de::Error::custom)).transpose()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use crate::tls::Certificate;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
 use etcetera::BaseStrategy;
+use lgp_sdk::plainly;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -160,7 +161,8 @@ pub(crate) fn resolve(
                 .and_then(ConfigBuilder::<DefaultState>::build)
                 .and_then(Config::try_deserialize::<Settings>)
                 .map_err(|error| {
-                    let what = format!("environment variable {name}: {}", plainly(&error));
+                    let what =
+                        format!("environment variable {name}: {}", plainly(&error.to_string()));
                     Failure::new("settings_invalid", what).hint(known())
                 })?;
             builder = builder.set_override(key, value).map_err(Failure::internal)?;
@@ -173,7 +175,8 @@ pub(crate) fn resolve(
     }
     let mut settings =
         builder.build().and_then(Config::try_deserialize::<Settings>).map_err(|error| {
-            Failure::new("settings_invalid", format!("settings: {}", plainly(&error))).hint(known())
+            Failure::new("settings_invalid", format!("settings: {}", plainly(&error.to_string())))
+                .hint(known())
         })?;
     for (key, count) in [("workers", settings.workers), ("workers_max", settings.workers_max)] {
         if count > WORKERS_MAX {
@@ -258,7 +261,7 @@ fn read_file(
         .and_then(Config::try_deserialize::<Settings>)
         .map_err(|error| {
             // The text came from memory, so the message does not name the file.
-            let told = plainly(&error);
+            let told = plainly(&error.to_string());
             let message = format!("settings file {}: {told}", path.display());
             let meant = told.split('`').nth(1).and_then(|wrong| {
                 let keys = VARIABLES.iter().flat_map(|(_, key)| key.split('.'));
@@ -268,16 +271,6 @@ fn read_file(
             Failure::new("settings_invalid", message).hint(hint + &known())
         })?;
     Ok(source)
-}
-
-/// An error of the library in words of people, who know no types of Rust.
-fn plainly(error: &config::ConfigError) -> String {
-    let words = [("usize", "a whole number"), ("u64", "a whole number"), ("u32", "a whole number")];
-    let words = words.into_iter().chain([("an integer", "a whole number"), ("f64", "a number")]);
-    let told = error.to_string();
-    words.fold(told, |told, (type_, word)| {
-        told.replace(&format!("expected {type_}"), &format!("expected {word}"))
-    })
 }
 
 /// Variables of the environment that are none of ours, and are written almost like one.

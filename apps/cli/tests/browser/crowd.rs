@@ -82,7 +82,7 @@ async fn fifty_workers_and_many_tasks_stay_fluid() {
     browser.shows("main", "worker-9").await;
     let cards = browser.script("return document.querySelectorAll('.card').length").await;
     assert_eq!(cards, json!(50));
-    let rows = browser.script("return document.querySelectorAll('*').length").await;
-    assert!(rows.as_u64() < Some(5_000), "elements on the page: {rows}");
+    let elements = browser.script("return document.querySelectorAll('*').length").await;
+    assert!(elements.as_u64() < Some(5_000), "elements on the page: {elements}");
     browser.is_quiet().await;
 }

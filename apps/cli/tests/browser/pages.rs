@@ -68,7 +68,7 @@ async fn a_task_is_filtered_and_cancelled() {
     browser.shows("tbody", "cancelled").await;
     browser.press("tbody button").await;
     browser.click("Run it again").await;
-    browser.shows("#said", "was to run").await;
+    browser.shows("#said", "again").await;
     state.select_by_value("queued").await.expect("a state");
     browser.shows("tbody", "queued").await;
     browser.is_quiet().await;
@@ -133,7 +133,7 @@ async fn a_machine_is_added_by_what_the_dialog_says_and_leaves_again() {
     browser.shows(".cards", "has digits/1 (128 KB)").await;
     browser.click("Add a machine").await;
     browser.click("Make a token").await;
-    browser.shows("dialog", "listens for machines on itself alone").await;
+    browser.shows("dialog", "Other machines cannot reach this coordinator").await;
     browser.shows("dialog pre", "radeon-cluster join 127.0.0.1:").await;
     let width = browser.script("return document.querySelector('dialog img').naturalWidth").await;
     assert!(width.as_u64() >= Some(100), "the code for a camera: {width}");

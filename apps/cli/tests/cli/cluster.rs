@@ -164,8 +164,12 @@ fn what_is_said_of_a_model_stays_until_it_is_cleared(cluster: &Cluster) {
         assert_eq!((&said["cache_bytes"], &said["run_limit_ms"]), (&cache, &limit), "{flags:?}");
     }
     for (flags, exit, part) in [
-        (&[][..], 2, "nothing is said of the model"),
-        (&["--cache", "1MiB", "--clear", "cache_bytes"], 2, "cache_bytes is given and cleared"),
+        (&[][..], 2, "nothing is to be changed"),
+        (
+            &["--cache", "1MiB", "--clear", "cache_bytes"],
+            2,
+            "cache_bytes is given a value and is in --clear",
+        ),
         (&["--clear", "cache"], 1, "unknown field `cache`"),
     ] {
         let (code, message) = deploy(flags).error(exit);

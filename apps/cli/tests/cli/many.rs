@@ -97,7 +97,7 @@ fn classes_have_the_names_that_are_asked_for() {
     let report = run(&[]).json();
     assert_eq!(report["top"][0].as_array().map(Vec::len), Some(5));
     let (code, message) = run(&["--labels", &few]).error(1);
-    assert!(code == "no_classes" && message.contains("2 classes"), "{code}: {message}");
+    assert!(code == "no_classes" && message.contains("2 names"), "{code}: {message}");
     let (code, message) = run(&["--labels", "none.txt"]).error(1);
     assert!(code == "file_not_found" && message.contains("none.txt"), "{code}: {message}");
     let doubles = ZERO.iter().flat_map(|value| f64::from(*value).to_le_bytes()).collect();

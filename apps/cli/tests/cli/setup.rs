@@ -165,7 +165,7 @@ fn a_wrong_setting_is_told_with_its_place() {
     for (name, value, part) in [
         ("RADEON_WORKERS", "many", "environment variable RADEON_WORKERS"),
         ("RADEON_WORKERS", "many", "expected a whole number"),
-        ("RADEON_HTTP__ADDR", "nowhere", "'nowhere' is no socket address"),
+        ("RADEON_HTTP__ADDR", "nowhere", "'nowhere' is not an address"),
     ] {
         let said = run(name, value);
         assert!(said.contains(part), "{said} lacks {part}");

@@ -3,6 +3,7 @@
 
 use super::ports::Ports;
 use super::{DeployError, Deployment, triton};
+use crate::codes::plainly;
 use lgp_inference::{Entry, Error as ModelError, Repository, ValueSpec};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -123,7 +124,7 @@ fn refused(model: &str, file: &'static str, reason: String) -> DeployError {
 fn own(text: &str) -> Result<ModelConfig, String> {
     let deployment = toml::from_str(text).map_err(|error| {
         let at = error.span().map(|span| place(text, span.start)).unwrap_or_default();
-        format!("{at}{}", error.message().replace('\n', ", "))
+        format!("{at}{}", plainly(&error.message().replace('\n', ", ")))
     })?;
     Ok(ModelConfig { deployment, file: TOML, ..ModelConfig::default() })
 }

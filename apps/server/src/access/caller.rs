@@ -127,7 +127,8 @@ impl Caller {
         }
         let name: String = model.chars().take(64).collect();
         let message = format!("key {} is not for model '{name}'", self.id());
-        Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message))
+        Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message)
+            .hint("radeon-cluster keys create makes one that is, with --model or for all models"))
     }
 }
 

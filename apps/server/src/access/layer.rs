@@ -134,8 +134,9 @@ fn admit(state: &ServerState, caller: Caller, needed: Right) -> Result<Caller, F
         }
         let (id, role) = (caller.id(), caller.role());
         let message = format!("key {id} has the role {role}, expected {needed}");
-        return Err(Fault::new(StatusCode::FORBIDDEN, "forbidden", message)
-            .hint("radeon-cluster keys create makes others"));
+        return Err(Fault::new(StatusCode::FORBIDDEN, "forbidden", message).hint(format!(
+            "radeon-cluster keys create --role {needed} makes one that reaches so far"
+        )));
     }
     caller.placed(&state.access().limits)
 }

@@ -38,7 +38,7 @@ pub(crate) async fn profile(
             .hint("leave run_limit_s and the model's own limit out, or use radeon-cluster profile FILE")
             .into());
     };
-    let ms = |ns: u64| Duration::from_nanos(ns).as_secs_f64() * 1e3;
+    let ms = |ns: u64| ns as f64 / 1e6;
     let nodes = nodes.iter().map(|node| {
         json!({ "name": node.name, "op": node.op, "start_ms": ms(node.start_ns), "ms": ms(node.took_ns) })
     });
@@ -46,7 +46,7 @@ pub(crate) async fn profile(
         "model": record.model.to_string(),
         "worker": record.worker,
         "device": record.device.as_deref(),
-        "waited_ms": waited.as_secs_f64() * 1e3,
+        "waited_ms": waited.as_nanos() as f64 / 1e6,
         "model_ms": record.model_ms,
         "nodes": nodes.collect::<Vec<_>>(),
     })))

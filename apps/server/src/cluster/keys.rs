@@ -54,7 +54,9 @@ async fn change<T: Send + 'static>(
     let done = tokio::task::spawn_blocking(move || work(&state)).await;
     done.map_err(Fault::internal)?.map_err(|error| match error {
         Error::InvalidKey { what } => Fault::bad_input(what),
-        Error::UnknownKey { .. } => Fault::not_found("unknown_key", error.to_string()),
+        Error::UnknownKey { .. } => {
+            Fault::not_found("unknown_key", error.to_string()).hint("radeon-cluster keys ls")
+        }
         Error::Cluster(error) => faults::cluster(error),
         other => Fault::internal(other),
     })

@@ -143,7 +143,7 @@ impl<'a> References<'a> {
         let Origin { task, output } = origin;
         let id: TaskId = task.parse().map_err(|_| {
             let task: String = task.chars().take(64).collect();
-            Fault::not_found("unknown_task", format!("no task '{task}'"))
+            faults::unknown_task(format!("no task '{task}'"))
         })?;
         check_task(self.state, self.caller, id).await?;
         if !self.ended.contains_key(&id) {

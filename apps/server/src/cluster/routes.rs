@@ -57,13 +57,17 @@ fn cluster() -> Vec<Route> {
         .answers(200, "History"),
         Route::get(at("/events"), Submit, events::listen, "Events as they happen, server-sent")
             .query("after", "EventId", "The event that was heard last: those since come first")
-            .header("Last-Event-ID", "EventId", "The same, and counts where both are given")
+            .header(
+                "Last-Event-ID",
+                "EventId",
+                "That event as browsers send it; it counts where both are given",
+            )
             .answers_as(200, Content::Text("text/event-stream", "EventStream"))
             .refuses(&[400, 503]),
         Route::get(at("/logs"), Admin, logs::show, "The latest lines of this machine's logs")
-            .query("level", "LogLevel", "The least that they matter")
-            .query("contains", "Text", "A part of them")
-            .query("after", "LogTime", "Only later ones")
+            .query("level", "LogLevel", "Only lines of this level and the more serious ones")
+            .query("contains", "Text", "Only lines with this text")
+            .query("after", "LogTime", "Only lines later than this")
             .query("limit", "PageLimit", "Most lines in the answer")
             .answers(200, "Logs")
             .refuses(&[400]),
@@ -133,7 +137,7 @@ fn workers() -> Vec<Route> {
             at("/workers/{id}/drain"),
             Admin,
             workers::drain,
-            "The same, answered once it has left",
+            "Has a worker finish and leave, answered once it has left",
         )
         .takes("Patience")
         .answers(200, "WorkerLeft")
@@ -202,7 +206,7 @@ fn tasks() -> Vec<Route> {
             at("/tasks/{id}/retry"),
             Submit,
             tasks::retry,
-            "Runs anew what a task that failed or was cancelled was to run",
+            "Runs a task again that failed or was cancelled, as a new task",
         )
         .answers(202, "Accepted")
         .refuses(&[404, 409, 410, 507]),

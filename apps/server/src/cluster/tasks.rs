@@ -388,7 +388,7 @@ pub(super) fn model_name(text: &str) -> Result<(&str, Option<u64>), Fault> {
 
 fn task_id(params: &Params) -> Result<TaskId, Fault> {
     let text = params.get("id");
-    text.parse().map_err(|_| Fault::not_found("unknown_task", format!("no task '{text}'")))
+    text.parse().map_err(|_| faults::unknown_task(format!("no task '{text}'")))
 }
 
 fn accepted(state: &ServerState, id: TaskId) -> Value {

@@ -45,7 +45,7 @@ async function elsewhere() {
     element("p", {}, "The phone's camera reads this. It works once, within two minutes, and the phone may then do what you may."),
     made.qr_svg ? picture(made.qr_svg, "The link as a code for a camera") : null,
     element("pre", { class: "wrap", tabindex: "0" }, made.link),
-    element("p", {}, "Where the page does not open there, the coordinator listens on this machine alone, or is behind a firewall. For others it starts with: radeon-cluster start --http 0.0.0.0:8000 --tls self-signed. The phone then asks whether it may trust the cluster's own authority."),
+    element("p", {}, "Where the page does not open there, the coordinator listens on this machine alone, or a firewall is in the way. Stop it, then start it with: radeon-cluster start --http 0.0.0.0:8000 --tls self-signed. The phone then asks whether it may trust the cluster's own authority."),
   );
 }
 

@@ -26,7 +26,9 @@ async function refusal(answer) {
   try {
     const { error } = JSON.parse(text);
     if (typeof error === "string") return new Refusal(answer.status, "refused", error);
-    return new Refusal(answer.status, error.code, error.message, error.hint);
+    // How programs send a key says nothing to whoever has typed a wrong one.
+    const hint = answer.status === 401 && key() ? null : error.hint;
+    return new Refusal(answer.status, error.code, error.message, hint);
   } catch {
     return new Refusal(answer.status, "refused", `the server answers ${answer.status} ${answer.statusText}`);
   }
@@ -45,7 +47,7 @@ export async function request(method, path, { body, json, headers = {}, signal }
     answer = await fetch(new URL(path, ROOT), sent);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refusal(0, "unreachable", "the server is not reached", "see whether radeon-cluster still runs there");
+    throw new Refusal(0, "unreachable", "the server does not answer", "see whether radeon-cluster still runs there");
   }
   if (answer.ok) return answer;
   const refused = await refusal(answer);

@@ -122,7 +122,7 @@ export function say(text) {
 export function explain(error) {
   const place = document.getElementById("trouble");
   place.hidden = !error;
-  place.textContent = !error ? "" : error.hint ? `${error.message}. ${error.hint}` : error.message;
+  place.textContent = !error ? "" : error.hint ? `${error.message}; ${error.hint}` : error.message;
 }
 
 /** Does something that may be refused; answers nothing where it is. */

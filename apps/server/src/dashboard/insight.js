@@ -56,8 +56,8 @@ export async function plan(path) {
   const planned = await get(`${path}/plan`);
   say("");
   const { weights_bytes, input_bytes, output_bytes, arena_bytes, scratch_bytes, peak_bytes, naive_bytes, lower_bound_bytes, placed, peak_node } = planned;
-  const saved = arena_bytes ? ` Its tensors share one block of ${bytes(arena_bytes)}; without that they were ${bytes(naive_bytes)}, and no block is below ${bytes(lower_bound_bytes)}.` : "";
-  const said = element("p", {}, `On the processor a run on one thread takes ${bytes(peak_bytes)} at most, ${bytes(weights_bytes)} of it weights.${saved}${peak_node ? ` Most is alive at node ${peak_node}.` : ""}`);
+  const saved = arena_bytes ? ` Its tensors share one block of ${bytes(arena_bytes)}; each in a place of its own they would take ${bytes(naive_bytes)}, and less than ${bytes(lower_bound_bytes)} is not possible.` : "";
+  const said = element("p", {}, `On the processor a run on one thread takes ${bytes(peak_bytes)} at most, ${bytes(weights_bytes)} of it weights.${saved}${peak_node ? ` The most is in use at node ${peak_node}.` : ""}`);
   const parts = [["Weights", weights_bytes], ["Inputs", input_bytes], ["Outputs", output_bytes], ["Tensors between nodes", arena_bytes], ["What one node takes besides", scratch_bytes]];
   const sizes = table("Parts", ["Part", "Size", "Share"], ...parts.map(([name, size]) => row(name, bytes(size), share(size, peak_bytes))));
   const largest = [...placed].sort((a, b) => b.bytes - a.bytes).slice(0, NODES);

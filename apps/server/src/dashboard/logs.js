@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { element, field, keyed, row, select, table, write } from "./dom.js";
-import { number } from "./format.js";
+import { count } from "./format.js";
 
 export const title = "Log";
 const SHOWN = 500;
@@ -27,7 +27,7 @@ export async function show(place, { every, signal, may }) {
   const level = select(LEVELS, "info", { change: () => choose({ level: level.value }) });
   const part = element("input", { type: "search", autocomplete: "off", input: () => choose({ contains: part.value.trim() }) });
   const said = element("p", { role: "status" });
-  const { region, body } = table("Lines, the newest first", ["Time (UTC)", "Level", "Of", "What"]);
+  const { region, body } = table("Lines, the newest first", ["Time (UTC)", "Level", "From", "What"]);
   const refresh = async () => {
     const asked = { ...filter };
     const query = new URLSearchParams({ ...asked, limit: String(SHOWN) });
@@ -36,7 +36,7 @@ export async function show(place, { every, signal, may }) {
     // Another choice was made meanwhile.
     if (asked.level !== filter.level || asked.contains !== filter.contains) return;
     lines = [...lines, ...news].slice(-SHOWN);
-    write(said, lines.length ? `${number(lines.length)} lines${lines.length === SHOWN ? ", the latest" : ""}.` : "No lines like that.");
+    write(said, lines.length ? `${count(lines.length, "line")}${lines.length === SHOWN ? ", the latest" : ""}.` : "No lines like that.");
     region.hidden = !lines.length;
     keyed(body, lines.toReversed(), (it) => `${it.at} ${it.source} ${it.text}`, line);
   };

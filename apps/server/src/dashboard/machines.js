@@ -110,7 +110,7 @@ function told(made) {
     "radeon-cluster doctor, on that machine, says which of its cards work.",
   ];
   return [
-    isLoopback(place) ? element("p", { class: "warning" }, "This coordinator listens for machines on itself alone. Start it anew with: radeon-cluster start --quic 0.0.0.0:8443") : null,
+    isLoopback(place) ? element("p", { class: "warning" }, "Other machines cannot reach this coordinator: it listens on this machine alone. Stop it, then start it with: radeon-cluster start --quic 0.0.0.0:8443") : null,
     element("p", {}, "Run this on the other machine:"),
     shown,
     element("p", { class: "buttons" }, copy),

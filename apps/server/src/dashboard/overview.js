@@ -17,7 +17,7 @@ function sentence({ workers, tasks, tasks_per_s, latency_ms }) {
   ].filter(([many]) => many);
   const others = away.length ? ` (${away.map(([many, what]) => `${number(many)} ${what}`).join(", ")})` : "";
   if (!workers.ready) return `No worker is ready${others}: tasks wait until one comes. Machines says how to add one.`;
-  const work = tasks.running || tasks.queued ? `${count(tasks.running, "task")} run and ${number(tasks.queued)} wait` : "Nothing waits";
+  const work = tasks.running || tasks.queued ? `${count(tasks.running, "task is", "tasks are")} running and ${number(tasks.queued)} waiting` : "Nothing waits";
   const pace = latency_ms.count ? ` Of the latest tasks half took ${ms(latency_ms.p50)} or less, and one in twenty more than ${ms(latency_ms.p95)}; ${number(tasks_per_s)} ended a second.` : "";
   return `${count(workers.ready, "worker is", "workers are")} ready${others}. ${work}.${pace}`;
 }
@@ -29,9 +29,9 @@ const NUMBERS = [
   ["Succeeded", ({ tasks }) => number(tasks.succeeded)],
   ["Failed", ({ tasks }) => number(tasks.failed)],
   ["Tried again", ({ retries }) => number(retries)],
-  ["In the model, half of them", ({ model_ms }) => (model_ms.count ? ms(model_ms.p50) : "–")],
-  ["Around it, half of them", ({ overhead_ms }) => (overhead_ms.count ? ms(overhead_ms.p50) : "–")],
-  ["Runs since", ({ uptime_s }) => duration(uptime_s)],
+  ["Time in the model, median", ({ model_ms }) => (model_ms.count ? ms(model_ms.p50) : "–")],
+  ["Time besides the model, median", ({ overhead_ms }) => (overhead_ms.count ? ms(overhead_ms.p50) : "–")],
+  ["Running for", ({ uptime_s }) => duration(uptime_s)],
 ];
 
 function numbers() {

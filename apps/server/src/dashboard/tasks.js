@@ -2,7 +2,7 @@
 
 import { call, get, request } from "./api.js";
 import { attempt, button, confirmed, dialog, element, field, keyed, row, say, select, table, textRow, write } from "./dom.js";
-import { ms, number } from "./format.js";
+import { count, ms, number } from "./format.js";
 
 export const title = "Tasks";
 const PAGE = 50;
@@ -25,13 +25,13 @@ function facts(task) {
     ["State", task.state],
     ["Model", task.variant ? `${task.model}, answered by ${task.variant}` : task.model],
     ["Priority", task.priority],
-    ["Kept by the journal", task.durable ? "yes" : "no"],
+    ["Kept through a crash", task.durable ? "yes" : "no"],
     ["Worker", task.worker ?? "none yet"],
     ["Device", task.device ?? "–"],
     ["Tries", number(task.attempts)],
     ["Waited", ms(task.queued_ms)],
     ["In the model", ms(task.model_ms)],
-    ["Around it", ms(task.overhead_ms)],
+    ["Besides the model", ms(task.overhead_ms)],
     ["Depends on", task.depends_on.join(", ") || "nothing"],
     ["Outputs", task.outputs?.map((it) => `${it.name} ${it.datatype} [${it.shape.join(", ")}]`).join("; ") || "none"],
   ];
@@ -52,7 +52,7 @@ async function details(id, refresh) {
   const retry = button("Run it again", async () => {
     const made = await attempt(() => call("POST", `${path}/retry`));
     shown.close();
-    if (made) say(`task ${made.task_id} runs what ${id} was to run`);
+    if (made) say(`task ${made.task_id} runs task ${id} again`);
     await attempt(refresh);
   });
   const fits = OPEN.includes(task.state) ? cancel : ENDED_BADLY.includes(task.state) ? retry : null;
@@ -99,7 +99,7 @@ export async function show(place, { every, signal, rest }) {
     older.disabled = !next;
     older.dataset.after = next ?? "";
     newer.disabled = !after.length;
-    write(said, tasks.length ? `${number(tasks.length)} tasks on page ${after.length + 1}.` : "No tasks like that.");
+    write(said, tasks.length ? `${count(tasks.length, "task")} on page ${after.length + 1}.` : "No tasks like that.");
     region.hidden = !tasks.length;
     keyed(body, tasks, (it) => it.task_id, make);
   };

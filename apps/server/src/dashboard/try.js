@@ -34,7 +34,7 @@ function pictureField(input, model) {
     event.preventDefault();
     take(event.dataTransfer.files);
   });
-  const made = element("div", { paste: (event) => take(event.clipboardData.files) }, drop, field("The largest value", most), field("Dark is much, as ink on paper", dark));
+  const made = element("div", { paste: (event) => take(event.clipboardData.files) }, drop, field("The value of the brightest pixel", most), field("Dark counts as bright, as ink on paper", dark));
   made.read = () => {
     if (!file.files.length) throw new Error(`${input.name} has no picture yet`);
     const how = { scale: Number(most.value), invert: dark.checked };

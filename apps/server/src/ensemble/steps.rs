@@ -12,7 +12,7 @@ use super::kind::Kind;
 use super::value::Value;
 use crate::fault::Fault;
 use crate::oip;
-use lgp_sdk::{DType, Dim, Tensor};
+use lgp_sdk::{DType, Dim, Tensor, plainly};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -156,7 +156,7 @@ trait Checked: DeserializeOwned + BuiltIn + 'static {
 fn made<T: Checked>(parameters: Table) -> Result<Arc<dyn BuiltIn>, String> {
     let step: T = toml::Value::Table(parameters)
         .try_into()
-        .map_err(|error: toml::de::Error| error.message().replace('\n', ", "))?;
+        .map_err(|error: toml::de::Error| plainly(&error.message().replace('\n', ", ")))?;
     step.check()?;
     Ok(Arc::new(step))
 }

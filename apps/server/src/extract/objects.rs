@@ -301,6 +301,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_expected_is_said_without_types_of_rust() {
+        let fault = parse::<Leaf>(br#"{"n":"a"}"#).expect_err("it is no number");
+        let why = "n: invalid type: string \"a\", expected a whole number";
+        assert!(fault.message.contains(why), "{}", fault.message);
+    }
+
+    #[test]
     fn an_array_is_no_object() {
         for (text, place) in [
             (&b"[]"[..], "expected an object"),

@@ -17,27 +17,27 @@ use tokio::task::LocalSet;
 pub struct LoadReport {
     /// How long requests were counted.
     pub seconds: f64,
-    /// Requests that were answered well, and how many of them a second.
+    /// Requests that were answered well.
     pub good: usize,
-    /// See `good`.
+    /// How many of them there were a second.
     pub per_s: f64,
-    /// Of those, from sending to the answer, or from when a request was due.
+    /// Of those that were answered well, from sending to the answer, or from when a request was due.
     pub latency_us: LoadLatency,
     /// What each answer took besides the model that gave it; none where the server does not tell.
     pub over_model_us: Option<LoadLatency>,
     /// Mean of the time in the model.
     pub model_us: Option<f64>,
-    /// Requests that the server had no room for, and how many of these answers say when to come again.
+    /// Requests that the server had no room for.
     pub refused: usize,
-    /// See `refused`.
+    /// How many of these answers say when to come again.
     pub refused_saying_when: usize,
     /// Half of the refusals came within so long.
     pub refused_us_p50: f64,
     /// Requests that were due, and that nothing was free to send before the end.
     pub unsent: usize,
-    /// Requests that were answered otherwise, and the first such answer.
+    /// Requests that were answered otherwise.
     pub bad: usize,
-    /// See `bad`.
+    /// The first such answer.
     pub first_bad: Option<String>,
 }
 

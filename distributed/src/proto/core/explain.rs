@@ -2,6 +2,7 @@
 
 use super::{Core, Found};
 use crate::error::Result;
+use crate::proto::histogram::ms;
 use crate::proto::placement::{ModelState, Seat, Worker};
 use crate::proto::tasks::{Phase, Task};
 use crate::task::{TaskId, TaskState};
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 /// Milliseconds since a task's submission.
 fn since(task: &Task, at: Duration) -> f64 {
-    at.saturating_sub(task.request().submitted()).as_secs_f64() * 1e3
+    ms(at.saturating_sub(task.request().submitted()))
 }
 
 /// What became of a task so far.
@@ -53,7 +54,9 @@ impl Core {
             Phase::Waiting => {
                 vec![format!("waits for {} of the tasks that it depends on", task.waits())]
             }
-            Phase::Parked => vec!["waits for the budget for retries".to_owned()],
+            Phase::Parked => {
+                vec!["waits to be tried again: too many tasks are at present".to_owned()]
+            }
             Phase::Backoff { until } => {
                 let ms = until.saturating_sub(now).as_millis();
                 vec![format!("waits {ms} ms for its next attempt")]
@@ -102,14 +105,16 @@ impl Core {
             return Some("silent for a while");
         }
         if !worker.passes(task.model()) {
-            return Some("failed too often at this model; its breaker is open");
+            return Some("failed too often at this model and gets none of its tasks for now");
         }
         if !worker.takes(task.request().input_bytes()) {
             return Some("takes inputs of fewer bytes");
         }
         let seats = || self.placement.fleet().seats_of(worker);
         if seats().all(|seat| seat.out().is_some()) {
-            return Some("its devices were taken out; workers enable brings them back");
+            return Some(
+                "its devices were taken out; radeon-cluster workers enable brings them back",
+            );
         }
         let seats: Vec<&Seat> = seats().filter(|seat| seat.out().is_none()).collect();
         let state = |seat: &&&Seat| {

@@ -4,6 +4,7 @@ use super::links::Links;
 use super::outcome::{Attempts, Outcome};
 use super::why::{Note, What, note};
 use super::{Phase, Request, Run};
+use crate::proto::histogram::ms;
 use crate::proto::image::{End, Image};
 use crate::proto::message::AttemptId;
 use crate::proto::queue::Place;
@@ -318,7 +319,6 @@ impl Task {
 
     /// What callers see, without the outputs.
     pub(in crate::proto) fn summary(&self, now: Duration) -> TaskRecord {
-        let ms = |d: Duration| d.as_secs_f64() * 1e3;
         TaskRecord {
             task_id: self.id,
             model: (*self.model).clone(),

@@ -2,6 +2,7 @@
 
 use super::phase::Run;
 use crate::attempt::AttemptRecord;
+use crate::proto::histogram::ms;
 use crate::task::TaskErrorKind;
 use crate::worker_info::WorkerId;
 use std::sync::Arc;
@@ -81,7 +82,6 @@ impl Tries {
 
     /// As callers see them.
     pub(super) fn records(&self) -> Vec<AttemptRecord> {
-        let ms = |time: Duration| time.as_secs_f64() * 1e3;
         let record = |it: &Try| AttemptRecord {
             attempt: it.attempt,
             worker: it.worker.clone(),

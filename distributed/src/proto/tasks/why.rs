@@ -126,7 +126,7 @@ impl fmt::Display for What {
             Self::Failed { attempt, code, wait } => {
                 let ms = wait.as_millis();
                 write!(f, "attempt {attempt} ended without an answer ({}); ", code.name())?;
-                write!(f, "the next may begin after {ms} ms, within the budget for retries")
+                write!(f, "the next may begin after {ms} ms, unless too many are tried again then")
             }
             Self::OneLess { attempt, code } => {
                 let code = code.name();

@@ -109,11 +109,6 @@ impl Facts {
     }
 }
 
-/// The items of an array.
-fn array(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
-
 /// The text of a field, empty where there is none.
 fn field<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()

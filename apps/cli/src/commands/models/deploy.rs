@@ -69,12 +69,13 @@ impl Args {
         let mut patch: Map<_, _> = given.map(|(name, value)| (name.to_owned(), value)).collect();
         for field in &self.clear {
             if patch.insert(field.clone(), Value::Null).is_some_and(|given| !given.is_null()) {
-                let what = format!("{field} is given and cleared, expected one of the two");
+                let what =
+                    format!("{field} is given a value and is in --clear, expected one of the two");
                 return Err(Failure::usage(what));
             }
         }
         if patch.is_empty() {
-            let what = "nothing is said of the model, expected a flag such as --cache or --clear";
+            let what = "nothing is to be changed, expected a flag such as --cache or --clear";
             return Err(Failure::usage(what));
         }
         Ok(patch.into())

@@ -39,7 +39,7 @@ pub(super) fn text(plan: &Offload) -> String {
     if !fits {
         let needs = memory.needs.iter().map(|n| format!("{} for {}", bytes(n.bytes), n.owner));
         return format!(
-            "\n{device} needs {} at least, there {}\n",
+            "\n{device} needs {} at least: {}\n",
             bytes(memory.smallest_bytes),
             needs.collect::<Vec<_>>().join(", ")
         );
@@ -49,7 +49,7 @@ pub(super) fn text(plan: &Offload) -> String {
     let [stay, come] = [stay, come].map(|count| output::counted(count, "weight"));
     let mut text = format!(
         "\n{stay} of {} kept on {device}, {come} of {} brought there in each run\n\
-         each run moves {} to the device and {} back; {} would do at least\n",
+         each run moves {} to the device and {} back; the least memory that is enough: {}\n",
         bytes(memory.resident_bytes),
         bytes(memory.streamed_bytes),
         bytes(memory.to_device_bytes),

@@ -1,7 +1,7 @@
 //! The pages of `top` as rows of text: what the terminal shows one at a time, and a pipe all at once.
 
 use super::snapshot::Snapshot;
-use crate::output::{self, bytes};
+use crate::output::{self, array, bytes};
 use crate::times::duration;
 use serde_json::Value;
 
@@ -151,10 +151,6 @@ fn rounded(value: &Value) -> String {
 /// A share as a percentage, or a dash.
 fn share(value: &Value) -> String {
     value.as_f64().map_or_else(|| "-".to_owned(), |value| format!("{:.0} %", value * 100.0))
-}
-
-fn array(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn workers(snapshot: &Snapshot) -> Vec<Vec<String>> {

@@ -113,7 +113,7 @@ impl Inner {
                 }
             };
             if let Err(error) = admitted {
-                tracing::debug!(%error, "somebody at the lender was not let in");
+                tracing::debug!(%error, "shared memory was refused to a process");
             }
         }
     }

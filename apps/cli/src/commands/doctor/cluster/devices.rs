@@ -1,6 +1,7 @@
 //! Devices of workers that take no tasks, cards that are not used, and chips that are too hot.
 
-use super::{Facts, array, field};
+use super::{Facts, field};
+use crate::output::array;
 use lgp_sdk::{Finding, FindingStatus};
 
 /// From here on chips slow down.

@@ -16,7 +16,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let count = crate::output::counted(count, "task");
     let time = long(Duration::from_secs_f64(waited(task).min(1e9)));
     let message = format!(
-        "{count} of the latest 1000 that wait did so for a minute and more, the longest ({id} of {model}) for {time}"
+        "waiting for a minute or more: {count} of the latest 1000 in the queue; the longest, {id} of {model}, for {time}"
     );
     let line = format!("radeon-cluster tasks show {id} --why");
     vec![Finding::new("queue", FindingStatus::Warn, message).fix(line)]
