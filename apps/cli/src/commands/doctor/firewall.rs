@@ -14,8 +14,10 @@ enum Verdict {
     Open,
     /// It lets nothing in, and this port is in no rule.
     Closed,
-    /// Its rules are for root to read, or are of a kind that is not understood here.
-    Unknown,
+    /// Its rules are for root to read.
+    Hidden,
+    /// Its rules are of a kind that is not understood here.
+    Unclear,
 }
 
 /// One way of having a firewall.
@@ -51,6 +53,10 @@ pub(super) fn check(root: &Path, port: u16) -> Vec<Finding> {
     let Some((kind, verdict)) = found else { return Vec::new() };
     let name = kind.name;
     let finding = |status, what: String| Finding::new("firewall", status, what);
+    let elsewhere = |what: String| {
+        let where_to = "by which workers join; doctor --server on a worker's machine tries it";
+        finding(FindingStatus::Info, format!("{what}, {where_to}"))
+    };
     vec![match verdict {
         Verdict::Open => {
             finding(FindingStatus::Ok, format!("{name} is on and lets UDP port {port} in"))
@@ -60,20 +66,19 @@ pub(super) fn check(root: &Path, port: u16) -> Vec<Finding> {
                 format!("{name} is on, and no rule lets UDP port {port} in, by which workers join");
             finding(FindingStatus::Warn, what).fix((kind.fix)(port))
         }
-        Verdict::Unknown => {
-            let what = format!(
-                "{name} does not tell this account whether it lets UDP port {port} in, by which workers \
-                 join; doctor --server on a worker's machine tries it"
-            );
-            finding(FindingStatus::Info, what)
+        Verdict::Hidden => {
+            elsewhere(format!("root alone can read whether {name} lets UDP port {port} in"))
         }
+        Verdict::Unclear => elsewhere(format!(
+            "{name} has rules of which it is not known whether they let UDP port {port} in"
+        )),
     }]
 }
 
 fn read(path: &Path) -> Result<Option<String>, Verdict> {
     match std::fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Verdict::Unknown),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Verdict::Hidden),
         Err(_) => Ok(None),
     }
 }
@@ -126,7 +131,7 @@ mod tests {
             std::fs::write(path, text).expect("ours");
         }
         let findings = check(root.path(), 8443);
-        assert!(findings.iter().all(|it| it.fix.is_some() == (it.status != FindingStatus::Ok)));
+        assert!(findings.iter().all(|it| it.fix.is_some() == (it.status == FindingStatus::Warn)));
         findings.first().map(|finding| finding.status)
     }
 
@@ -134,7 +139,8 @@ mod tests {
     fn ufw_is_read_from_its_files() {
         let on = ("etc/ufw/ufw.conf", "# x\nENABLED=yes\n");
         let rule = |rule| ("etc/ufw/user.rules", rule);
-        let (warn, ok) = (Some(FindingStatus::Warn), Some(FindingStatus::Ok));
+        let [warn, ok, info] =
+            [FindingStatus::Warn, FindingStatus::Ok, FindingStatus::Info].map(Some);
         for (files, expected) in [
             (vec![], None),
             (vec![("etc/ufw/ufw.conf", "ENABLED=no\n")], None),
@@ -143,6 +149,8 @@ mod tests {
             (vec![on, rule("### tuple ### allow udp 8443 0.0.0.0/0 any 0.0.0.0/0 in\n")], ok),
             (vec![on, rule("### tuple ### allow tcp 8443 0.0.0.0/0 any 0.0.0.0/0 in\n")], warn),
             (vec![on, rule("### tuple ### deny udp 8443 0.0.0.0/0 any 0.0.0.0/0 in\n")], warn),
+            // A folder in the place of its settings.
+            (vec![("run/firewalld.pid", "7"), ("etc/firewalld/firewalld.conf/x", "")], info),
             (vec![on, rule("### tuple ### allow any 8000:9000 0.0.0.0/0 any 0.0.0.0/0 in\n")], ok),
         ] {
             assert_eq!(say(&files), expected, "{files:?}");

@@ -1,4 +1,5 @@
-//! What firewalld does with a port, by the files of its zones.
+//! What firewalld does with a port, by the files of its zones: what holds until it is loaded again is in no
+//! file, and neither is a zone that NetworkManager gives a connection.
 
 use super::{Verdict, names};
 use std::io::ErrorKind;
@@ -9,12 +10,16 @@ const FOLDERS: [&str; 2] = ["etc/firewalld", "usr/lib/firewalld"];
 /// The zone of interfaces that are in no other, where no other is named.
 const DEFAULT: &str = "public";
 
+/// What interfaces are called behind which no other machine is.
+const VIRTUAL: [&str; 7] = ["lo", "docker", "br-", "virbr", "veth", "podman", "cni"];
+
 /// `None` where it does not run.
 pub(super) fn verdict(root: &Path, port: u16) -> Option<Verdict> {
     root.join("run/firewalld.pid").exists().then(|| match lets_in(root, port) {
         Ok(true) => Verdict::Open,
         Ok(false) => Verdict::Closed,
-        Err(_) => Verdict::Unknown,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Verdict::Hidden,
+        Err(_) => Verdict::Unclear,
     })
 }
 
@@ -48,15 +53,23 @@ fn bound(root: &Path) -> std::io::Result<Vec<String>> {
             continue;
         }
         let text = read(&path)?.unwrap_or_default();
-        if ["interface", "source"].iter().any(|name| elements(&text, name).next().is_some()) {
+        if has_network(&text) || elements(&text, "source").next().is_some() {
             bound.push(text);
         }
     }
     Ok(bound)
 }
 
+/// Whether an interface of a zone leads to other machines.
+fn has_network(zone: &str) -> bool {
+    let mut names = elements(zone, "interface").filter_map(|it| attribute(it, "name"));
+    names.any(|name| !VIRTUAL.iter().any(|prefix| name.starts_with(prefix)))
+}
+
 fn zone_lets_in(root: &Path, zone: &str, port: u16) -> std::io::Result<bool> {
     let accepts = |zone: &str| attribute(zone, "target") == Some("ACCEPT");
+    // Rich rules are for some senders, or keep some out.
+    let zone = &without(zone, "<rule", "</rule>");
     if elements(zone, "zone").any(accepts) || has_port(zone, port) {
         return Ok(true);
     }
@@ -94,12 +107,17 @@ fn read(path: &Path) -> std::io::Result<Option<String>> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let (mut rest, mut plain) = (text.as_str(), String::new());
-    while let Some((before, comment)) = rest.split_once("<!--") {
+    Ok(Some(without(&text, "<!--", "-->")))
+}
+
+/// A text without what stands from one word to the other.
+fn without(text: &str, from: &str, to: &str) -> String {
+    let (mut rest, mut plain) = (text, String::new());
+    while let Some((before, inner)) = rest.split_once(from) {
         plain.push_str(before);
-        rest = comment.split_once("-->").map_or("", |(_, after)| after);
+        rest = inner.split_once(to).map_or("", |(_, after)| after);
     }
-    Ok(Some(plain + rest))
+    plain + rest
 }
 
 /// What stands within the tags of this name: `<port port="1" protocol="udp"/>` gives ` port="1" protocol="udp"/`.
@@ -153,6 +171,22 @@ mod tests {
                     ),
                 ],
                 open,
+            ),
+            (
+                vec![
+                    running,
+                    other(
+                        "<zone><interface name=\"docker0\"/><port port=\"8443\" protocol=\"udp\"/></zone>",
+                    ),
+                ],
+                closed,
+            ),
+            (
+                vec![
+                    running,
+                    own("<zone><rule><port port=\"8443\" protocol=\"udp\"/><drop/></rule></zone>"),
+                ],
+                closed,
             ),
             (vec![running, package(port)], open),
             (vec![running, package(port), own("<zone></zone>")], closed),

@@ -1,89 +1,107 @@
 //! What the kernel's own rules do with a port, as `nft` lists them.
 
 use super::{Verdict, names};
+use crate::output;
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
+/// Statements that do not tell for which packets a rule is. What programs other than nft made of their own
+/// rules is none, and neither are limits and maps of verdicts.
+const PLAIN: [&str; 8] = ["accept", "drop", "reject", "jump", "goto", "return", "counter", "log"];
 /// Chains that call one another deeper than this are not followed; the kernel's limit is as high.
 const DEPTH_MAX: usize = 16;
 
 /// `None` where there are no rules that could keep anything out.
 pub(super) fn verdict(root: &Path, port: u16) -> Option<Verdict> {
     // The rules are the kernel's, and not those of a tree.
-    if root != Path::new("/") || !Path::new("/sys/module/nf_tables").exists() {
+    if root != Path::new("/") {
         return None;
     }
     let output = Command::new("nft").args(["--json", "list", "ruleset"]).output().ok()?;
-    let rules = output.status.success().then(|| serde_json::from_slice(&output.stdout).ok());
-    rules.flatten().map_or(Some(Verdict::Unknown), |rules: Value| ruleset(&rules, port))
+    if !output.status.success() {
+        // Without the module there are no rules to be kept from this account.
+        return Path::new("/sys/module/nf_tables").exists().then_some(Verdict::Hidden);
+    }
+    let rules: Option<Value> = serde_json::from_slice(&output.stdout).ok();
+    rules.map_or(Some(Verdict::Unclear), |rules| ruleset(&rules, port))
 }
 
-/// What all chains of incoming packets together do: each can keep one out.
+/// What all chains of incoming packets together do, by IPv4: each can keep one out.
 fn ruleset(rules: &Value, port: u16) -> Option<Verdict> {
-    let all = rules["nftables"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let inputs = all.iter().map(|entry| &entry["chain"]).filter(|chain| chain["hook"] == "input");
+    let all = output::array(&rules["nftables"]);
+    let inputs = all.iter().map(|entry| &entry["chain"]).filter(|chain| {
+        chain["hook"] == "input"
+            && chain["type"] == "filter"
+            && (chain["family"] == "inet" || chain["family"] == "ip")
+    });
     let mut verdict = None;
     for chain in inputs {
-        let policy = || match chain["policy"] == "drop" {
-            true => Some(Verdict::Closed),
+        match follow(all, chain, port, DEPTH_MAX) {
+            Flow::Decided(Verdict::Closed) => return Some(Verdict::Closed),
+            Flow::Decided(Verdict::Open) => verdict = verdict.or(Some(Verdict::Open)),
+            Flow::Decided(_) => verdict = Some(Verdict::Unclear),
+            Flow::Ended if chain["policy"] == "drop" => return Some(Verdict::Closed),
             // Nothing speaks of the port.
-            false => None,
-        };
-        let mut is_clear = true;
-        let decided = follow(all, chain, port, DEPTH_MAX, &mut is_clear).or_else(policy);
-        match decided {
-            Some(Verdict::Closed) if !is_clear => verdict = Some(Verdict::Unknown),
-            Some(Verdict::Closed) => return Some(Verdict::Closed),
-            other => verdict = verdict.or(other),
+            Flow::Ended => {}
         }
     }
     verdict
 }
 
-/// What the rules of a chain decide for the port, if anything; `is_clear` turns false where a rule is not
-/// understood.
-fn follow(
-    all: &[Value],
-    chain: &Value,
-    port: u16,
-    depth: usize,
-    is_clear: &mut bool,
-) -> Option<Verdict> {
-    let is_of = |rule: &Value, name: &str| {
+/// What came of a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    /// A rule decided, or none can be told to.
+    Decided(Verdict),
+    /// None did, and the chain that led there goes on.
+    Ended,
+}
+
+/// What the rules of a chain decide for the port.
+fn follow(all: &[Value], chain: &Value, port: u16, depth: usize) -> Flow {
+    let is_of = |rule: &&Value| {
         rule["family"] == chain["family"]
             && rule["table"] == chain["table"]
-            && rule["chain"] == name
+            && rule["chain"] == chain["name"]
     };
-    let name = chain["name"].as_str()?;
-    for rule in all.iter().map(|entry| &entry["rule"]).filter(|rule| is_of(rule, name)) {
-        let parts = rule["expr"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for rule in all.iter().map(|entry| &entry["rule"]).filter(is_of) {
+        let parts = output::array(&rule["expr"]);
         let matched = Matched::of(parts, port);
-        *is_clear &= matched != Matched::Unclear;
         let has = |verdict: &str| parts.iter().any(|part| part.get(verdict).is_some());
-        // A rule for some senders lets workers in that were thought of, and keeps others out.
-        let decided = match matched {
-            Matched::All | Matched::Port | Matched::PortOfSome if has("accept") => {
-                Some(Verdict::Open)
+        let target = |verdict: &str| parts.iter().find_map(|part| part.get(verdict));
+        let next = |to: &Value| {
+            let chains = all.iter().map(|entry| &entry["chain"]);
+            let mut chains = chains
+                .filter(|it| it["family"] == chain["family"] && it["table"] == chain["table"]);
+            match chains.find(|it| it["name"] == to["target"]).filter(|_| depth > 0) {
+                Some(next) => follow(all, next, port, depth - 1),
+                None => Flow::Decided(Verdict::Unclear),
             }
-            Matched::All | Matched::Port if has("drop") || has("reject") => Some(Verdict::Closed),
-            Matched::All | Matched::Port | Matched::PortOfSome if depth > 0 => {
-                let target = parts.iter().find_map(|part| part.get("jump").or(part.get("goto")));
-                let target = target.map(|target| &target["target"]);
-                let chains = all.iter().map(|entry| &entry["chain"]);
-                let mut chains = chains
-                    .filter(|it| it["family"] == chain["family"] && it["table"] == chain["table"]);
-                target
-                    .and_then(|target| chains.find(|it| it["name"] == *target))
-                    .and_then(|next| follow(all, next, port, depth - 1, is_clear))
-            }
-            _ => None,
         };
-        if decided.is_some() {
-            return decided;
+        let flow = match matched {
+            Matched::None => Flow::Ended,
+            Matched::Unclear => Flow::Decided(Verdict::Unclear),
+            _ if has("accept") => Flow::Decided(Verdict::Open),
+            // Others than those that are kept out may come in.
+            Matched::PortOfSome if has("drop") || has("reject") => Flow::Ended,
+            Matched::PortOfSome if ["jump", "goto", "return"].into_iter().any(has) => {
+                Flow::Decided(Verdict::Unclear)
+            }
+            _ if has("drop") || has("reject") => Flow::Decided(Verdict::Closed),
+            _ if has("return") => return Flow::Ended,
+            _ => match (target("jump"), target("goto")) {
+                (Some(to), _) => next(to),
+                // It does not come back.
+                (None, Some(to)) => return next(to),
+                (None, None) => Flow::Ended,
+            },
+        };
+        if flow != Flow::Ended {
+            return flow;
         }
     }
-    None
+    Flow::Ended
 }
 
 /// Which packets to the port a rule is for.
@@ -104,12 +122,13 @@ enum Matched {
 impl Matched {
     fn of(parts: &[Value], port: u16) -> Self {
         let (mut names_port, mut is_some) = (false, false);
+        // First what tells that a rule is for others, whatever else it asks.
+        let mut is_unclear = false;
         for part in parts {
-            // What other programs than nft made of their own rules.
-            if part.get("xt").is_some() {
-                return Self::Unclear;
-            }
-            let Some(test) = part.get("match") else { continue };
+            let Some(test) = part.get("match") else {
+                is_unclear |= !PLAIN.iter().any(|name| part.get(name).is_some());
+                continue;
+            };
             let (left, right) = (&test["left"], &test["right"]);
             let is_equal = ["==", "in"].iter().any(|op| test["op"] == *op);
             let is_udp = || has(right, |it| it == "udp" || it == 17);
@@ -118,13 +137,17 @@ impl Matched {
                     if protocol != "udp" && protocol != "th" {
                         return Self::None;
                     }
-                    if right.as_str().is_some_and(|set| set.starts_with('@')) {
-                        return Self::Unclear;
-                    }
-                    if !has(right, |it| is_port(it, port)) {
+                    let is_named = right.as_str().is_some_and(|set| set.starts_with('@'));
+                    if !is_named && !has(right, |it| is_port(it, port)) {
                         return Self::None;
                     }
+                    is_unclear |= is_named;
                     names_port = true;
+                }
+                (field, protocol) if field == "protocol" && protocol == "ip" && is_equal => {
+                    if !is_udp() {
+                        return Self::None;
+                    }
                 }
                 _ if left["meta"]["key"] == "l4proto" && is_equal => {
                     if !is_udp() {
@@ -137,15 +160,18 @@ impl Matched {
                         return Self::None;
                     }
                 }
+                // Of several fields at once.
+                _ if left.get("concat").is_some() => is_unclear = true,
                 _ => is_some = true,
             }
         }
         match (names_port, is_some) {
+            // As `iif lo`: not for workers of other machines, or not for all of them.
+            (false, true) => Self::None,
+            _ if is_unclear => Self::Unclear,
             (true, false) => Self::Port,
             (true, true) => Self::PortOfSome,
             (false, false) => Self::All,
-            // As `iif lo`: not for workers of other machines, or not for all of them.
-            (false, true) => Self::None,
         }
     }
 }
@@ -176,9 +202,12 @@ mod tests {
             json!({"metainfo": {"version": "1.0.6"}}),
             json!({"chain": {"family": "inet", "table": "filter", "name": "input", "type": "filter",
                 "hook": "input", "prio": 0, "policy": policy}}),
+            json!({"chain": {"family": "ip6", "table": "filter", "name": "input", "type": "filter",
+                "hook": "input", "prio": 0, "policy": "drop"}}),
             json!({"chain": {"family": "inet", "table": "filter", "name": "open"}}),
             of("open", json!([dport(json!(8443)), {"accept": null}])),
-            // No packet comes by it.
+            json!({"chain": {"family": "inet", "table": "filter", "name": "empty"}}),
+            // No packet comes by it unless a rule leads there.
             json!({"chain": {"family": "inet", "table": "filter", "name": "unused"}}),
             of("unused", json!([dport(json!(8443)), {"accept": null}])),
         ];
@@ -202,7 +231,7 @@ mod tests {
             "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "10.0.0.7"}});
         let counter = json!({"counter": {"packets": 0, "bytes": 0}});
         let set = json!({"set": [53, {"range": [8000, 9000]}]});
-        let (open, closed) = (Some(Verdict::Open), Some(Verdict::Closed));
+        let [open, closed, unclear] = [Verdict::Open, Verdict::Closed, Verdict::Unclear].map(Some);
         for (policy, rules, expected) in [
             ("accept", vec![], None),
             ("drop", vec![], closed),
@@ -211,8 +240,8 @@ mod tests {
             ("drop", vec![json!([dport(set), counter, accept])], open),
             ("drop", vec![json!([dport(json!(8442)), accept])], closed),
             ("drop", vec![json!([dport(json!(8443)), drop])], closed),
-            ("drop", vec![json!([dport(json!("@ports")), accept])], Some(Verdict::Unknown)),
-            ("drop", vec![json!([{"xt": null}, accept])], Some(Verdict::Unknown)),
+            ("drop", vec![json!([dport(json!("@ports")), accept])], Some(Verdict::Unclear)),
+            ("drop", vec![json!([{"xt": null}, accept])], Some(Verdict::Unclear)),
             ("drop", vec![json!([meta("iifname", json!("lo")), accept])], closed),
             ("drop", vec![json!([meta("l4proto", json!("udp")), accept])], open),
             ("drop", vec![json!([meta("l4proto", json!("icmp")), accept])], closed),
@@ -220,6 +249,20 @@ mod tests {
             ("drop", vec![json!([state(json!(["new"])), dport(json!(8443)), accept])], open),
             ("drop", vec![json!([from, dport(json!(8443)), accept])], open),
             ("drop", vec![json!([{"jump": {"target": "open"}}])], open),
+            ("drop", vec![json!([{"goto": {"target": "unused"}}])], open),
+            (
+                "drop",
+                vec![json!([{"goto": {"target": "empty"}}]), json!([dport(json!(8443)), accept])],
+                closed,
+            ),
+            ("drop", vec![json!([{"return": null}]), json!([dport(json!(8443)), accept])], closed),
+            ("drop", vec![json!([{"jump": {"target": "empty"}}])], closed),
+            ("accept", vec![json!([{"xt": {"type": "target", "name": "REJECT"}}])], unclear),
+            ("drop", vec![json!([{"xt": null}]), json!([dport(json!(8443)), accept])], unclear),
+            ("drop", vec![json!([meta("iifname", json!("lo")), {"xt": null}])], closed),
+            ("drop", vec![json!([dport(json!(8443)), {"vmap": {}}])], unclear),
+            ("accept", vec![json!([{"limit": {"rate": 9, "inv": true}}, drop])], unclear),
+            ("accept", vec![json!([from, dport(json!(8443)), drop])], None),
             // The last rule of all is what keeps others out here.
             ("accept", vec![json!([dport(json!(8443)), accept]), json!([{"reject": {}}])], open),
             ("accept", vec![json!([{"reject": {}}])], closed),
