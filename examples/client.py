@@ -54,7 +54,10 @@ class Cluster:
     def picture(self, model, path):
         """Sends a picture file to an ensemble with the input `image`; gives the outputs by name."""
         with open(path, "rb") as file:
-            data = file.read()
+            return self.picture_bytes(model, file.read())
+
+    def picture_bytes(self, model, data):
+        """The same with what the file holds."""
         # A form: the picture goes as it is, which JSON could not carry.
         mark = uuid.uuid4().hex.encode()
         head = b'--%s\r\nContent-Disposition: form-data; name="image"; filename="image"\r\n\r\n' % mark

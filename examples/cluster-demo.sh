@@ -3,17 +3,19 @@
 #
 #   sh examples/cluster-demo.sh
 #
-# Everything lies in a temporary folder and is gone afterwards.
+# Everything lies in a temporary folder that is its owner's alone, and is gone afterwards.
 set -eu
 here=$(dirname "$0")
-data=$(mktemp -d)
+place=$(mktemp -d)
+data=$place/data
+log=$place/log
 finish() {
-    radeon-cluster stop --now --data "$data" >"$data.log" 2>&1 || true
-    rm -rf "$data" "$data.log"
+    radeon-cluster stop --now --data "$data" >"$log" 2>&1 || true
+    rm -rf "$place"
 }
 # What a command says beside its answer is shown where it fails.
 quietly() {
-    "$@" 2>"$data.log" || { cat "$data.log" >&2; exit 1; }
+    "$@" 2>"$log" || { cat "$log" >&2; exit 1; }
 }
 trap finish EXIT
 trap 'exit 130' INT TERM

@@ -114,11 +114,36 @@ def test_answers_without_what_was_asked_for(server, client):
         ([], lambda: client.batch([NewTask("m", INPUTS)]), "'tasks', expected a list"),
         ({"tasks": [{}]}, lambda: client.batch([NewTask("m", INPUTS)]), "'task_id', expected a str"),
         ({"name": "m"}, lambda: client.run("m", INPUTS["x"]), "'inputs', expected a list"),
+        ([], lambda: client.run("m", INPUTS), "'outputs', expected a list"),
+        (None, lambda: client.run("m", INPUTS), "'outputs', expected a list"),
+        ({"outputs": "y"}, lambda: client.run("m", INPUTS), "'outputs', expected a list"),
+        ({"state": "succeeded", "outputs": {"y": [1]}}, client.task("1-1").result, "'outputs', expected a list"),
+        ({"state": "failed", "error": "no memory"}, client.task("1-1").result, "'error', expected a dict"),
+        ({"tasks": []}, lambda: list(client.tasks()), "of the type dict, expected a list"),
+        (None, lambda: list(client.tasks(limit=1)), "of the type NoneType, expected a list"),
+        ({}, client.models, "of the type dict, expected a list"),
+        ("none", client.workers, "of the type str, expected a list"),
+        ([], client.stats, "of the type list, expected a dict"),
     ]:
         server.told = lambda path, told=told: (200, told)
         with pytest.raises(Unreachable, match=name) as odd:
             do()
-        assert odd.value.code == "bad_answer" and "another" not in odd.value.message
+        assert (odd.value.code, "no other server" in odd.value.hint) == ("bad_answer", True), str(odd.value)
+    for outputs in ([None], ["y"], [{"name": "y", "parameters": "many"}], [{"name": "y", "shape": [1]}]):
+        server.told = lambda path, outputs=outputs: (200, {"state": "succeeded", "outputs": outputs})
+        for do in (lambda: client.run("m", INPUTS), client.task("1-1").result):
+            with pytest.raises(Unreachable, match="the answer's outputs cannot be read") as odd:
+                do()
+            assert (odd.value.code, "another version" in odd.value.hint) == ("bad_answer", True), str(odd.value)
+    server.told = lambda path: (200, {"state": "succeeded", "outputs": None})
+    assert client.run("m", INPUTS) == client.task("1-1").result() == {}
+    server.told = lambda path: (200, {"state": "cancelled", "error": {"code": None, "message": None}})
+    with pytest.raises(TaskFailed, match="task 1-1 cancelled: without a reason") as failure:
+        client.task("1-1").result()
+    assert failure.value.code == "task_failed"
+
+
+def test_what_is_refused_before_it_is_sent(server, client):
     server.told = lambda path: (200, {"inputs": [{"name": "a"}, {"name": "b"}]})
     with pytest.raises(InputError, match="the model has 2 inputs, expected a dictionary") as several:
         client.run("m", INPUTS["x"])

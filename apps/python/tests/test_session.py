@@ -173,6 +173,14 @@ def test_wrong_models_and_arguments_are_refused_in_words(digits, tmp_path):
             Session(**{"model": digits, "device": "cpu", **arguments})
         assert refused.value.code == code and refused.value.message
         assert isinstance(refused.value, legacy_gpu.Error)
+    # What the extension cannot even hold is told with the same limits as what it refuses.
+    for name, wrong, limits in [
+        ("threads", (-1, 0, 1025, 1 << 70), r"expected 1 to 1024\b"),
+        ("vram", (-1, 0, 1023, 1 << 70), r"expected 1024\b"),
+    ]:
+        for count in wrong:
+            with pytest.raises(UsageError, match=rf"^{name} is {count}\b.*, {limits}"):
+                Session(digits, device="cpu", **{name: count})
     for name, given in [("model", 3), ("device", 0), ("threads", "2"), ("precision", 32), ("vram", 1.5)]:
         with pytest.raises(TypeError, match=f"the argument {name} is of the type {type(given).__name__}, expected"):
             Session(**{"model": digits, name: given})

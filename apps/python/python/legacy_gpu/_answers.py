@@ -6,7 +6,7 @@ import http.client
 import json
 import socket
 import ssl
-from typing import Any, TypeVar
+from typing import Any, Optional, TypeVar
 
 from ._errors import Error, Unreachable, of_status
 
@@ -97,4 +97,30 @@ def member(url: str, told: Any, name: str, kind: type[T]) -> T:
     if isinstance(found, kind):
         return found
     message = f"{url} answered without {name!r}, expected a {kind.__name__}"
+    raise Unreachable("bad_answer", message, _WHO_LISTENS)
+
+
+def optional(url: str, told: Any, name: str, kind: type[T]) -> Optional[T]:
+    """What an answer may have by a name; None where it has null, or no such name.
+
+    >>> optional("http://127.0.0.1:8000", {"outputs": None}, "outputs", list) is None
+    True
+    """
+    if isinstance(told, dict) and told.get(name) is None:
+        return None
+    return member(url, told, name, kind)
+
+
+def whole(url: str, told: Any, kind: type[T]) -> T:
+    """An answer that is all of one kind.
+
+    >>> whole("http://127.0.0.1:8000", {}, list)
+    Traceback (most recent call last):
+        ...
+    legacy_gpu._errors.Unreachable: http://127.0.0.1:8000 answered JSON of the type dict, expected a list
+    hint: see whether a coordinator, and no other server, listens there
+    """
+    if isinstance(told, kind):
+        return told
+    message = f"{url} answered JSON of the type {type(told).__name__}, expected a {kind.__name__}"
     raise Unreachable("bad_answer", message, _WHO_LISTENS)

@@ -6,15 +6,17 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import Any, Optional, Union
+from typing import Any, Optional, TypeVar, Union
 from urllib.parse import parse_qs, quote, urlencode, urlsplit
 
 from . import _local, _wire
-from ._answers import member, parsed
+from ._answers import member, optional, parsed, whole
 from ._errors import InputError, UsageError
 from ._events import Event, Feed
 from ._http import PATIENCE_S, Call, Server, binary, get, json_length, post
 from ._tasks import TASKS, NewTask, Output, Places, Task, named
+
+T = TypeVar("T")
 
 _BASE = "/api/v1/cluster"
 
@@ -101,7 +103,7 @@ class Client:
         answer = memoryview(call.read(response))
         length = len(answer) if length is None else min(length, len(answer))
         told = parsed(self.url, answer[:length])
-        return _wire.outputs(told.get("outputs") or [], answer[length:])
+        return _wire.outputs(optional(self.url, told, "outputs", list) or [], answer[length:])
 
     def submit(self, model: str, inputs: Any, **options: Any) -> Task:
         """Gives the cluster a task, which it does whatever becomes of this client.
@@ -145,7 +147,7 @@ class Client:
             page = {**query, "limit": str(min(limit, 100))} if limit is not None else query
             response = call.send("GET", f"{TASKS}?{urlencode(page)}")
             link = response.getheader("Link", "")
-            found = parsed(self.url, call.read(response))[:limit]
+            found = whole(self.url, parsed(self.url, call.read(response)), list)[:limit]
             yield from found
             limit = None if limit is None else limit - len(found)
             after = parse_qs(urlsplit(link.partition(">")[0].lstrip("<")).query).get("after")
@@ -155,15 +157,15 @@ class Client:
 
     def models(self) -> list[dict[str, Any]]:
         """Every version of every model."""
-        return list(self._get("models"))
+        return self._get("models", list)
 
     def workers(self) -> list[dict[str, Any]]:
         """Every worker."""
-        return list(self._get("workers"))
+        return self._get("workers", list)
 
     def stats(self) -> dict[str, Any]:
         """Totals of tasks and workers since the coordinator started."""
-        return dict(self._get("stats"))
+        return self._get("stats", dict)
 
     def events(
         self, after: Optional[str] = None, timeout: Optional[float] = None
@@ -212,8 +214,8 @@ class Client:
     def _accepted(self, told: Any) -> Task:
         return self.task(member(self.url, told, "task_id", str))
 
-    def _get(self, path: str) -> Any:
-        return get(Call(self._server), f"{_BASE}/{path}")
+    def _get(self, path: str, kind: type[T]) -> T:
+        return whole(self.url, get(Call(self._server), f"{_BASE}/{path}"), kind)
 
 
 def _token(given: Optional[str]) -> Optional[str]:

@@ -14,7 +14,9 @@ from ._errors import InputError, UsageError
 
 _BYTES = (bytes, bytearray, memoryview)
 _COUNT_MAX = 1 << 63
-"""What every number of the extension is below."""
+"""What every number is below that the extension can be given; it checks the limits of each itself."""
+_EXPECTED = {"threads": "1 to 1024", "vram": f"1024 to {_COUNT_MAX - 1} bytes"}
+"""Those limits."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class Session:
         _check_type("vram", vram, 'a whole number of bytes, a str such as "2GiB", or None', *kinds)
         for name, count in (("threads", threads), ("vram", vram)):
             if isinstance(count, SupportsIndex) and not 0 <= index(count) < _COUNT_MAX:
-                raise UsageError("usage", f"{name} is {count}, expected a whole number from 1 to {_COUNT_MAX - 1}")
+                raise UsageError("usage", f"{name} is {count}, expected {_EXPECTED[name]}")
         if isinstance(model, (bytearray, memoryview)):
             model = bytes(model)
         self._native = _native.Session(model, device, threads, precision, vram)

@@ -10,7 +10,7 @@ from typing import Any, Optional, Union
 from urllib.parse import quote
 
 from . import _arrays, _wire
-from ._answers import member, parsed
+from ._answers import member, optional, parsed
 from ._errors import ClusterError, InputError, TaskFailed, WaitTimeout
 from ._http import PATIENCE_S, Call, Server, beside, get
 
@@ -227,11 +227,12 @@ class Task:
         return self._has_ended()
 
     def _outputs(self) -> dict[str, Any]:
+        url = self._server.url
         if self._last["state"] == "succeeded":
-            return _wire.outputs(self._last.get("outputs") or [])
-        error = self._last.get("error") or {}
-        code = str(error.get("code", "task_failed"))
-        message = f"task {self._id} {self._last['state']}: {error.get('message', 'without a reason')}"
+            return _wire.outputs(optional(url, self._last, "outputs", list) or [])
+        error = optional(url, self._last, "error", dict) or {}
+        code = str(error.get("code") or "task_failed")
+        message = f"task {self._id} {self._last['state']}: {error.get('message') or 'without a reason'}"
         raise TaskFailed(code, message, "info() has all that is known of it", task_id=self._id)
 
 

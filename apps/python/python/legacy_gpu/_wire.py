@@ -89,7 +89,7 @@ def outputs(described: list[Mapping[str, Any]], behind: memoryview = memoryview(
                 raise ValueError(f"a tensor has {size} bytes, and {len(behind)} are left")
             found[output["name"]] = _from_bytes(output, behind[:size])
             behind = behind[size:]
-    except (KeyError, TypeError, ValueError, OverflowError, struct.error) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error) as error:
         message = f"the answer's outputs cannot be read, expected tensors of the Open Inference Protocol: {error!r}"
         raise Unreachable("bad_answer", message, "ask again; the coordinator may be of another version") from None
     return found
