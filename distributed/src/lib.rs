@@ -207,6 +207,7 @@ pub use proto::balance::balancing_strategies;
 pub use proto::core::readiness::ModelReadiness;
 pub use proto::event::Event;
 pub use proto::frame::FrameError;
+pub use proto::histogram::ms;
 pub use proto::models::ModelNeeds;
 pub use proto::rendezvous::MeetingRefusal;
 pub use proto::ring::RingElement;

@@ -23,7 +23,7 @@ pub(crate) mod backoff;
 pub(crate) mod core;
 pub(crate) mod event;
 pub(crate) mod frame;
-mod histogram;
+pub(crate) mod histogram;
 pub(crate) mod image;
 mod ledger;
 pub(crate) mod message;

@@ -3,6 +3,8 @@
 use lgp_sdk::stats::percentile;
 use serde::Serialize;
 
+pub(crate) use lgp_sdk::ms;
+
 /// Percentiles in milliseconds, of every sample rather than of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub(crate) struct Percentiles {
@@ -66,12 +68,6 @@ pub(crate) fn shown(ms: f64) -> String {
     }
 }
 
-/// A duration in milliseconds, with six digits behind the point at most: times a thousand, seconds would have
-/// some more.
-pub(crate) fn ms(duration: std::time::Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e6
-}
-
 /// The most memory that this process ever had resident, in bytes, where the system tells.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -99,11 +95,6 @@ mod tests {
         let runs = Runs::of(vec![3.0, 1.0, 2.0]);
         assert_eq!(runs, Runs { runs: 3, min_ms: 1.0, median_ms: 2.0 });
         assert_eq!([0.1234, 1.234, 12.34, 1234.5].map(shown), ["0.123", "1.23", "12.3", "1234"]);
-    }
-
-    #[test]
-    fn milliseconds_have_no_more_digits_than_nanoseconds() {
-        assert_eq!(ms(std::time::Duration::from_nanos(154_599)).to_string(), "0.154599");
     }
 
     #[test]

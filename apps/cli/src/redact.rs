@@ -67,6 +67,14 @@ impl Redactor {
         Self::of(secrets.into_iter().flatten(), home.as_deref(), user.as_deref(), Some(&host))
     }
 
+    /// The same with no path of any folder, for texts that are published.
+    pub(crate) fn without_places() -> Self {
+        let mut all = Self::new(std::iter::empty());
+        let path = Regex::new(r#"(^|[\s'"(=])/[^\s'"():,;]+"#);
+        all.words.extend(path.ok().map(|path| (path, "${1}[path]")));
+        all
+    }
+
     fn of(
         secrets: impl Iterator<Item = String>,
         home: Option<&str>,

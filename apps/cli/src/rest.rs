@@ -62,7 +62,8 @@ pub(crate) fn ended(done: &Value) -> String {
 /// it as well: ignored, it would have the subcommand act upon another cluster.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Target {
-    /// The data folder of the coordinator [default: ~/.local/share/radeon-cluster]
+    /// The data folder of the coordinator [default: $RADEON_DATA, or
+    /// ~/.local/share/radeon-cluster]
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "server")]
     pub(crate) data: Option<PathBuf>,
     /// The settings file [default: radeon-cluster.toml in the data folder]

@@ -4,6 +4,7 @@
 
 mod addresses;
 mod last;
+mod ranges;
 mod sources;
 #[cfg(test)]
 mod tests;
@@ -16,7 +17,6 @@ use lgp_sdk::{BlobsAt, Control, CoordinatorConfig, WorkerConfig};
 use lgp_server::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -189,32 +189,8 @@ pub(crate) enum Advertise {
 
 /// How long workers' certificates are valid unless the settings say otherwise.
 pub(crate) const CERTIFICATE_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// Shorter ones would be renewed all the time, longer ones are as good as none.
-const CERTIFICATE_LIFE_S: RangeInclusive<u64> = 3..=365 * 24 * 3600;
 /// How long members may be away unless the settings say otherwise.
 pub(crate) const ABSENCE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// So long a revocation has to be remembered; 0 lets nobody renew what has expired.
-const ABSENCE_MAX_S: RangeInclusive<u64> = 0..=365 * 24 * 3600;
-/// A worker holds as many tasks for each of its threads.
-const BATCH_MAX: RangeInclusive<u64> = 1..=256;
-/// Longer waits would be noticed by callers, and by nobody else.
-const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
-/// A camera that waits for longer sees nothing.
-const FRIGATE_TIMEOUT_MS: RangeInclusive<u64> = 1..=60_000;
-/// Runs of more than a month are no runs.
-const RUN_LIMIT_S: RangeInclusive<u64> = 0..=31 * 24 * 3600;
-/// A day is as good as never.
-const MODELS_POLL_MS: RangeInclusive<u64> = 0..=24 * 3600 * 1000;
-/// The queue of all models takes no more.
-const PENDING_MAX: RangeInclusive<u64> = 1..=10_000;
-/// Each takes memory besides its states.
-const SEQUENCES_MAX: RangeInclusive<u64> = 1..=1_000_000;
-/// What requests and inputs may have: with less the cluster's own commands would be refused, and more
-/// no machine has.
-const BYTES_MAX: RangeInclusive<u64> = 64 << 10..=1 << 40;
-
-/// How long results and keys are kept.
-const KEPT_FOR_S: RangeInclusive<u64> = 1..=10 * 365 * 24 * 3600;
 
 /// For how long results of durable tasks are kept, and on how much of the disk.
 #[derive(Debug, Clone, Copy, PartialEq)]

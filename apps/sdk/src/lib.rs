@@ -117,7 +117,7 @@ pub use lgp_distributed::{
     Stop as TaskStop, Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId,
     TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Traffic, Transport, UnusedDevice,
     WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, ZeroInput, balancing_strategies,
-    enrol, join, renew, run_worker,
+    enrol, join, ms, renew, run_worker,
 };
 pub use lgp_hal::{
     BackendKind, Caps, Device, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,

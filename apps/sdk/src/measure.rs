@@ -1,6 +1,7 @@
 //! What a session's runs take: latency of the whole, and time by node.
 
 use crate::stats::percentile;
+use lgp_distributed::ms;
 use lgp_inference::{Error, Profile, Session};
 use lgp_memory::{Datum, NamedTensor};
 use serde::Serialize;
@@ -210,11 +211,6 @@ pub fn profile_cpu(
 /// The inputs as a session takes them, whatever kind its outputs are of.
 pub(crate) fn data(inputs: &[NamedTensor]) -> Vec<(&str, Datum)> {
     inputs.iter().map(|input| (input.name.as_str(), input.tensor.clone().into())).collect()
-}
-
-fn ms(duration: Duration) -> f64 {
-    // Times a thousand, seconds would have more digits than nanoseconds have.
-    duration.as_nanos() as f64 / 1e6
 }
 
 #[cfg(test)]

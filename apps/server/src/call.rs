@@ -11,7 +11,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use lgp_sdk::TaskId;
+use lgp_sdk::{TaskId, ms};
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{
     SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
@@ -160,7 +160,7 @@ impl Call {
             span.set_status(Status::error("the server is to blame"));
         }
         span.end();
-        let duration_ms = took.as_nanos() as f64 / 1e6;
+        let duration_ms = ms(took);
         // A server that has no room for requests has none for as many lines.
         let is_shed = failed && shed::is_told_seldom(fault::code_of(response));
         let untold = if is_shed { shed.tell(Instant::now()) } else { Some(0) };
@@ -184,7 +184,7 @@ impl Call {
         }
         span.end();
         let status = fault.map_or(StatusCode::OK, |fault| fault.status).as_u16();
-        let duration_ms = took.as_nanos() as f64 / 1e6;
+        let duration_ms = ms(took);
         self.span.in_scope(|| tracing::debug!(status, duration_ms, "request answered"));
     }
 }

@@ -99,8 +99,11 @@ pub enum PlanError {
         limit: Duration,
     },
     /// A signal ended the process.
-    #[error("its process was killed")]
-    Killed,
+    #[error("its process was ended by signal {signal}")]
+    Killed {
+        /// Its number.
+        signal: i32,
+    },
     /// The process said that it cannot; that is in the log.
     #[error("the model does not load")]
     Unloadable,
@@ -110,6 +113,9 @@ pub enum PlanError {
 }
 
 impl PlanError {
+    /// The number of the signal with which the kernel ends a process where memory is short.
+    const SIGKILL: i32 = 9;
+
     /// What can be done about it.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
@@ -122,9 +128,14 @@ impl PlanError {
                 "try again while the machine is less busy; radeon-cluster plan FILE does the same by \
                  hand, and takes its time"
             }
-            Self::Killed => {
+            Self::Killed { signal: Self::SIGKILL } => {
                 "the machine may be short of memory, which dmesg says there; radeon-cluster plan FILE \
                  does the same by hand"
+            }
+            // A process that finds no memory says so, and then aborts.
+            Self::Killed { .. } => {
+                "the server's log has what the process said before, if anything; radeon-cluster plan \
+                 FILE does the same by hand"
             }
             Self::Unloadable => {
                 "the server's log has the cause; radeon-cluster plan FILE does the same by hand"
@@ -150,15 +161,19 @@ mod tests {
             (PlanError::NoProcess, "by hand"),
             (PlanError::NotStarted(missing), "restart the coordinator"),
             (PlanError::TooLong { limit: Duration::from_secs(60) }, "try again"),
-            (PlanError::Killed, "short of memory"),
+            (PlanError::Killed { signal: 9 }, "short of memory"),
+            (PlanError::Killed { signal: 6 }, "the server's log has what the process said"),
+            (PlanError::Killed { signal: 11 }, "the server's log has what the process said"),
             (PlanError::Unloadable, "the server's log has the cause"),
             (PlanError::Unreadable(odd), "restart the coordinator"),
         ] {
-            let is_logged = matches!(error, PlanError::Unloadable);
+            let is_logged =
+                matches!(error, PlanError::Killed { signal: 6 | 11 } | PlanError::Unloadable);
             let fault = faults::driver(&DriverError::Plan(error));
             let hint = fault.hint.expect("a hint");
             assert_eq!((fault.status.as_u16(), fault.code), (503, "not_planned"));
             assert!(hint.contains(part) && hint.contains("log") == is_logged, "{hint}");
+            assert_eq!(hint.contains("short of memory"), part == "short of memory", "{hint}");
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Errors of the layers below as answers: what the caller did wrong is said, what is wrong inside
 //! goes to the log.
 
+mod cluster;
+
 use crate::access::Caller;
 use crate::catalog::NOT_READY;
 use crate::driver::DriverError;
@@ -10,93 +12,10 @@ use axum::http::StatusCode;
 use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskErrorKind, TaskRecord};
 use std::io::ErrorKind;
 
+pub(crate) use cluster::cluster;
+
 /// The code of a run that a model ended itself, whether its cause is told or not.
 pub(crate) const MODEL_FAILED: &str = "model_failed";
-
-/// An error of the coordinator.
-pub(crate) fn cluster(error: ClusterError) -> Fault {
-    let message = error.to_string();
-    match error {
-        ClusterError::Overloaded { retry_after, .. } => {
-            Fault::unavailable("overloaded", message).retry_after(retry_after)
-        }
-        ClusterError::Backlog { retry_after, .. } => {
-            Fault::unavailable("backlog", message).retry_after(retry_after)
-        }
-        ClusterError::Conflict { .. } => {
-            Fault::conflict(message).hint("use another idempotency key for another request")
-        }
-        ClusterError::TooLarge { .. } => {
-            Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
-                .hint("input_bytes_max sets the limit of a task's inputs")
-        }
-        ClusterError::InvalidTask { .. } | ClusterError::Parse { .. } => Fault::bad_input(message),
-        ClusterError::UnknownBalancing { .. } | ClusterError::TokenLimit { .. } => {
-            Fault::bad_input(message)
-        }
-        ClusterError::UnknownToken { .. } => {
-            Fault::not_found("unknown_token", message).hint("radeon-cluster token ls")
-        }
-        ClusterError::Expired { .. } => Fault::new(StatusCode::GONE, "expired", message).hint(
-            "it was let go, or its time or room was over, which the settings results_kept_for_s and \
-             results_disk_share limit",
-        ),
-        ClusterError::ResultLost { .. } => {
-            tracing::error!(cause = %message, "a result is lost");
-            let message = "the file with the task's outputs is missing or damaged";
-            Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "result_lost", message).hint(
-                "the server's log names the file: put it back from the .inputs folder of a \
-                     backup, or give the result up with DELETE /api/v1/cluster/tasks/ID/result",
-            )
-        }
-        ClusterError::ResultUnread { .. } => {
-            tracing::error!(cause = %message, "a result was not read");
-            let message = "the file with the task's outputs could not be read";
-            Fault::unavailable("result_unread", message)
-                .hint("try again; the server's log has the cause")
-        }
-        ClusterError::NotEnded { .. } => Fault::conflict(message)
-            .hint("wait for its end, or end it with: radeon-cluster cancel ID"),
-        ClusterError::InputsGone { .. } => Fault::new(StatusCode::GONE, "inputs_gone", message).hint(
-            "the inputs of the last 256 tasks that failed or were cancelled are kept, up to 16 MiB of them; \
-             submit this one anew",
-        ),
-        ClusterError::UnknownTask { .. } => unknown_task(message),
-        ClusterError::UnknownWorker { .. } => {
-            Fault::not_found("unknown_worker", message).hint("radeon-cluster workers")
-        }
-        ClusterError::NoJournal => Fault::unsupported(message)
-            .hint("leave \"durable\" out; tasks then live in the coordinator's memory"),
-        ClusterError::NotSaved { .. } => {
-            tracing::error!(cause = %message, "a durable task was not accepted");
-            let message = "the task was not accepted: the journal of durable tasks has no room";
-            Fault::new(StatusCode::INSUFFICIENT_STORAGE, "not_saved", message)
-                .hint("free space in the server's data folder; its log has the cause")
-        }
-        ClusterError::Led { .. } | ClusterError::Deposed { .. } => {
-            tracing::error!(cause = %message, "nothing was changed");
-            let message = "this coordinator does not lead its cluster; nothing was changed";
-            Fault::unavailable("not_leading", message)
-                .hint("radeon-cluster status says which one leads: ask that one")
-        }
-        ClusterError::HandedOver => Fault::unavailable("handed_over", message)
-            .hint("submit it again with its idempotency key; without one look for it in the list of tasks first"),
-        ClusterError::NoLeader { .. } => {
-            tracing::warn!(cause = %message, "a coordinator is not reached");
-            let message = "no coordinator of the cluster leads at present, or the one that can answer is \
-                           not reached";
-            Fault::unavailable("no_leader", message)
-                .hint("try again in a few seconds; inference without durable or a key goes on")
-        }
-        ClusterError::Draining | ClusterError::Stopped => Fault::unavailable("stopping", message)
-            .hint("send it again once the coordinator runs again"),
-        ClusterError::File { source, .. } if is_full(&source) => {
-            tracing::error!(cause = %message, "the disk is full");
-            disk(&source)
-        }
-        _ => Fault::internal(message),
-    }
-}
 
 /// 404 for a task that there is not, or not any more.
 pub(crate) fn unknown_task(message: impl Into<String>) -> Fault {
@@ -287,30 +206,6 @@ mod tests {
             assert_eq!((fault.status.as_u16(), fault.code), (500, MODEL_FAILED), "{code:?}");
             assert_eq!(fault.message, part);
         }
-    }
-
-    #[test]
-    fn what_there_is_not_has_a_hint_at_what_there_is() {
-        let id = "a".to_owned();
-        for (error, code) in [
-            (ClusterError::UnknownTask { id: id.clone() }, "unknown_task"),
-            (ClusterError::UnknownWorker { id: id.clone() }, "unknown_worker"),
-            (ClusterError::UnknownToken { id }, "unknown_token"),
-        ] {
-            let fault = cluster(error);
-            assert_eq!(fault.code, code);
-            assert!(fault.hint.is_some(), "{code}");
-        }
-    }
-
-    #[test]
-    fn only_a_full_disk_is_answered_as_one() {
-        let retry_after = std::time::Duration::from_secs(3);
-        let fault = cluster(ClusterError::Backlog { pending_bytes: 1 << 20, retry_after });
-        assert_eq!((fault.status.as_u16(), fault.code), (503, "backlog"));
-        assert_eq!(fault.retry_after, Some(retry_after));
-        let fault = cluster(ClusterError::NotSaved { reason: "no space left".into() });
-        assert_eq!((fault.status.as_u16(), fault.code), (507, "not_saved"));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Where a task ran, and for how long, as answers, refusals and metrics say it.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use lgp_sdk::{TaskRecord, WorkerId};
+use lgp_sdk::{TaskRecord, WorkerId, ms};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Ran {
     pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
         self.place.add_to(headers);
         let times = self.times().map(|(name, time)| {
-            let ms = time.as_secs_f64() * 1e3;
+            let ms = ms(time);
             format!("{name};dur={ms:.3}")
         });
         if let Ok(value) = HeaderValue::from_str(&times.join(", ")) {

@@ -29,9 +29,10 @@ impl Default for Histogram {
     }
 }
 
-/// Milliseconds. Of whole nanoseconds they have six digits behind the point at most; times a thousand, seconds
-/// would have some more.
-pub(crate) fn ms(time: Duration) -> f64 {
+/// A time in milliseconds. Of whole nanoseconds they have six digits behind the point at most; times a thousand,
+/// seconds would have some more.
+#[must_use]
+pub fn ms(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e6
 }
 

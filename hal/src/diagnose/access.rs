@@ -131,10 +131,12 @@ fn denied(node: &Node, account: &Account, groups: &[Group]) -> Option<Finding> {
     let Some(who) = &account.name else {
         let why = format!(
             "user {} is not in it; usermod cannot add a user that /etc/passwd does not name: have \
-             whoever keeps the accounts add it, or let everybody in",
+             whoever keeps the accounts add it, or make it this user's",
             account.uid
         );
-        return Some(said(&why).fix(node.rule("MODE=\"0666\"")));
+        return Some(
+            said(&why).fix(node.rule(&format!("OWNER=\"{}\", MODE=\"0660\"", account.uid))),
+        );
     };
     let Some(group) = group else {
         let is_taken = groups.iter().any(|group| group.name == "render");
@@ -191,9 +193,17 @@ mod tests {
                 &ann,
                 Some(("group 7", "--gid 7 render7 && sudo usermod -aG render7")),
             ),
-            (&usual, &nameless, Some(("user 1000 is not in it", "\"renderD*\", MODE=\"0666\""))),
-            (&node(0o660, 7, true), &nameless, Some(("user 1000", "MODE=\"0666\""))),
-            (&node(0o660, 109, false), &nameless, Some(("user 1000", "\"kfd\", MODE=\"0666\""))),
+            (
+                &usual,
+                &nameless,
+                Some(("user 1000 is not in it", "\"renderD*\", OWNER=\"1000\", MODE=\"0660\"")),
+            ),
+            (&node(0o660, 7, true), &nameless, Some(("user 1000", "OWNER=\"1000\""))),
+            (
+                &node(0o660, 109, false),
+                &nameless,
+                Some(("user 1000", "\"kfd\", OWNER=\"1000\", MODE=\"0660\"")),
+            ),
         ] {
             let found = denied(node, account, &groups);
             match (&found, expected) {

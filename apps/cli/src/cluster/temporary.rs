@@ -64,10 +64,13 @@ impl Folder {
 
     fn below(parent: &Path) -> std::io::Result<Self> {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-        let lock = File::create(folder.path().join(LOCK_FILE))?;
-        lock.lock()?;
+        // Under its name it is locked from the first moment.
+        let locked = tempfile::NamedTempFile::new_in(folder.path())?;
+        locked.as_file().lock()?;
+        let lock = locked.persist(folder.path().join(LOCK_FILE))?;
         let account = folder.path().metadata()?.uid();
-        for left in std::fs::read_dir(parent)?.flatten() {
+        // A folder of temporary ones need not be one that can be listed.
+        for left in std::fs::read_dir(parent).into_iter().flatten().flatten() {
             let is_one = left.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
             // Of the entry itself: a link leads elsewhere.
             let is_own = left.metadata().is_ok_and(|it| it.is_dir() && it.uid() == account);

@@ -187,8 +187,9 @@ fn text(report: &Report, weights: bool) -> String {
         let converted = output::counted(*converted, "tensor");
         text += &format!("{converted} converted, {small} of too few elements left as they were\n");
         if *zeroed > 0 {
+            let are = if *zeroed == 1 { "is" } else { "are" };
             let zeroed = output::counted(*zeroed, "number");
-            text += &format!("0 now, for the type has nothing so small: {zeroed}\n");
+            text += &format!("{zeroed} {are} now 0: too small for the type\n");
         }
         for Kept { initializer, value } in kept {
             text += &format!("stays f32: {initializer}, for it has {value:e}\n");
@@ -216,4 +217,33 @@ fn text(report: &Report, weights: bool) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_became_zero_are_told() {
+        for (zeroed, part) in [
+            (0, None),
+            (1, Some("\n1 number is now 0: too small for the type\n")),
+            (3, Some("\n3 numbers are now 0: too small for the type\n")),
+        ] {
+            let floats = Floats { converted: 1, small: 0, zeroed, kept: Vec::new() };
+            let report = Report {
+                output: "out.onnx".to_owned(),
+                bytes: 9,
+                external_data: None,
+                bound: Vec::new(),
+                unused: Vec::new(),
+                unmatched: Vec::new(),
+                floats: Some(floats),
+                fixed: Vec::new(),
+            };
+            let text = text(&report, false);
+            assert_eq!(text.contains("now 0"), part.is_some(), "{text}");
+            assert!(part.is_none_or(|part| text.contains(part)), "{text}");
+        }
+    }
 }

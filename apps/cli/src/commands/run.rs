@@ -173,10 +173,12 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = &beside.scaling;
     match inputs::given(&texts, loaded.session.inputs())? {
         Given::Once(files) => {
-            if args.batch > 1 {
-                let message = format!("--batch is {}, and the files are for one run", args.batch);
-                let hint = "leave --batch out, or name several files, or a folder, for one input";
-                return Err(Failure::usage(message).hint(hint));
+            let inputs = loaded.session.inputs().len();
+            if args.batch > 1 && inputs > 1 {
+                let batch = args.batch;
+                let message =
+                    format!("--batch is {batch}, and the model has {inputs} inputs: one run");
+                return Err(Failure::usage(message).hint("leave --batch out"));
             }
             let inputs = inputs::read_all(&files, scaling)?;
             once(args, out, &loaded, &classes, &inputs)

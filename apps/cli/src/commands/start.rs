@@ -70,7 +70,8 @@ pub(crate) struct Args {
     /// one [default: none]
     #[arg(long, value_name = "ADDR", value_parser = settings::address)]
     immich: Option<SocketAddr>,
-    /// Where models, logs and all else of the cluster lives [default: ~/.local/share/radeon-cluster]
+    /// Where models, logs and all else of the cluster live [default: $RADEON_DATA, or
+    /// ~/.local/share/radeon-cluster]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// The device of the workers: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take

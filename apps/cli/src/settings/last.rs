@@ -32,9 +32,8 @@ impl Last {
     /// `started_unreadable` where it cannot be read, with the way on.
     pub(crate) fn read(data: &Path) -> Result<Self> {
         let path = data.join(FILE);
-        let unreadable = |what: String| {
-            let message = format!("cannot read {}: {what}", path.display());
-            Failure::new("started_unreadable", message)
+        let unreadable = |failure: Failure| {
+            Failure { code: "started_unreadable".into(), ..failure }
                 .hint("start as the flags say alone, and forget it: radeon-cluster start --fresh")
         };
         let file = match File::open(&path) {
@@ -44,11 +43,11 @@ impl Last {
             {
                 return Ok(Self::default());
             }
-            Err(error) => return Err(unreadable(error.to_string())),
+            Err(error) => return Err(unreadable(Failure::file("read", &path, &error))),
         };
-        let text = files::take_bounded(file, &path, BYTES_MAX)
-            .map_err(|failure| unreadable(failure.message))?;
-        serde_json::from_slice(&text).map_err(|error| unreadable(error.to_string()))
+        let text = files::take_bounded(file, &path, BYTES_MAX).map_err(unreadable)?;
+        serde_json::from_slice(&text)
+            .map_err(|error| unreadable(Failure::file("read", &path, &error.into())))
     }
 
     /// The same with what is given now in the place of what was given then.
@@ -131,8 +130,23 @@ mod tests {
         let both = read.with(&now).expect("plain flags");
         let workers = both.settings().find(|(key, _)| *key == "workers").expect("it is there");
         assert_eq!(workers.1, "1");
-        std::fs::write(folder.path().join(FILE), "{").expect("ours");
-        let failure = Last::read(folder.path()).expect_err("it is damaged");
-        assert!(failure.hint.is_some_and(|hint| hint.contains("--fresh")));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_named_once() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join(FILE);
+        std::fs::create_dir(&path).expect("ours");
+        let is_folder = Last::read(folder.path()).expect_err("it is a folder");
+        std::fs::remove_dir(&path).expect("ours");
+        std::fs::write(&path, "{").expect("ours");
+        let is_damaged = Last::read(folder.path()).expect_err("it is damaged");
+        let begin = format!("cannot read {}: ", path.display());
+        for failure in [is_folder, is_damaged] {
+            assert_eq!(failure.code, "started_unreadable");
+            assert!(failure.message.starts_with(&begin), "{}", failure.message);
+            assert_eq!(failure.message.matches("cannot read").count(), 1, "{}", failure.message);
+            assert!(failure.hint.is_some_and(|hint| hint.contains("--fresh")));
+        }
     }
 }

@@ -1,10 +1,6 @@
 //! Where settings come from: defaults < file < environment < what `start` was given last < flags.
 
-use super::{
-    ABSENCE_MAX_S, BATCH_DELAY_MS, BATCH_MAX, BYTES_MAX, CERTIFICATE_LIFE_S, FRIGATE_TIMEOUT_MS,
-    KEPT_FOR_S, Last, MODELS_POLL_MS, PENDING_MAX, RUN_LIMIT_S, SEQUENCES_MAX, Settings,
-};
-use crate::cluster::driver::WORKERS_MAX;
+use super::{Last, Settings};
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
 use crate::near::near;
@@ -148,26 +144,7 @@ pub(crate) fn resolve(
         let source = read_file(&path, builder.clone())?;
         builder = builder.add_source(source);
     }
-    for (name, key) in VARIABLES {
-        if let Some(value) = variable(name) {
-            let value = match key {
-                ORIGINS => Value::from(value.split(',').map(str::to_owned).collect::<Vec<_>>()),
-                _ => Value::from(value),
-            };
-            // Checked by itself: what is wrong with all of them together would not say which it is.
-            defaults
-                .clone()
-                .set_override(key, value.clone())
-                .and_then(ConfigBuilder::<DefaultState>::build)
-                .and_then(Config::try_deserialize::<Settings>)
-                .map_err(|error| {
-                    let what =
-                        format!("environment variable {name}: {}", plainly(&error.to_string()));
-                    Failure::new("settings_invalid", what).hint(known())
-                })?;
-            builder = builder.set_override(key, value).map_err(Failure::internal)?;
-        }
-    }
+    builder = with_variables(builder, &defaults, &variable)?;
     let given_before = flags.last.settings();
     let given_now = flags.given()?.into_iter().map(|(_, key, value)| (key, value));
     for (key, value) in given_before.chain(given_now) {
@@ -178,43 +155,7 @@ pub(crate) fn resolve(
             Failure::new("settings_invalid", format!("settings: {}", plainly(&error.to_string())))
                 .hint(known())
         })?;
-    for (key, count) in [("workers", settings.workers), ("workers_max", settings.workers_max)] {
-        if count > WORKERS_MAX {
-            let message = format!("settings: {key} is {count}, expected 0 to {WORKERS_MAX}");
-            return Err(Failure::new("settings_invalid", message));
-        }
-    }
-    let bytes = |given: usize| u64::try_from(given).unwrap_or(u64::MAX);
-    for (key, given, allowed) in [
-        ("batch_max", u64::from(settings.batch_max), BATCH_MAX),
-        ("batch_delay_ms", settings.batch_delay_ms, BATCH_DELAY_MS),
-        ("input_bytes_max", bytes(settings.input_bytes_max), BYTES_MAX),
-        ("run_limit_s", settings.run_limit_s, RUN_LIMIT_S),
-        ("models_poll_ms", settings.models_poll_ms, MODELS_POLL_MS),
-        ("pending_max", settings.pending_max, PENDING_MAX),
-        ("sequences_max", settings.sequences_max, SEQUENCES_MAX),
-        ("sequences_bytes_max", bytes(settings.sequences_bytes_max), BYTES_MAX),
-        ("results_kept_for_s", settings.results_kept_for_s, KEPT_FOR_S),
-        ("keys_kept_for_s", settings.keys_kept_for_s, KEPT_FOR_S),
-        ("http.body_bytes_max", bytes(settings.http.body_bytes_max), BYTES_MAX),
-        ("http.bodies_bytes_max", bytes(settings.http.bodies_bytes_max), BYTES_MAX),
-        ("quic.certificate_life_s", settings.quic.certificate_life_s, CERTIFICATE_LIFE_S),
-        ("quic.absence_max_s", settings.quic.absence_max_s, ABSENCE_MAX_S),
-        ("frigate.timeout_ms", settings.frigate.timeout_ms, FRIGATE_TIMEOUT_MS),
-    ] {
-        if !allowed.contains(&given) {
-            let (least, most) = (allowed.start(), allowed.end());
-            let message = format!("settings: {key} is {given}, expected {least} to {most}");
-            return Err(Failure::new("settings_invalid", message));
-        }
-    }
-    let share = settings.results_disk_share;
-    // What is not a number is in no range.
-    if !(share > 0.0 && share <= 1.0) {
-        let message = format!("settings: results_disk_share is {share}, expected above 0 up to 1");
-        return Err(Failure::new("settings_invalid", message));
-    }
-    settings.otlp.check()?;
+    settings.check()?;
     if let Some(path) = given {
         // As it was given: a path need not be text.
         settings.data = path;
@@ -222,6 +163,36 @@ pub(crate) fn resolve(
     settings.data = absolute(&settings.data)?;
     settings.http.tls = std::mem::take(&mut settings.http.tls).absolute()?;
     Ok(settings)
+}
+
+/// The same with what the environment sets.
+///
+/// # Errors
+/// `settings_invalid`, naming the variable, for a value of the wrong kind.
+fn with_variables(
+    mut builder: ConfigBuilder<DefaultState>,
+    defaults: &ConfigBuilder<DefaultState>,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Result<ConfigBuilder<DefaultState>> {
+    for (name, key) in VARIABLES {
+        let Some(value) = variable(name) else { continue };
+        let value = match key {
+            ORIGINS => Value::from(value.split(',').map(str::to_owned).collect::<Vec<_>>()),
+            _ => Value::from(value),
+        };
+        // Checked by itself: what is wrong with all of them together would not say which it is.
+        defaults
+            .clone()
+            .set_override(key, value.clone())
+            .and_then(ConfigBuilder::<DefaultState>::build)
+            .and_then(Config::try_deserialize::<Settings>)
+            .map_err(|error| {
+                let what = format!("environment variable {name}: {}", plainly(&error.to_string()));
+                Failure::new("settings_invalid", what).hint(known())
+            })?;
+        builder = builder.set_override(key, value).map_err(Failure::internal)?;
+    }
+    Ok(builder)
 }
 
 /// The data folder alone. Where it is named, nothing else that is set can change it: a cluster can

@@ -96,6 +96,10 @@ fn a_run_is_compared_with_an_earlier_one_by_intervals() {
         let (found, message) = refused.error(1);
         assert!(found == code && !message.contains("nobody"), "{found}: {message}");
     }
+    // And before a device is looked for, which would be unknown.
+    let flags = ["--device", "nobody:0", "--baseline", "earlier.json"];
+    let refused = world.run(&[&["bench", "cluster", "--json"], &flags[..]].concat());
+    assert_eq!(refused.error(1).0, "bad_baseline");
     assert_eq!(local(&["--tolerance", "much"]).error(2).0, "usage");
 }
 

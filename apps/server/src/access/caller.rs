@@ -128,7 +128,7 @@ impl Caller {
         let name: String = model.chars().take(64).collect();
         let message = format!("key {} is not for model '{name}'", self.id());
         Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message)
-            .hint("radeon-cluster keys create makes one that is, with --model or for all models"))
+            .hint("make one for it with radeon-cluster keys create --role ROLE --model NAME"))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::faults;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
-use lgp_sdk::{DType, NamedTensor, RunTrace, Shape, TaskRecord, TaskSpec, Tensor, ValueSpec};
+use lgp_sdk::{DType, NamedTensor, RunTrace, Shape, TaskRecord, TaskSpec, Tensor, ValueSpec, ms};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -38,15 +38,16 @@ pub(crate) async fn profile(
             .hint("leave run_limit_s and the model's own limit out, or use radeon-cluster profile FILE")
             .into());
     };
-    let ms = |ns: u64| ns as f64 / 1e6;
     let nodes = nodes.iter().map(|node| {
-        json!({ "name": node.name, "op": node.op, "start_ms": ms(node.start_ns), "ms": ms(node.took_ns) })
+        let [start_ms, took_ms] =
+            [node.start_ns, node.took_ns].map(|ns| ms(Duration::from_nanos(ns)));
+        json!({ "name": node.name, "op": node.op, "start_ms": start_ms, "ms": took_ms })
     });
     Ok(Json(json!({
         "model": record.model.to_string(),
         "worker": record.worker,
         "device": record.device.as_deref(),
-        "waited_ms": waited.as_nanos() as f64 / 1e6,
+        "waited_ms": ms(waited),
         "model_ms": record.model_ms,
         "nodes": nodes.collect::<Vec<_>>(),
     })))

@@ -1,11 +1,12 @@
 //! Who leads, and documents, in the database.
 
 use super::ear::Ear;
-use super::heart::{Heart, ms, stored};
+use super::heart::{Heart, stored};
 use super::session::{ANSWER, Session};
 use super::{Database, Trouble};
 use crate::control::authority::{Authority, Members};
 use crate::error::{Error, Result};
+use crate::proto::histogram::ms;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};

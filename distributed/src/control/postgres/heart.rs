@@ -3,6 +3,7 @@
 
 use super::session::Session;
 use super::{Database, Trouble};
+use crate::proto::histogram::ms;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -40,11 +41,6 @@ pub(super) struct Heart {
     held: Arc<Mutex<Option<Held>>>,
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// Milliseconds as the statements take them.
-pub(super) fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 /// A number as the database stores it.

@@ -1,9 +1,10 @@
 //! Coordinators that take part, in the database.
 
 use super::PostgresAuthority;
-use super::heart::{ms, stored};
+use super::heart::stored;
 use crate::control::authority::{Members, Present};
 use crate::error::Result;
+use crate::proto::histogram::ms;
 use tokio::sync::watch;
 
 /// Those that ended without a word are forgotten by the next that comes.

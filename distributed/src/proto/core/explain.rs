@@ -55,7 +55,9 @@ impl Core {
                 vec![format!("waits for {} of the tasks that it depends on", task.waits())]
             }
             Phase::Parked => {
-                vec!["waits to be tried again: too many tasks are at present".to_owned()]
+                let why =
+                    "waits to be tried again: too many tasks are being tried again at present";
+                vec![why.to_owned()]
             }
             Phase::Backoff { until } => {
                 let ms = until.saturating_sub(now).as_millis();

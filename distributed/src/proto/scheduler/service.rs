@@ -1,5 +1,6 @@
 //! How long a model takes on a device: measured, smoothed, and forgotten slowly.
 
+use crate::proto::histogram::ms;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(crate) struct Service {
 impl Service {
     /// Counts one measurement.
     pub(crate) fn measure(&mut self, now: Duration, took: Duration) {
-        let ms = took.as_secs_f64() * 1e3;
+        let ms = ms(took);
         self.mean_ms = match self.measured_ns {
             Some(_) => NEWEST.mul_add(ms - self.mean_ms, self.mean_ms),
             None => ms,

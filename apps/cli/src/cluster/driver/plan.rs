@@ -1,6 +1,7 @@
 //! Has another process plan a model's memory; the coordinator's own stays small.
 
 use lgp_server::PlanError;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -31,8 +32,8 @@ async fn planned(
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let (file, status) = (model.display(), output.status);
     tracing::error!(model = %file, %status, said, "a model's memory was not planned");
-    // A process that has no code was ended by a signal, and has said nothing.
-    Err(output.status.code().map_or(PlanError::Killed, |_| PlanError::Unloadable))
+    let signal = output.status.signal();
+    Err(signal.map_or(PlanError::Unloadable, |signal| PlanError::Killed { signal }))
 }
 
 #[cfg(test)]
@@ -55,7 +56,8 @@ mod tests {
             (Command::new("/nonexistent/program"), long, "did not start"),
             (shell("exec sleep 60"), Duration::from_millis(100), "not done after 100ms"),
             (shell("echo broken >&2; exit 1"), long, "the model does not load"),
-            (shell("kill -KILL $$"), long, "was killed"),
+            (shell("kill -KILL $$"), long, "ended by signal 9"),
+            (shell("ulimit -c 0; echo broken >&2; kill -ABRT $$"), long, "ended by signal 6"),
             (shell("echo nothing"), long, "expected JSON"),
         ] {
             let error = planned(command, model, limit).await.expect_err(part);

@@ -1,7 +1,7 @@
 //! `bench cluster`: a cluster of this machine alone, with one worker and with more.
 
 use super::Common;
-use super::frame::{Better, Run};
+use super::frame::{Better, Prepared, Run};
 use crate::cluster::{Cluster, digits, temporary};
 use crate::device;
 use crate::failure::{Failure, Result};
@@ -61,6 +61,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
         true => Effort { rounds: 4, tasks: 40 },
         false => Effort { rounds: 10, tasks: 1_000 },
     };
+    let prepared = Prepared::of("cluster", &args.common)?;
     let folder = temporary::Folder::new()?;
     temporary::block_on(async |signals| {
         let id = device::id(device::resolve(&args.device)?.as_ref());
@@ -71,7 +72,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
             "tasks": effort.tasks,
             "device": id.to_string(),
         });
-        let mut measured = Run::begin("cluster", &args.common, config)?;
+        let mut measured = prepared.begin(config)?;
         let bar = out.progress((counts.len() * effort.rounds) as u64, "rounds");
         temporary::with((folder.path(), id, 1), signals, async |cluster, signals| {
             let all = async {

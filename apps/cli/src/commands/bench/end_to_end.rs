@@ -1,7 +1,7 @@
 //! `bench end-to-end`: the demo several times, from images to answers with a worker killed halfway.
 
 use super::Common;
-use super::frame::{Better, Run};
+use super::frame::{Better, Prepared};
 use crate::cluster::{digits, temporary};
 use crate::commands::demo::{self, WORKERS};
 use crate::device;
@@ -24,13 +24,14 @@ pub(super) struct Args {
 /// Measures the demo.
 pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let (rounds, images) = if args.common.quick { (4, 60) } else { (10, usize::MAX) };
+    let prepared = Prepared::of("end-to-end", &args.common)?;
     let mut images_of_all = digits::test_images()?;
     images_of_all.truncate(images);
     let images = images_of_all;
     temporary::block_on(async |signals| {
         let id = device::id(device::resolve("auto")?.as_ref());
         let config = json!({"images": images.len(), "workers": WORKERS, "device": id.to_string()});
-        let mut measured = Run::begin("end-to-end", &args.common, config)?;
+        let mut measured = prepared.begin(config)?;
         let bar = out.progress(rounds, "rounds");
         let mut killed = 0;
         for _ in 0..rounds {

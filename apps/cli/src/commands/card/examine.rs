@@ -6,6 +6,7 @@ use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::inputs;
 use crate::measure::Runs;
+use crate::redact::Redactor;
 use lgp_sdk::{
     Accelerator, DeviceId, DeviceInfo, FindingStatus, Isa, Model, Monitor, NamedTensor,
     ProbeOptions, SelfTest, Session, SessionOptions, TRIAL_KINDS, Telemetry, Trial, TrialSize,
@@ -241,6 +242,14 @@ impl Measured {
 }
 
 impl Examined {
+    /// The same with nothing of this machine's accounts and folders in what drivers and files said.
+    pub(super) fn without_places(mut self, redactor: &Redactor) -> Self {
+        let clean = |text: &mut String| *text = redactor.text(text);
+        self.reason.iter_mut().chain(&mut self.failures).for_each(clean);
+        self.checks.iter_mut().map(|check| &mut check.note).for_each(clean);
+        self
+    }
+
     /// Fail where it calculates wrongly, warn where something could not be measured.
     pub(super) fn status(&self) -> FindingStatus {
         let is_wrong = self.checks.iter().any(|check| !check.passed);

@@ -111,6 +111,7 @@ mod tests {
     use super::*;
     use crate::commands::card::Program;
     use crate::measure::Runs;
+    use crate::redact::Redactor;
     use crate::system::System;
     use lgp_sdk::SelfTest;
 
@@ -156,9 +157,10 @@ mod tests {
         };
         let unused = Examined {
             id: "pci:0000:02:00.0".to_owned(),
-            reason: Some("rusticl is off".to_owned()),
+            reason: Some("rusticl is off, says /opt/acme/lib.so: really".to_owned()),
             ..used.clone()
-        };
+        }
+        .without_places(&Redactor::without_places());
         let card = Card {
             schema: 1,
             program: Program { version: "0.1.0", build: "debug" },
@@ -176,7 +178,7 @@ mod tests {
         assert_eq!(
             summary(&card),
             "opencl:0: AMD Radeon RX 580: 1 of 2 checks passed, 1 figure measured\n\
-             pci:0000:02:00.0: AMD Radeon RX 580: not used: rusticl is off\n"
+             pci:0000:02:00.0: AMD Radeon RX 580: not used: rusticl is off, says [path]: really\n"
         );
         assert_eq!(card.devices[0].status(), lgp_sdk::FindingStatus::Fail);
     }

@@ -1,6 +1,7 @@
 //! A profile as a picture: a bar an operator, and below it the run from left to right.
 
 use crate::failure::{Failure, Result};
+use crate::measure::ms;
 use lgp_sdk::Profile;
 use plotters::prelude::*;
 use std::collections::BTreeMap;
@@ -24,14 +25,11 @@ fn draw(
     let root = SVGBackend::with_string(text, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let (bars, line) = root.split_vertically(480);
-    let total = profile.total.as_secs_f64() * 1e3;
+    let total = ms(profile.total);
     let all = profile.by_operator();
-    let mut rows: Vec<(String, f64)> = all
-        .iter()
-        .take(BARS)
-        .map(|(op, n, time)| (format!("{op} ({n})"), time.as_secs_f64() * 1e3))
-        .collect();
-    let rest: f64 = all.iter().skip(BARS).map(|(_, _, time)| time.as_secs_f64() * 1e3).sum();
+    let mut rows: Vec<(String, f64)> =
+        all.iter().take(BARS).map(|(op, n, time)| (format!("{op} ({n})"), ms(*time))).collect();
+    let rest: f64 = all.iter().skip(BARS).map(|(_, _, time)| ms(*time)).sum();
     if rest > 0. {
         rows.push(("others".to_owned(), rest));
     }
@@ -80,8 +78,8 @@ fn draw(
         .build_cartesian_2d(0f64..total.max(1e-6), 0f64..1f64)?;
     chart.configure_mesh().disable_mesh().y_labels(0).x_desc("ms").draw()?;
     chart.draw_series(profile.nodes.iter().map(|node| {
-        let start = node.start.as_secs_f64() * 1e3;
-        let end = start + node.duration.as_secs_f64() * 1e3;
+        let start = ms(node.start);
+        let end = start + ms(node.duration);
         let colour = colours.get(node.op).copied().unwrap_or(BLACK);
         Rectangle::new([(start, 0.), (end, 1.)], colour.filled())
     }))?;

@@ -1,6 +1,7 @@
 //! What a run took of a device's memory over time, as CSV and as a picture.
 
 use crate::failure::{Failure, Result};
+use crate::measure::ms;
 use lgp_sdk::{Accelerator, MemoryKind, MemoryPhase, MemoryProfile, SpikeRule};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -197,8 +198,4 @@ fn chart(
 /// When the last phase ended.
 fn end(profile: &MemoryProfile) -> f64 {
     profile.phases.last().map_or(0., |phase| ms(phase.end))
-}
-
-fn ms(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }

@@ -28,7 +28,7 @@ pub(super) fn markdown(report: &Value, bytes_max: usize) -> String {
         cell(&system["threads"]),
     );
     text += "\n## Findings\n\n| | about | what | to do |\n|---|---|---|---|\n";
-    for finding in report["findings"].as_array().map_or(&[][..], Vec::as_slice) {
+    for finding in output::array(&report["findings"]) {
         let [status, subject, message, fix] = ["status", "subject", "message", "fix"]
             .map(|key| cell(&finding[key]).replace('|', "\\|"));
         text += &format!("| {status} | {subject} | {message} | {fix} |\n");

@@ -225,9 +225,9 @@ fn scaling(told: &Told) -> Section {
     let words = match (most.filter(|most| *most > 0), uptime) {
         (Some(most), Some(uptime)) => format!(
             "{} finished {} since joining: {:.2} for each of the {uptime:.0} s that the coordinator has \
-             run, of which a worker that joined later had fewer. Had each done as many as the busiest \
-             one, there would be {:.0} % more. How fast one worker alone would be is not known: \
-             radeon-cluster bench cluster measures it.",
+             run. A worker that joined after the coordinator began had less time. Had each done as many \
+             as the busiest one, there would be {:.0} % more. How fast one worker alone would be is not \
+             known: radeon-cluster bench cluster measures it.",
             output::counted(completed.len() as u64, "worker"),
             output::counted(all, "task"),
             all as f64 / uptime,
