@@ -3,6 +3,7 @@
 use crate::cmd;
 use crate::report::Outcome;
 use anyhow::Result;
+use std::process::{Child, Stdio};
 
 /// A fenced block of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +50,24 @@ const HASTE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_LTO", "off"),
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
+
+/// Begins to compile what the README runs, on what tests leave of the processors while they wait for others.
+/// Nothing depends on it: a command that comes meanwhile waits at the folder's lock, and builds what is missing.
+///
+/// # Errors
+/// When the README cannot be read, or nothing can be started.
+pub(crate) fn ahead() -> Result<Option<Child>> {
+    let text = std::fs::read_to_string(cmd::root().join("README.md"))?;
+    let run = commands(&text).into_iter().find_map(|command| {
+        let of_cargo = command.strip_prefix("cargo run ")?;
+        let (of_cargo, _) = of_cargo.split_once(" -- ").unwrap_or((of_cargo, ""));
+        Some(of_cargo.to_owned())
+    });
+    let Some(run) = run else { return Ok(None) };
+    let mut build = cmd::command("nice");
+    build.args(["-n", "19", "cargo", "build", "--quiet"]).args(run.split(' ')).envs(HASTE);
+    Ok(Some(build.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+}
 
 /// Each command is one test; the one that is running now stands for itself.
 pub(crate) fn suite() -> Result<Outcome> {

@@ -20,6 +20,8 @@ const SEEDS: u64 = 2000;
 const SEEDS_AMONG: u64 = 300;
 /// One suite: its name and what it does.
 type Suite = (&'static str, fn() -> Result<Outcome>);
+/// The suite after which the processors are no longer busy all the time.
+const COMPILED: &str = "tests compile";
 /// Brings what tests need.
 type Install = fn() -> Result<()>;
 
@@ -33,6 +35,7 @@ const SUITES: &[Suite] = &[
     ("tidy", tidy::suite),
     ("deny", deny),
     ("the first and the last crate alone", alone::sample),
+    (COMPILED, || step(cmd::cargo().args(["test", "--quiet", "--workspace", "--no-run"]))),
     ("unit, integration and doc tests", workspace),
     ("hal conformance", conformance::suite),
     ("ONNX conformance", conformance::onnx_suite),
@@ -61,10 +64,18 @@ const SUITES: &[Suite] = &[
 /// Runs the suites whose name contains `only`; an error when anything failed.
 pub(crate) fn run(require: &[String], only: Option<&str>) -> Result<()> {
     let mut report = Report::new(require);
+    let mut ahead = None;
     for (name, run) in SUITES {
         if only.is_none_or(|only| name.contains(only)) {
             report.suite(name, run);
         }
+        if only.is_none() && *name == COMPILED {
+            ahead = readme::ahead()?;
+        }
+    }
+    if let Some(mut ahead) = ahead {
+        // The suite of the README waited for it.
+        ahead.wait()?;
     }
     if !report.close(&TIME) {
         bail!("not everything passed");
