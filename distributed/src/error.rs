@@ -386,8 +386,9 @@ pub enum JournalError {
     },
     /// What it holds is not what was written to it; the file was not touched.
     #[error(
-        "journal {} is damaged: {what}; restore a backup of it with its folder .inputs, or move both \
+        "journal {} is damaged: {what}; restore a backup of it with the folder {}.inputs, or move both \
          away to begin without its tasks",
+        path.display(),
         path.display()
     )]
     Damaged {

@@ -213,7 +213,7 @@ async fn serve_one(worker: Worker, shutdown: impl Future<Output = ()> + Send) ->
         let WorkerConfig { reconnect_min, reconnect_max, .. } = worker.config;
         let wait = full_jitter(round, reconnect_min, reconnect_max, &mut rng);
         if worker.served.is_empty() {
-            tracing::warn!(?wait, "no connection to a coordinator; trying again");
+            tracing::debug!(?wait, "no connection to a coordinator; trying again");
         }
         tokio::select! {
             () = tokio::time::sleep(wait) => {}
@@ -241,7 +241,9 @@ async fn reach(
     let addr = match route.next(&worker.config).await {
         Ok(addr) => addr,
         Err(error) => {
-            tracing::warn!(%error, "no coordinator is known");
+            if route.is_worth_a_word(Instant::now()) {
+                tracing::warn!(%error, "no coordinator is known; trying again");
+            }
             return Ok(None);
         }
     };
@@ -264,11 +266,6 @@ async fn mend(
     (endpoint, addr): (&Endpoint, SocketAddr),
     (error, served): (ConnectionError, bool),
 ) -> Result<()> {
-    // One of several may be away for long.
-    match worker.served.is_empty() {
-        true => tracing::warn!(%addr, %error, "no connection to the coordinator"),
-        false => tracing::debug!(%addr, %error, "no connection to one of the coordinators"),
-    }
     let identity = &worker.identity;
     let given = Close::given_by_peer(&error);
     let named = given == Some(Close::Superseded) && !served;
@@ -295,6 +292,11 @@ async fn mend(
         Some(refusal) => tracing::warn!(error = %refusal, "trying the next coordinator"),
         None if !served => route.failed(),
         None => {}
+    }
+    // One of several may be away for long.
+    match worker.served.is_empty() && route.is_worth_a_word(Instant::now()) {
+        true => tracing::warn!(%addr, %error, "no connection to the coordinator; trying again"),
+        false => tracing::debug!(%addr, %error, "no connection to one of the coordinators"),
     }
     Ok(())
 }

@@ -62,7 +62,8 @@ pub(crate) async fn serve(
     let welcomed = wire::write_report(&mut control, Kind::Welcome, &welcome);
     if let Err(error) = wire::taken(welcomed).await {
         tracing::warn!(%addr, %error, "a worker was not welcomed");
-        return core.leave(number, &connection, Parting::Broken);
+        core.leave(number, &connection, Parting::Broken);
+        return;
     }
     tracing::info!(worker = %name, %addr, "worker joined");
     let writer = tokio::spawn(outside::here(write_control(control, frames)));
@@ -74,9 +75,18 @@ pub(crate) async fn serve(
     // Of a connection that ends in order, the stream may end a moment earlier.
     let reason = tokio::time::timeout(FAREWELL_TIMEOUT, connection.closed()).await.ok();
     let parting = parting(reason.as_ref());
-    core.leave(number, &connection, parting);
+    let closed = core.leave(number, &connection, parting);
     connection.close(Close::Silent.code(), Close::Silent.reason().as_bytes());
-    tracing::info!(worker = %name, %addr, ?parting, %error, "worker gone");
+    match (parting, closed) {
+        // One that says that it leaves is let go from here.
+        (Parting::Farewell, _) | (_, Some(Close::Farewell)) => {
+            tracing::info!(worker = %name, %addr, "worker left");
+        }
+        (_, Some(close)) => {
+            tracing::info!(worker = %name, %addr, why = close.reason(), "worker sent away");
+        }
+        _ => tracing::info!(worker = %name, %addr, ?parting, %error, "worker gone"),
+    }
 }
 
 fn parting(reason: Option<&ConnectionError>) -> Parting {

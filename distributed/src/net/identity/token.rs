@@ -19,6 +19,8 @@ use std::str::FromStr;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 const PREFIX: &str = "LGP1";
+/// Characters of what is no token that an error quotes.
+const SHOWN: usize = 8;
 /// Tokens that are kept, those that let nobody in any more included.
 const KEPT_MAX: usize = 1024;
 /// How long a token is remembered after its time, so that who comes late learns why.
@@ -69,7 +71,7 @@ impl FromStr for JoinToken {
         parse().ok_or_else(|| Error::Parse {
             what: "join token",
             // What follows may be most of a secret.
-            given: text.chars().take(8).collect(),
+            given: text.chars().take(SHOWN).chain(text.chars().nth(SHOWN).map(|_| '…')).collect(),
             expected: "LGP1.HASH.SECRET, as token create prints it",
         })
     }
@@ -219,6 +221,7 @@ mod tests {
         for text in [
             String::new(),
             "LGP1".into(),
+            "LGP1.hal".into(),
             format!("LGP1.{hash}"),
             format!("LGP2.{hash}.{secret}"),
             format!("LGP1.{hash}.{secret}."),
@@ -228,6 +231,7 @@ mod tests {
         ] {
             let error = text.parse::<JoinToken>().expect_err(&text).to_string();
             assert!(!error.contains(&secret), "{error}");
+            assert_eq!(error.contains('…'), text.chars().count() > SHOWN, "{error}");
         }
     }
 

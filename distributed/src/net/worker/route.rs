@@ -14,6 +14,8 @@ use tokio::time::Instant;
 /// For how long another process may be taken for the later one of a name before that counts: more than a
 /// coordinator needs to notice that it is gone.
 const NAME_TAKEN: Duration = Duration::from_secs(5);
+/// How often it is said that no coordinator is reached, however often one is tried.
+const SAID_EVERY: Duration = Duration::from_secs(60);
 
 /// The addresses of the coordinators, of which one is the next.
 #[derive(Debug, Default)]
@@ -26,6 +28,8 @@ pub(super) struct Route {
     refusals: usize,
     /// Since when another process has the name.
     taken: Option<Instant>,
+    /// When it was last said that no coordinator is reached.
+    said: Option<Instant>,
 }
 
 impl Route {
@@ -59,10 +63,19 @@ impl Route {
     /// A connection that was served has ended: it is made anew at the same coordinator, which may hold
     /// what runs here, unless that has said that it leads no more.
     pub(super) fn lost(&mut self, error: &ConnectionError) {
-        (self.failures, self.refusals, self.taken) = (1, 0, None);
+        (self.failures, self.refusals, self.taken, self.said) = (1, 0, None, None);
         if Close::given_by_peer(error) == Some(Close::Stopping) {
             self.turn();
         }
+    }
+
+    /// Whether to say that no coordinator is reached: at once, and then now and again.
+    pub(super) fn is_worth_a_word(&mut self, now: Instant) -> bool {
+        let is_due = self.said.is_none_or(|said| now.duration_since(said) >= SAID_EVERY);
+        if is_due {
+            self.said = Some(now);
+        }
+        is_due
     }
 
     /// An attempt led nowhere, for now.
@@ -141,6 +154,17 @@ pub(super) async fn connect(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_absence_is_said_at_once_and_then_now_and_again() {
+        let (mut route, began) = (Route::default(), Instant::now());
+        let at = |s: u64| began + Duration::from_secs(s);
+        let said: Vec<u64> =
+            (0..150).step_by(4).filter(|s| route.is_worth_a_word(at(*s))).collect();
+        assert_eq!(said, [0, 60, 120]);
+        route.lost(&ConnectionError::TimedOut);
+        assert!(route.is_worth_a_word(at(151)), "a coordinator that was back is gone again");
+    }
 
     #[test]
     fn a_name_is_taken_once_nothing_else_was_heard_for_a_while() {

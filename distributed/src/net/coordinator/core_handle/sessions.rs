@@ -24,6 +24,8 @@ pub(crate) struct Session {
     pub(crate) control: mpsc::UnboundedSender<Vec<u8>>,
     pub(super) shared_memory: Arc<SharedMemory>,
     pub(super) attempts: HashMap<AttemptId, AbortHandle>,
+    /// Why its connection was closed from here, if it was.
+    closed: Option<Close>,
 }
 
 impl Session {
@@ -32,7 +34,7 @@ impl Session {
         control: mpsc::UnboundedSender<Vec<u8>>,
         shared_memory: Arc<SharedMemory>,
     ) -> Self {
-        Self { connection, control, shared_memory, attempts: HashMap::new() }
+        Self { connection, control, shared_memory, attempts: HashMap::new(), closed: None }
     }
 
     pub(super) fn tell(&self, kind: Kind, header: &impl Serialize) {
@@ -62,25 +64,25 @@ impl CoreHandle {
         Ok((id, stint))
     }
 
-    /// A connection ended.
+    /// A connection ended. Answers why, if it was closed from here.
     pub(crate) fn leave(
         self: &Arc<Self>,
         session: SessionId,
         connection: &Connection,
         parting: Parting,
-    ) {
+    ) -> Option<Close> {
         let mut state = self.lock();
         let own = state.sessions.get(&session);
         if own.is_none_or(|own| own.connection.stable_id() != connection.stable_id()) {
-            return;
+            return None;
         }
         if planted_here!(KeepSessions) {
-            return;
+            return None;
         }
         let now = self.now();
         state.core.disconnected(now, session, parting);
         self.carry_out(&mut state);
-        state.sessions.remove(&session);
+        state.sessions.remove(&session)?.closed
     }
 
     /// The session that a connection belongs to.
@@ -146,8 +148,9 @@ impl State {
     }
 
     /// Closes a worker's connection, if it has one.
-    pub(super) fn close(&self, session: SessionId, why: Close) {
-        if let Some(session) = self.sessions.get(&session) {
+    pub(super) fn close(&mut self, session: SessionId, why: Close) {
+        if let Some(session) = self.sessions.get_mut(&session) {
+            session.closed.get_or_insert(why);
             session.connection.close(why.code(), why.reason().as_bytes());
         }
     }
