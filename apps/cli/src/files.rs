@@ -1,7 +1,8 @@
 //! Files that appear whole or not at all.
 
 use crate::failure::{Failure, Result};
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
@@ -32,9 +33,9 @@ impl Staged {
     }
 
     fn with_mode(path: &Path, bytes: &[u8], mode: u32) -> Result<Self> {
-        let failed = |error: std::io::Error| Failure::file("write", path, &error);
+        let failed = |error| unwritten(path, &error);
         if path.is_dir() {
-            return Err(failed(std::io::ErrorKind::IsADirectory.into()));
+            return Err(failed(ErrorKind::IsADirectory.into()));
         }
         let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut file = tempfile::Builder::new()
@@ -53,7 +54,7 @@ impl Staged {
     /// What the system has against it.
     pub(crate) fn place(self) -> Result<()> {
         let path = self.path;
-        self.file.persist(&path).map_err(|e| Failure::file("write", &path, &e.error))?;
+        self.file.persist(&path).map_err(|e| unwritten(&path, &e.error))?;
         Ok(())
     }
 
@@ -65,12 +66,43 @@ impl Staged {
         let path = self.path;
         match self.file.persist_noclobber(&path) {
             Ok(()) => Ok(()),
-            Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => {
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
                 Err(is_there(&path, hint))
             }
-            Err(error) => Err(Failure::file("write", &path, &error.error)),
+            Err(error) => Err(unwritten(&path, &error.error)),
         }
     }
+}
+
+/// A failure to write a file.
+fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::file("write", path, &named_alone(error));
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    match (error.kind(), folder) {
+        (ErrorKind::NotFound, Some(folder)) => {
+            failure.hint(format!("make its folder first: mkdir -p {}", folder.display()))
+        }
+        (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => {
+            failure.hint("choose another place for it")
+        }
+        _ => failure,
+    }
+}
+
+/// An error without the name of a temporary file, of which nobody knows.
+fn named_alone(error: &std::io::Error) -> std::io::Error {
+    let text = error.to_string();
+    let what = text.split_once(" at path \"").map_or(text.as_str(), |(what, _)| what);
+    std::io::Error::new(error.kind(), what)
+}
+
+/// Whether a file can be written in its place: for what takes long before it writes.
+///
+/// # Errors
+/// As [`Staged::new`].
+pub(crate) fn writable(path: &Path) -> Result<()> {
+    // Dropped where it is, it leaves nothing.
+    Staged::new(path, &[]).map(drop)
 }
 
 /// Whether a new file has its place: for what takes long before it writes.
@@ -88,13 +120,37 @@ fn is_there(path: &Path, hint: &str) -> Failure {
     Failure::new("file_exists", format!("{} is there already", path.display())).hint(hint)
 }
 
+/// Opens a file to be read to its end, which pipes and devices need not have. A folder opens too, and says
+/// what it is when it is read.
+///
+/// # Errors
+/// When it cannot be opened, or is a pipe or a device.
+pub(crate) fn open_regular(path: &Path) -> Result<File> {
+    let failed = |error| Failure::file("read", path, &error);
+    // Before it is opened: that waits for whoever writes to a pipe.
+    let about = std::fs::metadata(path).map_err(failed)?;
+    if about.is_file() || about.is_dir() {
+        return File::open(path).map_err(failed);
+    }
+    let error = std::io::Error::other("not a regular file");
+    Err(failed(error).hint("write what it gives into a file first"))
+}
+
 /// Reads a file of no more than some bytes.
 ///
 /// # Errors
 /// When it cannot be read, or is longer.
 pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
-    let file = std::fs::File::open(path).map_err(|error| Failure::file("read", path, &error))?;
-    take_bounded(file, path, bytes_max)
+    read_for("read", path, bytes_max)
+}
+
+/// The same for `what`, as `read the key in`, which the word about a file that cannot be read has.
+///
+/// # Errors
+/// As [`read_bounded`].
+pub(crate) fn read_for(what: &str, path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+    let file = File::open(path).map_err(|error| Failure::file(what, path, &error))?;
+    take_for(what, file, path, bytes_max)
 }
 
 /// The same of what is open, and called `name`.
@@ -102,10 +158,14 @@ pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
 /// # Errors
 /// As [`read_bounded`].
 pub(crate) fn take_bounded(source: impl Read, name: &Path, bytes_max: u64) -> Result<Vec<u8>> {
+    take_for("read", source, name, bytes_max)
+}
+
+fn take_for(what: &str, source: impl Read, name: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     // One byte more than is taken shows that a file is too long.
     let read = source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::file("read", name, &error))?;
+    read.map_err(|error| Failure::file(what, name, &error))?;
     match bytes.len() as u64 > bytes_max {
         true => {
             let shown = crate::output::bytes(bytes_max);
@@ -132,13 +192,56 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
 pub(crate) fn make_writable_folder(path: &Path) -> Result<()> {
     make_folder(path)?;
     let probe = tempfile::tempfile_in(path);
-    probe.map(drop).map_err(|error| Failure::file("write to the output folder", path, &error))
+    probe
+        .map(drop)
+        .map_err(|error| Failure::file("write to the output folder", path, &named_alone(&error)))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Staged, take_bounded, vacant};
+    use super::{Staged, open_regular, read_for, take_bounded, vacant, writable};
     use std::path::Path;
+
+    #[test]
+    fn what_cannot_be_written_says_where_alone() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = folder.path().join("none/a");
+        let failure = writable(&path).expect_err("its folder is not there");
+        assert_eq!(failure.code, "file_not_found");
+        let message = format!("cannot write {}: No such file", path.display());
+        assert!(failure.message.starts_with(&message), "{failure}");
+        assert!(!failure.message.contains(" at path "), "{failure}");
+        let hint =
+            format!("make its folder first: mkdir -p {}", folder.path().join("none").display());
+        assert_eq!(failure.hint, Some(hint));
+        writable(&folder.path().join("a")).expect("the folder is ours");
+        assert_eq!(std::fs::read_dir(folder.path()).expect("ours").count(), 0, "nothing is left");
+    }
+
+    #[test]
+    fn pipes_and_devices_are_not_opened() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let (file, pipe) = (folder.path().join("file"), folder.path().join("pipe"));
+        std::fs::write(&file, "a").expect("ours");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo runs").success());
+        open_regular(&file).expect("it is one");
+        for other in [pipe.as_path(), Path::new("/dev/zero")] {
+            let failure = open_regular(other).expect_err("it has no end");
+            assert_eq!(failure.code, "io");
+            assert!(failure.message.ends_with("not a regular file"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_is_named() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for path in [folder.path().join("none"), folder.path().to_owned()] {
+            let failure = read_for("read the key in", &path, 1).expect_err("it is no file");
+            let message = format!("cannot read the key in {}: ", path.display());
+            assert!(failure.message.starts_with(&message), "{failure}");
+        }
+    }
 
     #[test]
     fn what_is_there_stays_unless_it_is_replaced() {

@@ -6,7 +6,7 @@
 use crate::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
 use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
-use std::io::{Read, Seek, Write};
+use std::io::{ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -277,9 +277,21 @@ fn read(data: &Path) -> Result<Option<Endpoint>> {
     match std::fs::read(&path) {
         // A file that does not parse was not written by us, and means nothing.
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Failure::file("read", &path, &error)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unreadable(&path, &error)),
     }
+}
+
+/// What is said of a runtime file that cannot be read.
+fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
+    let failure = Failure::file("read", path, error);
+    if error.kind() != ErrorKind::PermissionDenied {
+        return failure;
+    }
+    failure.hint(
+        "only the account that owns the data folder can read it; others name the coordinator with \
+         --server URL, and with --key-file the file of a key made by radeon-cluster keys create",
+    )
 }
 
 #[cfg(test)]
@@ -299,6 +311,14 @@ mod tests {
             std::fs::write(pki(data).join("migration.json"), marker).expect("ours");
             assert_eq!(has_own_tasks(data), expected, "{state}");
         }
+    }
+
+    #[test]
+    fn another_accounts_folder_has_its_coordinator_named_otherwise() {
+        let hint = |kind: ErrorKind| unreadable(Path::new("coordinator.json"), &kind.into()).hint;
+        let named = hint(ErrorKind::PermissionDenied).expect("what to do");
+        assert!(named.contains("--server") && named.contains("--key-file"), "{named}");
+        assert_eq!(hint(ErrorKind::InvalidData), None, "a key would not help");
     }
 
     fn endpoint(data: &Path) -> Endpoint {

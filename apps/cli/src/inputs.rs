@@ -1,5 +1,6 @@
 //! `--input NAME=FILE`: finds the model's input that is meant and reads the file for it.
 
+mod folder;
 mod made;
 
 pub(crate) use made::complete;
@@ -24,12 +25,16 @@ pub(crate) enum Given<'a> {
 }
 
 /// Finds out which input each `NAME=FILE` is for; `NAME=` may be left out where the model has one input. That
-/// one may be given several files, and folders of them.
+/// one may be given several files, and folders of them; `tell` hears what of a folder is left out.
 ///
 /// # Errors
 /// `input_name` for a name that the model does not have; `input_folder` for a folder of nothing, or of a model
 /// with several inputs.
-pub(crate) fn given<'a>(texts: &[String], expected: &'a [ValueSpec]) -> Result<Given<'a>> {
+pub(crate) fn given<'a>(
+    texts: &[String],
+    expected: &'a [ValueSpec],
+    mut tell: impl FnMut(String),
+) -> Result<Given<'a>> {
     let found: Vec<_> = texts.iter().map(|text| find(text, expected)).collect::<Result<_>>()?;
     let [only] = expected else {
         if let Some((_, folder)) = found.iter().find(|(_, file)| file.is_dir()) {
@@ -48,7 +53,13 @@ pub(crate) fn given<'a>(texts: &[String], expected: &'a [ValueSpec]) -> Result<G
     let mut files = Vec::new();
     for (_, file) in found {
         match file.is_dir() {
-            true => files.extend(in_folder(file, only)?),
+            true => {
+                let found = folder::files(file, only)?;
+                if let Some(others) = found.others.note(file) {
+                    tell(others);
+                }
+                files.extend(found.files);
+            }
             false => files.push(file.to_owned()),
         }
     }
@@ -57,36 +68,6 @@ pub(crate) fn given<'a>(texts: &[String], expected: &'a [ValueSpec]) -> Result<G
 
 fn owned<'a>(found: Vec<(&'a ValueSpec, &Path)>) -> Vec<(&'a ValueSpec, PathBuf)> {
     found.into_iter().map(|(input, file)| (input, file.to_owned())).collect()
-}
-
-/// Endings of files that are taken from folders.
-const ENDINGS: [&str; 5] = ["png", "jpg", "jpeg", "webp", "npy"];
-
-/// The files of a folder that an input takes, by name; those of folders within it are others.
-fn in_folder(folder: &Path, input: &ValueSpec) -> Result<Vec<PathBuf>> {
-    let failed = |error| Failure::file("read the folder", folder, &error);
-    let endings: &[&str] = if input.ty.dtype == DType::Str { &["json"] } else { &ENDINGS };
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(folder).map_err(failed)? {
-        let path = entry.map_err(failed)?.path();
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        let is_hidden =
-            path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
-        if ending.is_some_and(|ending| endings.contains(&&*ending)) && !is_hidden && path.is_file()
-        {
-            files.push(path);
-        }
-    }
-    files.sort_unstable();
-    match files.is_empty() {
-        true => {
-            let endings = endings.join(", ");
-            let message = format!("{} has no file ending in {endings}", folder.display());
-            Err(Failure::new("input_folder", message)
-                .hint("files of folders within it are not looked at"))
-        }
-        false => Ok(files),
-    }
 }
 
 /// Reads a file for each input, for one run.
@@ -98,7 +79,7 @@ pub(crate) fn read(
     expected: &[ValueSpec],
     scaling: &Scaling,
 ) -> Result<Vec<NamedTensor>> {
-    match given(texts, expected)? {
+    match given(texts, expected, |_| ())? {
         Given::Once(files) => read_all(&files, scaling),
         Given::Each(input, files) => {
             let (count, name) = (files.len(), &input.name);
@@ -118,6 +99,21 @@ pub(crate) fn read_all(
     scaling: &Scaling,
 ) -> Result<Vec<NamedTensor>> {
     files.iter().map(|(input, file)| read_one(input, file, scaling)).collect()
+}
+
+/// Reads one of many files for an input. One that is called as a file of a folder would be, and is none, is
+/// not opened: nobody may ever write to a pipe.
+///
+/// # Errors
+/// `not_a_file`; those of [`read_one`].
+pub(crate) fn read_each(input: &ValueSpec, file: &Path, scaling: &Scaling) -> Result<NamedTensor> {
+    let ending = file.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+    let is_named = ending.is_some_and(|ending| folder::endings(input).contains(&&*ending));
+    if is_named && file.metadata().is_ok_and(|found| !found.is_file()) {
+        let message = format!("{} is a folder, pipe or device, expected a file", file.display());
+        return Err(Failure::new("not_a_file", message));
+    }
+    read_one(input, file, scaling)
 }
 
 /// Reads a file for an input.
@@ -175,7 +171,7 @@ enum Kind {
 
 /// Strings from a file that has nested JSON lists of them.
 fn strings(file: &Path) -> Result<Tensor> {
-    let bytes = files::read_bounded(file, STRINGS_BYTES_MAX)?;
+    let bytes = files::take_bounded(files::open_regular(file)?, file, STRINGS_BYTES_MAX)?;
     let value = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
     value.and_then(|value| values::strings(&value)).map_err(|what| {
         let message = format!("{} holds no strings: {what}", file.display());
@@ -239,7 +235,7 @@ mod tests {
         let one = specs(&["x"]);
         let each = |texts: &[&str]| {
             let texts: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-            match given(&texts, &one).expect("the input is there") {
+            match given(&texts, &one, |_| ()).expect("the input is there") {
                 Given::Once(files) => (false, files.len()),
                 Given::Each(_, files) => {
                     assert!(files.iter().all(|file| !file.ends_with("notes.txt")), "{files:?}");
@@ -254,7 +250,7 @@ mod tests {
         assert_eq!(each(&[&format!("x={here}"), "c.png"]), (true, 3));
         let empty = folder.path().join("deeper.png").display().to_string();
         for (text, names) in [(&empty, &["x"][..]), (&format!("y={here}"), &["x", "y"])] {
-            let failure = given(std::slice::from_ref(text), &specs(names)).expect_err(text);
+            let failure = given(std::slice::from_ref(text), &specs(names), |_| ()).expect_err(text);
             assert_eq!(failure.code, "input_folder", "{text}");
         }
     }

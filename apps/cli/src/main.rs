@@ -14,6 +14,7 @@ mod folder;
 mod inputs;
 mod listener;
 mod logging;
+mod loopback;
 mod many;
 mod measure;
 mod near;
@@ -44,9 +45,7 @@ use std::process::ExitCode;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    // The flag is looked for by hand because a command line that does not parse must be
-    // reported as JSON too.
-    let json = std::env::args_os().any(|arg| arg == "--json");
+    let json = output::is_json_wanted();
     failure::install_panic_hook(json);
     let result = std::panic::catch_unwind(|| match cli::Cli::try_parse() {
         Ok(cli) => commands::dispatch(&cli),

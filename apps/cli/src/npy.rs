@@ -5,8 +5,10 @@
 #![deny(clippy::as_conversions)]
 
 use crate::failure::{Failure, Result};
+use crate::files;
 use lgp_sdk::{DType, Shape, Tensor, TensorError};
 use std::borrow::Cow;
+use std::io::Read;
 use std::path::Path;
 
 /// Reads a tensor: any byte order, C or Fortran order.
@@ -14,7 +16,9 @@ use std::path::Path;
 /// # Errors
 /// `file_not_found`, or `npy_invalid` when the file is no array of numbers or booleans.
 pub(crate) fn read(path: &Path) -> Result<Tensor> {
-    let bytes = std::fs::read(path).map_err(|error| Failure::file("read", path, &error))?;
+    let mut bytes = Vec::new();
+    let read = files::open_regular(path)?.read_to_end(&mut bytes);
+    read.map_err(|error| Failure::file("read", path, &error))?;
     parse(&bytes).map_err(|what| {
         Failure::new("npy_invalid", format!("{} is not usable: {what}", path.display()))
     })

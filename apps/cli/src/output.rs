@@ -13,6 +13,12 @@ use std::os::unix::fs::MetadataExt;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::Duration;
 
+/// Whether the command line asks for JSON. The flag is looked for by hand because a command line that does
+/// not parse must be reported as JSON too.
+pub(crate) fn is_json_wanted() -> bool {
+    std::env::args_os().any(|arg| arg == "--json")
+}
+
 /// Where a command's results go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Output {
@@ -201,7 +207,14 @@ impl List {
 /// Writes to stdout, at once.
 fn print(text: &str) -> Result<()> {
     let mut stdout = std::io::stdout().lock();
-    let done = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
+}
+
+/// What became of writing to stdout.
+///
+/// # Errors
+/// As [`Output::emit`].
+pub(crate) fn written(done: std::io::Result<()>) -> Result<()> {
     done.map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => Failure::broken_pipe(),
         _ => Failure::new("io", format!("cannot write the result to stdout: {error}")),

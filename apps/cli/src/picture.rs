@@ -5,6 +5,7 @@
 //! Pictures are turned upright as EXIF tells, and laid over white where the input has no alpha.
 
 use crate::failure::{Failure, Result};
+use crate::files;
 use lgp_sdk::vision::{self, Channels, DecodeLimits, Filter, Order, Pixels, Scaling, VisionError};
 use lgp_sdk::{Beside, DType, Dim, Element, LabelsError, Tensor, TensorType};
 use std::io::Read;
@@ -126,9 +127,8 @@ fn pixels(path: &Path, layout: Layout) -> Result<Pixels> {
     let limits = DecodeLimits::default();
     let mut bytes = Vec::new();
     // One byte more than is taken shows that a file is too long.
-    std::fs::File::open(path)
-        .and_then(|file| file.take(limits.bytes_max as u64 + 1).read_to_end(&mut bytes))
-        .map_err(|error| Failure::file("read", path, &error))?;
+    let read = files::open_regular(path)?.take(limits.bytes_max as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::file("read", path, &error))?;
     let undecodable = |error: VisionError| {
         Failure::new("image_undecodable", format!("{} is not usable: {error}", path.display()))
             .hint("PNG, JPEG and WebP images are understood")

@@ -60,7 +60,7 @@ impl Redactor {
     /// Knows the keys in these files and in the environment, and what account and machine are called.
     pub(crate) fn new(keys: impl Iterator<Item = PathBuf>) -> Self {
         let mut secrets = vec![settings::environment("RADEON_KEY")];
-        secrets.extend(keys.map(|path| crate::secret::from_file(&path).ok()));
+        secrets.extend(keys.map(|path| crate::secret::from_file("read", &path).ok()));
         let home = std::env::var("HOME").ok();
         let user = ["USER", "LOGNAME"].into_iter().find_map(settings::environment);
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();

@@ -157,10 +157,12 @@ impl Target {
         if path == Path::new("-") {
             return checked_key(&secret::from_stdin()?, "stdin");
         }
-        let text = std::fs::read_to_string(&path).map_err(|error| {
-            let hint = "only the owner of a coordinator can read its local.key; others have one made \
-                        by radeon-cluster keys create, and name its file with --key-file";
-            Failure::file("read the key in", &path, &error).hint(hint)
+        let hint = "only the owner of a coordinator can read its local.key; others have one made \
+                    by radeon-cluster keys create, and name its file with --key-file";
+        let text = secret::from_file("read the key in", &path);
+        let text = text.map_err(|failure| match &*failure.code {
+            "file_too_long" | "bad_secret" => failure,
+            _ => failure.hint(hint),
         })?;
         checked_key(&text, &path.display().to_string())
     }
@@ -427,8 +429,11 @@ impl Client {
             }
             (_, ureq::Error::Timeout(ureq::Timeout::RecvResponse)) => self.watch.silence(),
             _ => {
+                let may_speak_tls =
+                    matches!(error, ureq::Error::Protocol(_)) && self.base.starts_with("http://");
                 let hint = match (is_distrust(error), &self.data) {
                     (true, _) => TRUST_HINT,
+                    (false, None) if may_speak_tls => TLS_HINT,
                     (false, Some(_)) => "start a coordinator with: radeon-cluster start",
                     (false, None) => {
                         "check the address; on the machine that it names a coordinator is started with: \
@@ -459,6 +464,9 @@ const BODY_BYTES_MAX: u64 = 4 << 30;
 const KEY_HINT: &str = "on the coordinator's machine name its folder with --data, where its owner's key \
                         is; elsewhere the file of a key with --key-file. An administrator makes keys \
                         with: radeon-cluster keys create --role submit";
+
+const TLS_HINT: &str = "it may speak TLS: use https:// and --fingerprint HEX, as radeon-cluster start has \
+                        printed it there";
 
 const TRUST_HINT: &str = "give --fingerprint HEX, as radeon-cluster start has printed it there, for a \
                           coordinator with --tls self-signed; or --ca FILE with the authority that has \

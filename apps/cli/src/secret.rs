@@ -7,12 +7,12 @@ use std::path::Path;
 /// Longer ones are none.
 const BYTES_MAX: u64 = 4096;
 
-/// What a file holds, without spaces around it.
+/// What a file holds, without spaces around it. `what` begins the word about one that cannot be read.
 ///
 /// # Errors
 /// When it cannot be read or is too long, and `bad_secret` where it is no text.
-pub(crate) fn from_file(path: &Path) -> Result<String> {
-    trimmed(files::read_bounded(path, BYTES_MAX)?, &path.display().to_string())
+pub(crate) fn from_file(what: &str, path: &Path) -> Result<String> {
+    trimmed(files::read_for(what, path, BYTES_MAX)?, &path.display().to_string())
 }
 
 /// What stdin holds, without spaces around it.

@@ -1,6 +1,7 @@
 //! Certificates: which one a coordinator shows, and which ones a command trusts.
 
 use crate::failure::{Failure, Result};
+use crate::files;
 use lgp_sdk::{CaHash, Pki};
 use lgp_server::Tls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -21,6 +22,8 @@ use ureq::tls::{Certificate as Certificates, RootCerts, TlsConfig};
 
 /// How long a server may take to show its certificate.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer files hold no certificates.
+pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Which certificate a coordinator shows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,8 +132,7 @@ impl Trust {
 }
 
 fn from_file(path: &Path) -> Result<Vec<Certificates<'static>>> {
-    let text = std::fs::read(path)
-        .map_err(|error| Failure::file("read the certificates in", path, &error))?;
+    let text = files::read_for("read the certificates in", path, FILE_BYTES_MAX)?;
     let parsed: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     let found = parsed.ok().filter(|found| !found.is_empty()).ok_or_else(|| {
         let message = format!("{} holds no certificate, expected PEM", path.display());

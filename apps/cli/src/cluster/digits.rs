@@ -42,19 +42,6 @@ pub(crate) fn model() -> Result<Model> {
     Ok(Model::from_bytes(MODEL, None)?)
 }
 
-/// The bundled model as a file of its own, which goes when this is dropped.
-///
-/// # Errors
-/// `io`.
-pub(crate) fn file() -> Result<tempfile::NamedTempFile> {
-    let failed = |error: std::io::Error| {
-        Failure::new("io", format!("cannot make a temporary file: {error}"))
-    };
-    let file = tempfile::Builder::new().suffix(".onnx").tempfile().map_err(failed)?;
-    std::fs::write(&file, MODEL).map_err(failed)?;
-    Ok(file)
-}
-
 /// An image as the model takes it, and the digit that it shows.
 #[derive(Debug, Clone)]
 pub(crate) struct Example {

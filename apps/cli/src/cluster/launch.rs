@@ -5,6 +5,7 @@ use crate::cluster::driver::{DriverToCome, Fleet, LocalDriver, OWN_PREFIX};
 use crate::failure::{Failure, Result};
 use crate::folder;
 use crate::logging::LogFormat;
+use crate::loopback;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::{
@@ -97,8 +98,10 @@ impl Cluster {
     /// Starts everything; when this returns, every worker is ready and has the models.
     ///
     /// # Errors
-    /// `address_in_use`, `worker_start_failed`, or what became of a model.
+    /// `no_loopback`, `address_in_use`, `worker_start_failed`, or what became of a model.
     pub(crate) async fn launch(plan: &Plan, pki: Pki, url: Option<String>) -> Result<Self> {
+        // Workers would be waited for that never reach it.
+        loopback::check()?;
         let models = folder::models(&plan.data);
         let repository = Repository::open(&models)?;
         // The data folder has one coordinator, and its workers only read.

@@ -3,6 +3,7 @@
 use crate::cluster::{self, Cluster, Plan, Signals};
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
+use crate::loopback::NO_LOOPBACK;
 use crate::settings::{self, Keeping, Limits};
 use crate::simd::Simd;
 use lgp_sdk::DeviceId;
@@ -10,6 +11,7 @@ use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// A free port of the loopback interface.
@@ -45,8 +47,12 @@ impl Plan {
 const PREFIX: &str = "radeon-cluster-temporary-";
 /// The file in each that is locked while its process lives.
 const LOCK_FILE: &str = "owner.lock";
+/// No process takes so long from its folder to the lock in it.
+const LOCKED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// A folder that goes with its process, or with the next one's beginning where that was killed.
+/// A folder that goes with its process, or with the next one's beginning where that was killed. It is made
+/// before [`block_on`]: what was interrupted may write until the runtime has ended, and what is written into
+/// a folder that is being removed stays.
 pub(crate) struct Folder {
     folder: TempDir,
     _lock: File,
@@ -85,11 +91,29 @@ impl Folder {
     pub(crate) fn path(&self) -> &Path {
         self.folder.path()
     }
+
+    /// Makes a folder within it.
+    ///
+    /// # Errors
+    /// `io` and its like.
+    pub(crate) fn within(&self, name: &str) -> Result<PathBuf> {
+        let path = self.path().join(name);
+        std::fs::create_dir(&path).map_err(|error| Failure::file("make", &path, &error))?;
+        Ok(path)
+    }
 }
 
 /// Whether the process whose folder it is has gone.
 fn is_left(folder: &Path) -> bool {
-    File::open(folder.join(LOCK_FILE)).is_ok_and(|lock| lock.try_lock().is_ok())
+    match File::open(folder.join(LOCK_FILE)) {
+        Ok(lock) => lock.try_lock().is_ok(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let changed = folder.metadata().and_then(|about| about.modified());
+            let age = changed.ok().and_then(|at| at.elapsed().ok());
+            age.is_some_and(|age| age > LOCKED_WITHIN)
+        }
+        Err(_) => false,
+    }
 }
 
 /// Starts a cluster in `data`, works with it and ends it.
@@ -104,17 +128,19 @@ pub(crate) async fn with<T>(
     let plan = Plan::temporary(data.to_owned(), device, workers)?;
     let launch = signals.until(Cluster::launch(&plan, plan.authority()?, None)).await;
     // The log that a failure names goes with the temporary folder.
-    let told = |failure: Failure| match failure == Failure::interrupted() {
-        true => failure,
-        false => failure.hint("radeon-cluster doctor checks this machine"),
-    };
+    let told =
+        |failure: Failure| match failure == Failure::interrupted() || failure.code == NO_LOOPBACK {
+            true => failure,
+            false => failure.hint("radeon-cluster doctor checks this machine"),
+        };
     let cluster = launch.map_err(told)?;
     let result = work(&cluster, signals).await;
     cluster.shut_down().await;
     result
 }
 
-/// Runs `work` with what clusters of a command need: no log, a runtime, and signals that end it.
+/// Runs `work` with what clusters of a command need: no log, a runtime, and signals that end it. When this
+/// returns, nothing of the runtime writes any more.
 ///
 /// # Errors
 /// Those of the work.
@@ -143,13 +169,19 @@ mod tests {
         let left = make("radeon-cluster-temporary-left", Some(LOCK_FILE));
         // Its process has not come to the lock yet.
         let young = make("radeon-cluster-temporary-young", None);
+        let old = make("radeon-cluster-temporary-old", None);
+        let long_ago = std::time::SystemTime::now() - 2 * LOCKED_WITHIN;
+        let aged = File::open(&old).and_then(|folder| folder.set_modified(long_ago));
+        aged.expect("ours");
         let other = make("else", Some(LOCK_FILE));
         let link = parent.path().join("radeon-cluster-temporary-link");
         std::os::unix::fs::symlink(&other, &link).expect("ours");
         let first = Folder::below(parent.path()).expect("ours");
         let second = Folder::below(parent.path()).expect("ours");
-        assert!(!left.exists());
+        assert!(!left.exists() && !old.exists());
         assert!([first.path(), second.path(), &young, &other, &link].iter().all(|it| it.exists()));
+        let within = first.within("a").expect("nothing is there");
+        assert!(within.is_dir() && first.within("a").is_err());
         let path = first.path().to_owned();
         drop(first);
         assert!(!path.exists());

@@ -61,10 +61,12 @@ struct Program {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    files::make_writable_folder(&args.output)?;
     let [data, page] = ["card.json", "card.md"].map(|name| args.output.join(name));
     [&data, &page].into_iter().try_for_each(|path| files::vacant(path, TAKEN))?;
-    let plan = Plan::new(args.quick, &args.models)?;
+    // Before the folder, which would stay empty where one of them is of no use.
+    let models = examine::load(&args.models)?;
+    files::make_writable_folder(&args.output)?;
+    let plan = Plan::new(args.quick, models)?;
     let redactor = Redactor::without_places();
     let mut devices = Vec::new();
     for info in lgp_sdk::probe(&ProbeOptions::default()) {

@@ -8,6 +8,7 @@ mod speed;
 
 use super::devices::options;
 use crate::failure::{Failure, Result};
+use crate::loopback;
 use crate::output::Output;
 use crate::rest::Target;
 use lgp_sdk::{Finding, FindingStatus, examine};
@@ -42,6 +43,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let (devices, mut findings) = examine(&options(args.sysfs_root.as_deref())?);
     let of_machine = findings.len();
     if args.sysfs_root.is_none() {
+        findings.push(loopback::finding());
         findings.extend(speed::check(&devices));
         findings.extend(cluster::check(&args.target));
     }
@@ -53,6 +55,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 /// Everything that is looked at of this machine and its cluster.
 pub(crate) fn findings(target: &Target) -> Vec<Finding> {
     let (devices, mut findings) = examine(&lgp_sdk::ProbeOptions::default());
+    findings.push(loopback::finding());
     findings.extend(speed::check(&devices));
     findings.extend(cluster::check(target));
     findings

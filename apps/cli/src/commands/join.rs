@@ -2,7 +2,7 @@
 
 use crate::cluster::{Signals, member, runtime, survey};
 use crate::device;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, NEW_TOKEN, Result};
 use crate::output::Output;
 use crate::secret;
 use crate::settings::{self, Flags, Limits, Settings};
@@ -146,12 +146,23 @@ const TOKEN: &str = "RADEON_JOIN_TOKEN";
 fn token(args: &Args) -> Result<Option<String>> {
     let given = args.token.as_ref().or(args.discover.as_ref()).filter(|text| !text.is_empty());
     let found = match (given.map(String::as_str), &args.token_file) {
-        (Some("-"), _) => Some(secret::from_stdin()?),
+        (Some("-"), _) => Some(piped(secret::from_stdin()?)?),
         (Some(text), _) => Some(text.to_owned()),
-        (None, Some(path)) => Some(secret::from_file(path)?),
+        (None, Some(path)) => Some(secret::from_file("read", path)?),
         (None, None) => settings::environment(TOKEN),
     };
     Ok(found.filter(|text| !text.is_empty()))
+}
+
+/// A token from stdin, which holds one where it is named.
+fn piped(text: String) -> Result<String> {
+    match text.is_empty() {
+        true => {
+            Err(Failure::usage("stdin holds no token, expected one line such as LGP1.HASH.SECRET")
+                .hint(NEW_TOKEN))
+        }
+        false => Ok(text),
+    }
 }
 
 /// Whether this process's command line has the token, for other accounts to see.
@@ -329,5 +340,17 @@ impl Machine {
                 ended => return Ok(ended?),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_that_was_empty_is_told_from_a_machine_that_has_not_joined() {
+        let refused = piped(String::new()).expect_err("no token");
+        assert!(refused.message.starts_with("stdin holds no token"), "{refused}");
+        assert_eq!(piped("LGP1.x.y".to_owned()).expect("a text"), "LGP1.x.y");
     }
 }

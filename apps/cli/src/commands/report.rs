@@ -44,6 +44,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     if let Some(path) = path.as_ref().filter(|_| !args.force) {
         files::vacant(path, TAKEN)?;
     }
+    path.as_deref().map_or(Ok(()), files::writable)?;
     out.note("looking at devices, which takes some seconds …");
     let own = args.target.data_folder().ok().map(|data| folder::local_key(&data));
     let keys = [own, args.target.key_file.clone()];

@@ -112,12 +112,17 @@ pub(crate) struct Loaded {
 
 /// Opens the devices, then loads a model.
 pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
-    load_with(path, machine, |_| ()).map(|(loaded, ())| loaded)
+    load_read(|| Ok(Model::load(path)?), machine)
+}
+
+/// The same of a model that `read` reads.
+pub(crate) fn load_read(read: impl FnOnce() -> Result<Model>, machine: &Machine) -> Result<Loaded> {
+    load_with(read, machine, |_| ()).map(|(loaded, ())| loaded)
 }
 
 /// The same, and what `look` finds in the model.
 fn load_with<T>(
-    path: &Path,
+    read: impl FnOnce() -> Result<Model>,
     machine: &Machine,
     look: impl FnOnce(&Model) -> T,
 ) -> Result<(Loaded, T)> {
@@ -136,7 +141,7 @@ fn load_with<T>(
     let isa = Simd::resolve(machine.simd, settings::environment)?.isa();
     let options = SessionOptions { isa, precision: machine.precision.of_session(), ..options };
     let start = Instant::now();
-    let model = Model::load(path)?;
+    let model = read()?;
     let found = look(&model);
     let session = Session::on_devices(model, options, accelerators)?;
     let load_ms = measure::ms(start.elapsed());
@@ -166,12 +171,13 @@ struct Report {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let beside = picture::beside(&args.model)?;
-    let (loaded, (metadata, probabilities)) = load_with(&args.model, &args.machine, look)?;
+    let (loaded, (metadata, probabilities)) =
+        load_with(|| Ok(Model::load(&args.model)?), &args.machine, look)?;
     let labels = || class_names(&args.model, None, &metadata).map_err(picture::config_failure);
     let classes = args.classes.of(labels, probabilities)?;
     let texts: Vec<String> = args.inputs.iter().chain(&args.files).cloned().collect();
     let scaling = &beside.scaling;
-    match inputs::given(&texts, loaded.session.inputs())? {
+    match inputs::given(&texts, loaded.session.inputs(), |others| out.note(others))? {
         Given::Once(files) => {
             let inputs = loaded.session.inputs().len();
             if args.batch > 1 && inputs > 1 {
@@ -207,8 +213,7 @@ fn once(
     let outputs = loaded.session.run_data(data(inputs))?;
     let run_ms = measure::ms(start.elapsed());
     let found = task::find(classes, &outputs)?;
-    let folder = args.output_dir.as_deref().unwrap_or(Path::new("."));
-    let written = outputs::write(folder, &outputs)?;
+    let (written, failure) = written(args, &outputs)?;
     let words = found.as_ref().map(Found::text).unwrap_or_default();
     let Found { kind, rows } = found.unwrap_or_default();
     let report = Report {
@@ -229,5 +234,23 @@ fn once(
             output::counted(*threads, "thread")
         );
         head + &outputs::lines(&report.outputs) + &words
+    })?;
+    failure.map_or(Ok(()), Err)
+}
+
+/// The outputs as they were written. Where nobody said where, the answer is worth more than its files: what
+/// kept them from being written is told after it.
+fn written(args: &Args, outputs: &[(String, Datum)]) -> Result<(Vec<Written>, Option<Failure>)> {
+    if let Some(folder) = &args.output_dir {
+        return Ok((outputs::write(folder, outputs)?, None));
+    }
+    Ok(match outputs::write(Path::new("."), outputs) {
+        Ok(written) => (written, None),
+        // No other folder helps a tensor that no file can hold.
+        Err(failure) if failure.code == "output_dtype" => (outputs::shown(outputs), Some(failure)),
+        Err(failure) => {
+            let failure = failure.hint("--output-dir DIR says where the outputs go");
+            (outputs::shown(outputs), Some(failure))
+        }
     })
 }

@@ -11,7 +11,7 @@ use crate::output::{self, Output};
 use crate::settings::{self, Flags, Last, Settings};
 use crate::tls::Certificate;
 use std::io::{BufRead, BufReader, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -134,7 +134,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         crate::logging::init("info", settings.log_format);
         let ready = |endpoint: &Endpoint| {
             next.keep(&settings.data)?;
-            out.emit(endpoint, |it| text(it, settings.http.addr))
+            out.emit(endpoint, |it| text(it, settings.http.addr, settings.grpc.addr))
         };
         return host(&settings, std::future::pending(), ready);
     }
@@ -145,7 +145,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let endpoint = start_in_background(&settings)?;
     drop(waiting);
     next.keep(&settings.data)?;
-    out.emit(&endpoint, |it| text(it, settings.http.addr))
+    out.emit(&endpoint, |it| text(it, settings.http.addr, settings.grpc.addr))?;
+    if settings.workers == 0 && settings.workers_max == 0 {
+        out.note("no worker is started here: nothing computes until one joins");
+    }
+    Ok(())
 }
 
 /// The names of this process's environment variables that are text.
@@ -153,8 +157,20 @@ fn names() -> impl Iterator<Item = String> {
     std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
-/// What a person reads of a coordinator that listens on `addr` as the settings say.
-fn text(endpoint: &Endpoint, addr: SocketAddr) -> String {
+/// A URL of this machine, and before it the one that says so where all of its addresses are listened on.
+fn everywhere(url: &str, listens_on: IpAddr) -> String {
+    let own = url.split_once("://").and_then(|(scheme, at)| Some((scheme, at.rsplit_once(':')?.1)));
+    match own.filter(|_| listens_on.is_unspecified()) {
+        Some((scheme, port)) => {
+            let port = port.parse().unwrap_or_default();
+            format!("{scheme}://{} (here {url})", SocketAddr::new(listens_on, port))
+        }
+        None => url.to_owned(),
+    }
+}
+
+/// What a person reads of a coordinator that listens on the addresses for REST and gRPC as the settings say.
+fn text(endpoint: &Endpoint, addr: SocketAddr, grpc_addr: SocketAddr) -> String {
     let Endpoint { pid, http, grpc, quic, frigate, immich, data, fingerprint, .. } = endpoint;
     let (data, grpc) = (data.display(), grpc.as_deref().unwrap_or("-"));
     let trust = fingerprint.as_ref().map_or_else(String::new, |fingerprint| {
@@ -171,6 +187,7 @@ fn text(endpoint: &Endpoint, addr: SocketAddr) -> String {
         url.as_ref().map_or_else(String::new, |url| format!("{name}  {url}\n"))
     };
     let (frigate, immich) = (optional("frigate", frigate), optional("immich", immich));
+    let (http, grpc) = (everywhere(http, addr.ip()), everywhere(grpc, grpc_addr.ip()));
     format!(
         "coordinator {pid} is ready\n\
          http  {http}\n\
@@ -249,8 +266,11 @@ mod tests {
             ("0.0.0.0:8000", "--server https://HOST:8000 --fingerprint f00d\nHOST is"),
             ("127.0.0.1:8000", "--server https://127.0.0.1:8000 --fingerprint f00d\nstop"),
         ] {
-            let text = text(&endpoint, addr.parse().expect("an address"));
+            let addr: SocketAddr = addr.parse().expect("an address");
+            let text = text(&endpoint, addr, addr);
             assert!(text.contains(url), "{text}");
+            let everywhere = "http  https://0.0.0.0:8000 (here https://127.0.0.1:8000)\n";
+            assert_eq!(text.contains(everywhere), addr.ip().is_unspecified(), "{text}");
         }
     }
 }

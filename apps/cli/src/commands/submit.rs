@@ -22,9 +22,9 @@ use std::path::PathBuf;
 #[command(after_help = "Example:\n  \
     radeon-cluster submit --model digits --input image.npy --wait --output-dir out\n  \
     radeon-cluster submit -m resnet50 photos --wait --top 3\n\n\
-    Of several files each is a task and a row of its own, told as it ends. An image is turned upright\n\
-    as its EXIF data say, and laid over white where the model takes no alpha. After ctrl-C tasks that\n\
-    were accepted go on.")]
+    Of several files each is a task and a row of its own; the rows come in the order in which the tasks\n\
+    end, or are accepted without --wait. An image is turned upright as its EXIF data say, and laid over\n\
+    white where the model takes no alpha. After ctrl-C tasks that were accepted go on.")]
 pub(crate) struct Args {
     /// The model's name, or NAME/VERSION
     #[arg(short, long, value_parser = rest::named)]
@@ -95,7 +95,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let scaling = &model.scaling(&client)?;
     let classes = args.classes.of(|| Ok(model.labels()), BTreeSet::new())?;
     let texts: Vec<String> = args.inputs.iter().chain(&args.files).cloned().collect();
-    let given = inputs::given(&texts, &specs)?;
+    let given = inputs::given(&texts, &specs, |others| out.note(others))?;
     if let Some(folder) = &args.output_dir {
         files::make_writable_folder(folder)?;
     }

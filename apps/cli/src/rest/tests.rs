@@ -121,6 +121,23 @@ fn answer(mut stream: &TcpStream, body: &str) {
 }
 
 #[test]
+fn a_server_that_speaks_tls_is_told_from_one_that_is_not_there() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let client = client(&listener, 60_000);
+    let server = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a request");
+        head(&stream);
+        // A fatal alert, as TLS answers what is none.
+        stream.write_all(&[21, 3, 3, 0, 2, 2, 70]).expect("sent");
+    });
+    let failure = client.get::<Value>("stats").expect_err("no HTTP");
+    assert_eq!(failure.code, "unreachable");
+    let hint = failure.hint.expect("what to do");
+    assert!(hint.contains("https://") && hint.contains("--fingerprint"), "{hint}");
+    server.join().expect("it served");
+}
+
+#[test]
 fn a_coordinator_that_cannot_be_reached_any_more_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let client = client(&listener, 600);

@@ -2,6 +2,7 @@
 //! nor takes anything, and never says so.
 
 use crate::failure::{Failure, Result};
+use crate::output::{Output, is_json_wanted};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
@@ -17,6 +18,8 @@ const LOOKS: u32 = 12;
 /// So many questions in a row are lost before it counts as silent. A single one may be lost with its
 /// connection, or while this process itself was stopped.
 const LOST: u32 = 2;
+/// How long a coordinator may be silent before a person is told that it is waited for.
+const TOLD_AFTER: Duration = Duration::from_secs(3);
 
 /// Asks a coordinator on a connection of its own, again and again while a request is under way, and ends the
 /// request once nothing was heard there for as long as the patience lasts. Whatever takes long, of a
@@ -30,12 +33,24 @@ pub(super) struct Watch {
     pub(super) base: Arc<str>,
     /// How long nothing may be heard of it.
     pub(super) patience: Duration,
+    /// How long nothing is said of it.
+    told_after: Duration,
+    /// Once is enough for all requests of a command.
+    is_told: Arc<AtomicBool>,
     is_silent: Arc<AtomicBool>,
 }
 
 impl Watch {
     pub(super) fn new(agent: Agent, probe: Agent, base: &str, patience: Duration) -> Self {
-        Self { agent, probe, base: base.into(), patience, is_silent: Arc::default() }
+        Self {
+            agent,
+            probe,
+            base: base.into(),
+            patience,
+            told_after: TOLD_AFTER,
+            is_told: Arc::default(),
+            is_silent: Arc::default(),
+        }
     }
 
     /// What a request comes to, unless the coordinator falls silent meanwhile.
@@ -61,6 +76,9 @@ impl Watch {
         let every = self.patience / LOOKS;
         let url = format!("{}/healthz", self.base);
         let (mut heard, mut lost) = (Instant::now(), 0);
+        if self.told_after < every {
+            self.tell_if_silent(ended, &url);
+        }
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
             // Half of it leaves time for a question on another connection.
             let left = self.patience.saturating_sub(heard.elapsed());
@@ -84,6 +102,29 @@ impl Watch {
         }
     }
 
+    /// Tells a person that the coordinator is waited for, unless the request ends or it answers another one
+    /// before that: a task may take its time.
+    fn tell_if_silent(&self, ended: &Receiver<()>, url: &str) {
+        let half = self.told_after / 2;
+        if ended.recv_timeout(half) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let began = Instant::now();
+        let request = self.probe.get(url).config().timeout_global(Some(half)).build();
+        if let Ok(mut answer) = request.call() {
+            let _ = answer.body_mut().read_to_vec();
+            return;
+        }
+        // One that cannot be reached says so at once, and then so does the request.
+        let left = half.saturating_sub(began.elapsed());
+        let goes_on = ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout);
+        if goes_on && !self.is_told.swap(true, Ordering::SeqCst) {
+            let (base, most) = (&self.base, self.patience.as_secs());
+            let text = format!("the coordinator at {base} does not answer; waiting up to {most} s");
+            Output::new(is_json_wanted()).note(text);
+        }
+    }
+
     /// The failure that the coordinator is silent.
     pub(super) fn silence(&self) -> Failure {
         let (base, patience) = (&self.base, self.patience.as_secs());
@@ -92,5 +133,47 @@ impl Watch {
             "look at its process, which may be stopped or overloaded, and at coordinator.log in its data \
              folder; once it was killed, radeon-cluster start follows it",
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    /// A watch over a coordinator at a listener, which soon says that it is silent.
+    fn watch(listener: &TcpListener) -> Watch {
+        let base = format!("http://{}", listener.local_addr().expect("bound"));
+        let agent = || Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let watch = Watch::new(agent(), agent(), &base, Duration::from_secs(60));
+        Watch { told_after: Duration::from_secs(1), ..watch }
+    }
+
+    /// Whether something is said while a request takes two seconds.
+    fn is_told(watch: &Watch) -> bool {
+        let request = || {
+            thread::sleep(Duration::from_secs(2));
+            Ok(())
+        };
+        watch.over(request).expect("the patience lasts longer");
+        watch.is_told.load(Ordering::SeqCst)
+    }
+
+    #[test]
+    fn a_person_is_told_of_silence_and_not_of_a_task_that_takes_long() {
+        // The system takes connections on its behalf, as it does for a process that is stopped.
+        let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        assert!(is_told(&watch(&silent)));
+        let lives = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let watch = watch(&lives);
+        let server = thread::spawn(move || {
+            let (mut stream, _) = lives.accept().expect("a look");
+            let read = stream.read(&mut [0; 4096]).expect("its head");
+            let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+            stream.write_all(answer).map(|()| read).expect("sent")
+        });
+        assert!(!is_told(&watch));
+        assert!(server.join().expect("it served") > 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{Last, Settings};
 use crate::failure::{Failure, Result};
+use crate::files;
 use crate::logging::LogFormat;
 use crate::near::near;
 use crate::tls::Certificate;
@@ -11,6 +12,9 @@ use etcetera::BaseStrategy;
 use lgp_sdk::plainly;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// Longer files hold no settings.
+const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What the command line sets.
 #[derive(Debug, Default)]
@@ -223,8 +227,11 @@ fn read_file(
     path: &Path,
     defaults: ConfigBuilder<DefaultState>,
 ) -> Result<File<FileSourceString, FileFormat>> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::file("read the settings file", path, &error))?;
+    let what = "read the settings file";
+    let text = String::from_utf8(files::read_for(what, path, FILE_BYTES_MAX)?).map_err(|_| {
+        let error = std::io::Error::other("it is not text in UTF-8");
+        Failure::file(what, path, &error)
+    })?;
     let source = File::from_str(&text, FileFormat::Toml);
     defaults
         .add_source(source.clone())
@@ -233,11 +240,19 @@ fn read_file(
         .map_err(|error| {
             // The text came from memory, so the message does not name the file.
             let told = plainly(&error.to_string());
-            let message = format!("settings file {}: {told}", path.display());
-            let meant = told.split('`').nth(1).and_then(|wrong| {
+            let unknown = told.strip_prefix("unknown field `");
+            let wrong = unknown.and_then(|rest| rest.split('`').next());
+            let meant = wrong.and_then(|wrong| {
                 let keys = VARIABLES.iter().flat_map(|(_, key)| key.split('.'));
                 near(wrong, keys).filter(|meant| *meant != wrong)
             });
+            // The hint has all names.
+            let place = told.rfind(" for key `").map_or("", |at| &told[at..]);
+            let told = match wrong {
+                Some(wrong) => format!("unknown field `{wrong}`{place}"),
+                None => told.clone(),
+            };
+            let message = format!("settings file {}: {told}", path.display());
             let hint = meant.map(|meant| format!("did you mean {meant}? ")).unwrap_or_default();
             Failure::new("settings_invalid", message).hint(hint + &known())
         })?;

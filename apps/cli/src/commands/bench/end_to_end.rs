@@ -28,16 +28,17 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let mut images_of_all = digits::test_images()?;
     images_of_all.truncate(images);
     let images = images_of_all;
+    let folder = temporary::Folder::new()?;
     temporary::block_on(async |signals| {
         let id = device::id(device::resolve("auto")?.as_ref());
         let config = json!({"images": images.len(), "workers": WORKERS, "device": id.to_string()});
         let mut measured = prepared.begin(config)?;
         let bar = out.progress(rounds, "rounds");
         let mut killed = 0;
-        for _ in 0..rounds {
-            let folder = temporary::Folder::new()?;
+        for round in 0..rounds {
+            let data = folder.within(&round.to_string())?;
             let begin = Instant::now();
-            let place = (folder.path(), id, WORKERS);
+            let place = (data.as_path(), id, WORKERS);
             let report = temporary::with(place, signals, async |cluster, signals| {
                 let bar = ProgressBar::hidden();
                 let done = signals.until(demo::classify(cluster, &images, &bar)).await?;
@@ -45,6 +46,8 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
             });
             let report = report.await?;
             measured.add("whole", "s", Better::Lower, [begin.elapsed().as_secs_f64()]);
+            // What stays goes with the folder of all.
+            let _ = std::fs::remove_dir_all(&data);
             bar.inc(1);
             if report.lost > 0 {
                 let lost = output::counted(report.lost, "task");

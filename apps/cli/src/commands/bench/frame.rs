@@ -3,7 +3,7 @@
 use super::Common;
 use super::compare::{Baseline, Comparison};
 use crate::failure::{Failure, Result};
-use crate::files::Staged;
+use crate::files::{self, Staged};
 use crate::output::{self, Output};
 use lgp_sdk::stats::{self, percentile};
 use lgp_sdk::{DeviceId, SessionOptions};
@@ -122,8 +122,7 @@ impl<'a> Prepared<'a> {
     /// `bad_baseline` and `other_kind`; what keeps files from being read or written.
     pub(super) fn of(kind: &'static str, common: &'a Common) -> Result<Self> {
         if let Some(path) = &common.output {
-            // Dropped where it is, it leaves nothing.
-            Staged::new(path, &[])?;
+            files::writable(path)?;
         }
         let baseline = common.baseline.as_ref().map(|path| -> Result<_> {
             let baseline = Baseline::read(path)?;

@@ -10,10 +10,11 @@ use crate::inputs;
 use crate::measure::{self, Percentiles};
 use crate::output::{self, Output};
 use crate::picture;
+use lgp_sdk::vision::Scaling;
 use lgp_sdk::{Latency, LatencyOptions, measure_latency};
 use serde::Serialize;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Runs that are measured where nothing else is said, and of them all that `--quick` has.
 const RUNS: u32 = 20;
@@ -46,6 +47,13 @@ pub(super) struct Args {
     common: Common,
 }
 
+impl Args {
+    /// The file that was named.
+    pub(super) fn model(&self) -> Option<&Path> {
+        self.model.as_deref()
+    }
+}
+
 /// What other programs rely on.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -70,16 +78,13 @@ struct LatencyMs {
 /// Measures a model.
 pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let prepared = Prepared::of("local", &args.common)?;
-    // The bundled model lies in the program.
-    let bundled = match &args.model {
-        Some(_) => None,
-        None => Some(digits::file()?),
-    };
-    let path = args.model.as_deref().or(bundled.as_ref().map(|file| file.path()));
-    let path = path.unwrap_or_else(|| std::path::Path::new(digits::NAME));
     let model = args.model.as_ref().map_or(digits::NAME.into(), |path| path.display().to_string());
-    let scaling = picture::scaling_of(path)?;
-    let Loaded { session, device, threads, load_ms } = run::load(path, &args.machine)?;
+    let (scaling, loaded) = match &args.model {
+        Some(path) => (picture::scaling_of(path)?, run::load(path, &args.machine)?),
+        // It lies in the program.
+        None => (Scaling::default(), run::load_read(digits::model, &args.machine)?),
+    };
+    let Loaded { session, device, threads, load_ms } = loaded;
     let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
     let (given, batch) = inputs::complete(given, session.inputs(), args.batch, &args.dims)?;
     let precision = args.machine.precision.name();

@@ -72,13 +72,13 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     };
     let prepared = Prepared::of("serving", &args.common)?;
     let is_running = args.target.data.is_some() || args.target.server.is_some();
+    let folder = (!is_running).then(temporary::Folder::new).transpose()?;
     temporary::block_on(async |signals| {
-        if is_running {
+        let Some(folder) = &folder else {
             let served = running(args)?;
             let measured = measure((args, prepared), &served, &effort, signals, out);
             return measured.await;
-        }
-        let folder = temporary::Folder::new()?;
+        };
         let id = device::id(device::resolve("auto")?.as_ref());
         let place = (folder.path(), id, WORKERS);
         temporary::with(place, signals, async |cluster, signals| {

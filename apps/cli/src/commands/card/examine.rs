@@ -80,8 +80,7 @@ pub(super) struct Measured {
 }
 
 impl Plan {
-    pub(super) fn new(quick: bool, models: &[PathBuf]) -> Result<Self> {
-        let models = models.iter().map(|path| Ok((stem(path), Model::load(path)?)));
+    pub(super) fn new(quick: bool, models: Vec<(String, Model)>) -> Result<Self> {
         let plain = SessionOptions { isa: Some(Isa::Scalar), ..SessionOptions::default() };
         let reference = |trial: Trial| {
             let outputs = trial.run(&trial.session(plain, None)?)?;
@@ -98,7 +97,7 @@ impl Plan {
             speeds: trials(size, &TRIAL_KINDS)?,
             digits: digits::model()?,
             images: digits::test_images()?,
-            models: models.collect::<Result<_>>()?,
+            models,
         })
     }
 
@@ -260,6 +259,14 @@ impl Examined {
             _ => FindingStatus::Warn,
         }
     }
+}
+
+/// Reads the models of files, by the files' names.
+///
+/// # Errors
+/// Those of [`Model::load`].
+pub(super) fn load(files: &[PathBuf]) -> Result<Vec<(String, Model)>> {
+    files.iter().map(|path| Ok((stem(path), Model::load(path)?))).collect()
 }
 
 /// A model's name without its folder.

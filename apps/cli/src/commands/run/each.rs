@@ -39,7 +39,7 @@ impl Each<'_> {
         let mut rows = Rows::new(out, files, self.classes);
         let mut is_told = false;
         for (files, prefixes) in files.chunks(batch).zip(prefixes.chunks(batch)) {
-            let given = files.iter().map(|file| inputs::read_one(self.input, file, self.scaling));
+            let given = files.iter().map(|file| inputs::read_each(self.input, file, self.scaling));
             let (results, why) = self.together(given.collect());
             if let Some(why) = why.filter(|_| !std::mem::replace(&mut is_told, true)) {
                 out.note(format!("some files run one by one: {why}"));

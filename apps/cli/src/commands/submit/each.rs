@@ -114,7 +114,7 @@ impl Each<'_> {
         (open, ends): (&Open, &AtomicBool),
         at: &mut Option<String>,
     ) -> Result<Row> {
-        let input = inputs::read_one(self.input, file, self.scaling)?;
+        let input = inputs::read_each(self.input, file, self.scaling)?;
         // Files of different folders may have one name.
         let key = self.args.key.as_ref().map(|key| format!("{key}/{}", file.display()));
         let mut pause = NO_ROOM.0;

@@ -2,8 +2,9 @@
 //! coordinator shows.
 
 use super::long;
+use crate::files;
 use crate::settings::Settings;
-use crate::tls::Certificate;
+use crate::tls::{Certificate, FILE_BYTES_MAX};
 use lgp_sdk::{Finding, FindingStatus, Identity};
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +22,8 @@ pub(super) fn check(settings: &Settings, now: SystemTime) -> Vec<Finding> {
         all.extend(judge("own certificate", (since, until), soon, now).map(|it| it.fix(line)));
     }
     if let Certificate::Files(path, _) = &settings.http.tls {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let read = files::read_bounded(path, FILE_BYTES_MAX).ok();
+        let text = read.and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default();
         let subject = path.display().to_string();
         match Identity::validity_of(&text) {
             Ok(validity) => {
