@@ -133,6 +133,7 @@ impl Repository {
         let file = file.as_ref();
         let bytes = crate::onnx::read_file(file)?;
         crate::onnx::external_files(&bytes, Some(crate::onnx::folder_of(file)))
+            .map_err(|error| crate::onnx::of_file(error, file))
     }
 
     /// Reads a stored model, and makes sure that it is still the one that was stored. Weights in

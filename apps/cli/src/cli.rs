@@ -1,10 +1,13 @@
 //! The command line: one enum variant per command; each command's flags live with the command.
 
+mod usage;
+
 use crate::commands;
-use crate::failure::{Failure, Result};
-use clap::error::{ContextKind, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
-use std::ffi::OsString;
+use crate::failure::Result;
+use crate::output;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use std::io::Write;
 
 /// Modern neural networks on the GPUs that people already own.
 #[derive(Debug, Parser)]
@@ -108,69 +111,16 @@ pub(crate) enum Command {
 pub(crate) fn report_usage(error: &clap::Error) -> Result<()> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-            // A reader that has gone does not want the rest.
-            let _ = error.print();
-            Ok(())
+            output::written(error.print().and_then(|()| std::io::stdout().flush()))
         }
-        _ => Err(usage_failure(error, std::env::args_os().skip(1))),
+        _ => Err(usage::failure(error, &std::env::args_os().skip(1).collect::<Vec<_>>())),
     }
-}
-
-/// clap's message without its decoration: what is wrong in one line, what to do in the hint.
-fn usage_failure(error: &clap::Error, words: impl Iterator<Item = OsString>) -> Failure {
-    let text = error.to_string();
-    let mut paragraphs = text.split("\n\n").map(str::trim).filter(|part| !part.is_empty());
-    let message = match error.kind() {
-        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => "a command is missing".to_owned(),
-        _ => {
-            let first = paragraphs.next().unwrap_or("the command line does not parse");
-            let first = first.strip_prefix("error: ").unwrap_or(first);
-            with_range(&first.split_whitespace().collect::<Vec<_>>().join(" "))
-        }
-    };
-    let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
-    // A flag that there is not was hardly meant as a file of that name.
-    let tips = tips.filter(|tip| !tip.starts_with("to pass '"));
-    let mut hint: Vec<String> = tips.map(str::to_owned).collect();
-    if let Some(usage) = error.get(ContextKind::Usage) {
-        hint.push(usage.to_string().trim().replace("Usage: ", "usage: "));
-    }
-    if hint.is_empty() {
-        hint.push(format!("see radeon-cluster{} --help", command_of(words)));
-    }
-    Failure::usage(message).hint(hint.join("; "))
-}
-
-/// A message whose range is as people write it: `expected 1 to 256` in place of `0 is not in 1..=256`.
-fn with_range(message: &str) -> String {
-    let parts = message.rsplit_once(": ").and_then(|(what, why)| {
-        let (_, range) = why.split_once(" is not in ")?;
-        let (least, most) = range.split_once("..=")?;
-        Some((what, least, most))
-    });
-    match parts {
-        Some((what, least, most)) => format!("{what}: expected {least} to {most}"),
-        None => message.to_owned(),
-    }
-}
-
-/// The words of a command line that name its command, each with a space before it: ` token create`.
-fn command_of(words: impl Iterator<Item = OsString>) -> String {
-    let mut command = Cli::command();
-    let mut named = String::new();
-    for word in words {
-        if let Some(inner) = command.find_subcommand(&word).cloned() {
-            named.push(' ');
-            named.push_str(inner.get_name());
-            command = inner;
-        }
-    }
-    named
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
 
     #[test]
     fn the_definition_is_sound() {
@@ -184,41 +134,5 @@ mod tests {
             let name = command.get_name();
             assert!(after.contains(&format!("radeon-cluster {name}")), "{name} has no example");
         }
-    }
-
-    #[test]
-    fn usage_failures_say_what_and_how() {
-        for (line, part) in [
-            (vec!["radeon-cluster"], "a command is missing"),
-            (vec!["radeon-cluster", "nope"], "unrecognized subcommand 'nope'"),
-            (vec!["radeon-cluster", "devices", "--nope"], "unexpected argument '--nope' found"),
-        ] {
-            let failure = failure_of(&line);
-            assert_eq!(failure.message, part);
-            assert_eq!((failure.code.as_ref(), failure.exit), ("usage", 2));
-            assert!(failure.hint.is_some());
-        }
-    }
-
-    fn failure_of(line: &[&str]) -> Failure {
-        let error = Cli::try_parse_from(line).expect_err("the line is wrong");
-        usage_failure(&error, line[1..].iter().map(OsString::from))
-    }
-
-    #[test]
-    fn a_wrong_value_says_what_is_expected_and_where_that_is_explained() {
-        let failure = failure_of(&["radeon-cluster", "--json", "start", "--workers", "257"]);
-        assert_eq!(failure.message, "invalid value '257' for '--workers <N>': expected 0 to 256");
-        assert_eq!(failure.hint.as_deref(), Some("see radeon-cluster start --help"));
-        let failure = failure_of(&["radeon-cluster", "token", "create", "--ttl", "1"]);
-        assert!(failure.message.contains("'1' is not a time"), "{failure}");
-        assert_eq!(failure.hint.as_deref(), Some("see radeon-cluster token create --help"));
-    }
-
-    #[test]
-    fn a_flag_that_there_is_not_is_no_file() {
-        let failure = failure_of(&["radeon-cluster", "run", "model.onnx", "--zzz"]);
-        let hint = failure.hint.unwrap_or_default();
-        assert!(hint.starts_with("usage: ") && !hint.contains("to pass"), "{hint}");
     }
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
 
 /// The result of every command.
@@ -66,11 +66,23 @@ impl Failure {
         Self::new("internal", format!("internal error: {message}"))
     }
 
-    /// A port that somebody else listens on. `flag` is the setting that moves us.
+    /// A port that somebody else listens on. `flag` is the setting that moves us. Who has one of the three
+    /// ports of a coordinator has the others too, most likely.
     pub(crate) fn address_in_use(flag: &str, addr: SocketAddr, protocol: &str) -> Self {
-        Self::new("address_in_use", format!("{addr}/{protocol} is in use by another process")).hint(
-            format!("choose another one with --{flag} {}:0, which picks a free port", addr.ip()),
-        )
+        const OF_A_COORDINATOR: [&str; 3] = ["http", "grpc", "quic"];
+        let free = |name: &str| {
+            let ip = if name == flag { addr.ip() } else { IpAddr::V4(Ipv4Addr::LOCALHOST) };
+            format!("--{name} {}", SocketAddr::new(ip, 0))
+        };
+        let hint = match OF_A_COORDINATOR.contains(&flag) {
+            true => {
+                let flags = OF_A_COORDINATOR.map(free).join(" ");
+                format!("choose others with {flags}, which pick free ports")
+            }
+            false => format!("choose another one with {}, which picks a free port", free(flag)),
+        };
+        Self::new("address_in_use", format!("{addr}/{protocol} is in use by another process"))
+            .hint(hint)
     }
 
     /// Ctrl-C or SIGTERM before the command was done.
@@ -221,6 +233,18 @@ mod tests {
         let without = Failure::usage("x");
         assert!(without.to_json().contains("\"hint\":null"), "the key is always there");
         assert_eq!(without.exit, 2);
+    }
+
+    #[test]
+    fn all_addresses_that_another_cluster_has_are_told_at_once() {
+        for (flag, addr, part) in [
+            ("quic", "0.0.0.0:1", "--http 127.0.0.1:0 --grpc 127.0.0.1:0 --quic 0.0.0.0:0, which"),
+            ("frigate", "127.0.0.1:5555", "another one with --frigate 127.0.0.1:0, which picks"),
+        ] {
+            let addr = addr.parse().expect("an address");
+            let hint = Failure::address_in_use(flag, addr, "tcp").hint.unwrap_or_default();
+            assert!(hint.contains(part), "{hint}");
+        }
     }
 
     #[test]

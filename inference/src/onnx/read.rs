@@ -50,12 +50,7 @@ impl Model {
         let len = length(path)?;
         let file = std::fs::File::open(path).map_err(Error::io("read", path))?;
         let file = std::io::BufReader::new(file);
-        Self::read(file, len, Some(folder_of(path))).map_err(|error| match error {
-            Error::Malformed { message } => {
-                Error::Malformed { message: format!("{}: {message}", path.display()) }
-            }
-            other => other,
-        })
+        Self::read(file, len, Some(folder_of(path))).map_err(|error| of_file(error, path))
     }
 
     /// Reads the bytes of an ONNX file. `base` is the folder beneath which its external data lies,
@@ -143,6 +138,16 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
         // A bare file name has the empty parent, which stands for the current folder.
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
+    }
+}
+
+/// An error of a file's bytes, with the file.
+pub(crate) fn of_file(error: Error, path: &Path) -> Error {
+    match error {
+        Error::Malformed { message } => {
+            Error::Malformed { message: format!("{}: {message}", path.display()) }
+        }
+        other => other,
     }
 }
 

@@ -208,6 +208,10 @@ fn missing_empty_and_foreign_files_are_refused() -> Result<(), Box<dyn std::erro
         std::fs::write(&path, foreign)?;
         assert!(matches!(Model::load(&path), Err(Error::Malformed { .. })), "{}", message(&path));
     }
+    // Whoever asks for the files beside it hears of the file too.
+    let refused = crate::Repository::external_files(&path).expect_err("it is no model");
+    let named = format!("not a readable ONNX model: {}: ", path.display());
+    assert!(refused.to_string().starts_with(&named), "{refused}");
     Ok(())
 }
 

@@ -10,8 +10,9 @@ mod memory;
 mod serving;
 
 use crate::failure::Result;
+use crate::near::near;
 use crate::output::Output;
-use clap::Subcommand;
+use clap::{Command, Subcommand};
 use std::path::PathBuf;
 
 /// Flags of `bench`.
@@ -72,10 +73,22 @@ struct Common {
     quick: bool,
 }
 
+/// The kind that was meant, where a word stands for a model file that there is not.
+fn kind_meant(args: &local::Args) -> Option<String> {
+    let word = args.model().filter(|path| !path.exists())?.to_str()?;
+    let command = Kind::augment_subcommands(Command::new("bench"));
+    near(word, command.get_subcommands().map(Command::get_name)).map(str::to_owned)
+}
+
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     match &args.kind {
-        None => local::run(&args.local, out),
+        None => local::run(&args.local, out).map_err(|failure| match kind_meant(&args.local) {
+            Some(kind) if failure.code == "file_not_found" => {
+                failure.hint(format!("did you mean radeon-cluster bench {kind}?"))
+            }
+            _ => failure,
+        }),
         Some(Kind::Local(args)) => local::run(args, out),
         Some(Kind::Cluster(args)) => cluster::run(args, out),
         Some(Kind::Serving(args)) => serving::run(args, out),

@@ -33,7 +33,7 @@ pub(crate) struct Args {
     /// Write the weights to OUT.onnx.data
     #[arg(long)]
     external_data: bool,
-    /// Where to write the model
+    /// Where to write the model; a file that is there is replaced
     #[arg(short, long, value_name = "OUT.onnx")]
     output: PathBuf,
 }

@@ -2,6 +2,7 @@
 
 mod deploy;
 
+use crate::cluster::digits;
 use crate::failure::Result;
 use crate::output::{self, Output, Yes};
 use crate::rest::{self, Patience, Target, named, segment};
@@ -166,7 +167,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         Action::Rm { name, yes, target } => {
             let client = target.connect()?;
             out.confirm(format!("model {name} is deleted, with its files"), *yes)?;
-            client.delete(&name.path(""))?
+            let removed: Value = client.delete(&name.path(""))?;
+            if name.name == digits::NAME && name.version.is_none() {
+                out.note("the bundled model is there again at the next start");
+            }
+            removed
         }
         Action::Load { name, target } => {
             let client = target.connect()?;

@@ -50,13 +50,32 @@ fn text(stats: &Value) -> String {
                     cell("p99"),
                 ]);
             }
+            // A sum over nothing says nothing.
+            Some(fields) if fields.is_empty() => {}
             Some(fields) => {
                 let pair = |(name, value)| format!("{name} {}", output::cell(value));
                 let line = fields.iter().map(pair).collect::<Vec<_>>().join(", ");
                 text += &format!("{key:<18} {line}\n");
             }
+            None if key == "uptime_s" && value.is_f64() => {
+                text += &format!("{key:<18} {:.1}\n", value.as_f64().unwrap_or(0.0));
+            }
             None => text += &format!("{key:<18} {}\n", output::cell(value)),
         }
     }
     text + "\n" + &output::table(["", "mean", "p50", "p95", "p99"], percentiles)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn what_says_nothing_is_left_out() {
+        let stats = json!({ "uptime_s": 15.728_471_037, "queued_by_model": {}, "retries": 2 });
+        let text = text(&stats);
+        assert!(text.contains("uptime_s           15.7\n"), "{text}");
+        assert!(text.contains("retries            2\n") && !text.contains("queued"), "{text}");
+    }
 }

@@ -32,7 +32,7 @@ enum Action {
         #[arg(long, value_name = "ROLE", default_value = "worker", value_parser = role)]
         role: Role,
         /// How long it works: 90s, 30m, 1h, 7d
-        #[arg(long, value_name = "T", default_value = "1h", value_parser = seconds)]
+        #[arg(long, value_name = "T", default_value = "1h", value_parser = life)]
         ttl: u64,
         #[command(flatten)]
         target: Target,
@@ -52,6 +52,17 @@ enum Action {
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// No token lives longer; coordinators have no setting for it.
+const LIFE_MAX_S: u64 = 365 * 24 * 3600;
+
+/// How long a token may live.
+fn life(text: &str) -> Result<u64, String> {
+    match seconds(text)? {
+        given if given <= LIFE_MAX_S => Ok(given),
+        _ => Err(format!("'{text}' is too long, expected 1s to {}", duration(LIFE_MAX_S))),
+    }
 }
 
 /// Runs the command.
@@ -137,6 +148,13 @@ pub(crate) fn role(text: &str) -> Result<Role, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_token_lives_for_ever() {
+        assert_eq!(life("365d"), Ok(LIFE_MAX_S));
+        let told = Err("'366d' is too long, expected 1s to 365d".to_owned());
+        assert_eq!(life("366d"), told);
+    }
 
     #[test]
     fn the_command_to_run_elsewhere_is_shown() {

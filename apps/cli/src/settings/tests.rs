@@ -71,6 +71,19 @@ fn wrong_settings_name_the_key() {
 }
 
 #[test]
+fn only_a_name_that_there_is_not_has_one_that_is_meant() {
+    for (file, meant) in
+        [("wrokers = 3", Some("did you mean workers? ")), ("workers = 'two'", None)]
+    {
+        let failure = with(file, &[], Flags::default()).expect_err("it is wrong");
+        let hint = failure.hint.expect("all names");
+        assert_eq!(hint.starts_with("did you mean"), meant.is_some(), "{hint}");
+        assert!(meant.is_none_or(|meant| hint.starts_with(meant)), "{hint}");
+        assert!(!failure.message.contains("workers_max"), "{:?}", failure.message);
+    }
+}
+
+#[test]
 fn a_named_folder_is_found_whatever_else_is_wrong() {
     let named = Flags { data: Some(Path::new("/there")), ..Flags::default() };
     let wrong = |name: &str| (name == "RADEON_WORKERS").then(|| "many".to_owned());

@@ -115,7 +115,14 @@ fn inputs_that_do_not_fit() {
     let complex = file("complex.npy", &npy_of("<c8", &[1, 1, 8, 8], vec![0; 512]));
     let torn = file("torn.npy", &npy(&[1, 1, 8, 8], &ZERO[..60]));
     let noise = file("noise.png", b"this is no image");
-    let cases: [(&[&str], &str, &[&str]); 11] = [
+    // Nobody writes to them.
+    let [tensor_pipe, picture_pipe] = ["pipe.npy", "pipe.png"].map(|name| {
+        let path = world.path(name);
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("mkfifo runs").success());
+        path.display().to_string()
+    });
+    let cases: [(&[&str], &str, &[&str]); 13] = [
         (&[], "input_name", &["image"]),
         (&[&format!("picture={good}")], "input_name", &["picture", "image"]),
         (&[&flat], "input_shape", &["[64]", "8"]),
@@ -124,6 +131,8 @@ fn inputs_that_do_not_fit() {
         (&[&complex], "npy_invalid", &["<c8", "numbers or booleans"]),
         (&[&torn], "npy_invalid", &["256", "240"]),
         (&[&noise], "image_undecodable", &["noise.png"]),
+        (&[&tensor_pipe], "io", &["pipe.npy", "not a regular file"]),
+        (&[&picture_pipe], "io", &["pipe.png", "not a regular file"]),
         (&["/nonexistent/x.npy"], "file_not_found", &["/nonexistent/x.npy"]),
         (&["/nonexistent/x.png"], "file_not_found", &["/nonexistent/x.png"]),
         (&["image=/nonexistent/x.png"], "file_not_found", &["/nonexistent/x.png"]),

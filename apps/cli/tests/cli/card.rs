@@ -35,3 +35,11 @@ fn the_processor_is_tried_and_measured() {
     let (code, _) = doctor::run(&world, &args).error(1);
     assert_eq!(code, "file_exists");
 }
+
+#[test]
+fn a_model_that_is_none_leaves_no_folder() {
+    let world = World::new();
+    let args = ["card", "--json", "--quick", "-o", "mine", "--model", "/nonexistent.onnx"];
+    assert_eq!(world.run(&args).error(1).0, "file_not_found");
+    assert!(!world.path("mine").exists());
+}

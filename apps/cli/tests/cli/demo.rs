@@ -1,10 +1,10 @@
 //! The demo: a worker is killed and nothing is lost; ctrl-C at any moment leaves nothing behind.
 
-use crate::harness::{self, World, signal};
+use crate::harness::{self, World, eventually, signal};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::process::Child;
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
 const KEYS: [&str; 10] = [
@@ -115,4 +115,29 @@ fn ctrl_c_leaves_nothing_behind() {
         }
         world.expect_no_processes();
     }
+}
+
+#[test]
+fn ctrl_c_leaves_no_temporary_folder() {
+    let world = World::new();
+    let temporary = world.path("tmp");
+    std::fs::create_dir(&temporary).expect("the folder is ours");
+    let folders = || {
+        let all = std::fs::read_dir(&temporary).expect("ours").flatten().map(|it| it.path());
+        all.filter(|path| path.display().to_string().contains("radeon-cluster-temporary-"))
+    };
+    for delay_ms in [0, 20, 50, 100, 200] {
+        let mut command = world.command(&["bench", "end-to-end", "--quick", "--json"]);
+        command.env("TMPDIR", &temporary).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let child = command.spawn().expect("the binary starts");
+        // By then it listens to signals.
+        eventually("a round begins", || folders().any(|folder| folder.join("0").is_dir()));
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        signal(child.id(), Signal::INT);
+        let output = harness::output(child);
+        // 0 where it was done already.
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
+        assert_eq!(folders().collect::<Vec<_>>(), Vec::<std::path::PathBuf>::new());
+    }
+    world.expect_no_processes();
 }

@@ -27,6 +27,7 @@ fn a_machine_without_a_cluster_is_well() {
     let data = world.path("data").display().to_string();
     let report = run(&world, &["doctor", "--json", "--data", &data]).json();
     assert_eq!(report["ok"], true);
+    assert_eq!(about(&report, "loopback")["status"], "ok");
     let cluster = about(&report, "cluster");
     assert_eq!(cluster["status"], "info");
     assert!(cluster["fix"].as_str().is_some_and(|fix| fix.contains("radeon-cluster start")));

@@ -24,6 +24,18 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn help_that_cannot_be_written_is_a_failure() {
+    let world = World::new();
+    for args in [&["--help"][..], &["--version"], &["start", "--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("Linux has it");
+        let output = world.command(args).stdout(full).output().expect("the binary starts");
+        let stderr = String::from_utf8(output.stderr).expect("text");
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
+        assert!(stderr.contains("cannot write the result to stdout"), "{args:?}: {stderr}");
+    }
+}
+
+#[test]
 fn a_pipe_gets_no_colours() {
     let world = World::new();
     for args in [&["--help"][..], &["run", "--nope"], &["devices"]] {

@@ -40,6 +40,25 @@ fn run_writes_what_the_model_says() {
 }
 
 #[test]
+fn an_answer_is_told_where_its_files_cannot_be_written() {
+    let world = World::new();
+    let image = text(&world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)));
+    std::fs::create_dir(world.path("logits.npy")).expect("the folder is ours");
+    let outcome = world.run(&["run", digits(), &image, "--json"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let told: serde_json::Value = serde_json::from_str(&outcome.stderr).expect("JSON");
+    let message = told["error"]["message"].as_str().expect("a text");
+    assert!(message.contains("logits.npy"), "{message}");
+    assert_eq!(told["error"]["hint"], json!("--output-dir DIR says where the outputs go"));
+    let report: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
+    assert_eq!(report["outputs"][0]["shape"], json!([1, 10]));
+    assert!(report["outputs"][0]["file"].is_null(), "{report}");
+    // Who says where wants the files.
+    let outcome = world.run(&["run", digits(), &image, "--output-dir", ".", "--json"]);
+    assert_eq!(outcome.error(1).0, "io");
+}
+
+#[test]
 fn run_takes_several_inputs_and_odd_names() {
     let world = World::new();
     let model = two_inputs(&world);

@@ -67,6 +67,9 @@ fn run_takes_a_folder_and_goes_on_after_a_bad_file() {
             assert_eq!(best(&logits), 0);
         }
     }
+    let people = world.run(&["run", &model, &photos, "--threads", "1"]);
+    let note = format!("1 other in {photos} was left out (.txt)");
+    assert!(people.stderr.contains(&note), "{people:?}");
     // For people: a line each, and nothing written where no folder was named.
     let [a, b] = ["a.npy", "b.npy"].map(|name| format!("{photos}/{name}"));
     let people = world.run(&["run", &model, &a, &b, "--top", "2", "--threads", "1"]);

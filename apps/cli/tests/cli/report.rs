@@ -81,6 +81,17 @@ fn secrets_that_are_planted_are_not_found_again() {
 }
 
 #[test]
+fn a_place_that_takes_no_file_is_told_before_anything_is_gathered() {
+    let outcome = World::new().run(&["report", "-o", "none/r.md"]);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    assert_eq!(
+        outcome.stderr,
+        "error: cannot write none/r.md: No such file or directory (os error 2)\n\
+         hint: make its folder first: mkdir -p none\n"
+    );
+}
+
+#[test]
 fn a_cluster_is_in_the_report_without_its_keys() {
     let cluster = Cluster::start(World::new(), "1");
     let made = cluster.run(&["keys", "create", "--role", "infer"]).json();
