@@ -1,7 +1,7 @@
 //! `status`: whether a coordinator runs, and how it is doing.
 
 use crate::commands::workers;
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
 use crate::folder;
 use crate::output::{self, Output};
 use crate::rest::{Client, Target};
@@ -32,24 +32,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     } else if let Some(stats) = report["stats"].as_object_mut() {
         stats.retain(|key, _| ["tasks", "tasks_per_s", "retries"].contains(&key.as_str()));
     }
-    out.emit(&report, |report| text(report, args.detailed))?;
-    well(&report, &args.target.words())
-}
-
-/// Fails where no inference would find a worker, so that scripts need not read what is printed.
-fn well(report: &Value, here: &str) -> Result<()> {
-    if report["status"] != "unavailable" {
-        return Ok(());
-    }
-    let failure =
-        Failure::new("unavailable", "the coordinator runs, and no inference finds a worker");
-    Err(failure.hint(match report["workers"]["ready"].as_u64() {
-        Some(0) | None => format!(
-            "start workers there with: radeon-cluster scale --workers N{here}; or let machines join with: \
-             radeon-cluster token create{here}"
-        ),
-        Some(_) => format!("see which models workers have with: radeon-cluster models ls{here}"),
-    }))
+    out.emit(&report, |report| text(report, args.detailed))
 }
 
 fn summary(client: &Client) -> Result<Value> {
@@ -177,25 +160,6 @@ mod tests {
         assert!(shown.contains("https://10.0.0.1:8000 leads\n"), "{shown}");
         assert!(shown.contains("10.0.0.2:8443 follows, this one\n"), "{shown}");
         assert!(shown.contains("it does not answer"), "{shown}");
-    }
-
-    #[test]
-    fn only_what_answers_nobody_is_a_failure() {
-        for (status, ready, part) in [
-            ("ok", 1, None),
-            ("degraded", 1, None),
-            ("unavailable", 0, Some("token create")),
-            ("unavailable", 1, Some("models ls")),
-        ] {
-            let failure =
-                well(&json!({ "status": status, "workers": { "ready": ready } }), "").err();
-            let told = failure.map(|failure| (failure.code, failure.hint.unwrap_or_default()));
-            assert_eq!(told.is_some(), part.is_some(), "{status}");
-            let is_as_told = |(code, hint): (std::borrow::Cow<'_, str>, String)| {
-                code == "unavailable" && part.is_some_and(|part| hint.contains(part))
-            };
-            assert!(told.is_none_or(is_as_told), "{status}, {ready} ready");
-        }
     }
 
     #[test]
