@@ -58,15 +58,18 @@ const HASTE: [(&str, &str); 4] = [
 /// When the README cannot be read, or nothing can be started.
 pub(crate) fn ahead() -> Result<Option<Child>> {
     let text = std::fs::read_to_string(cmd::root().join("README.md"))?;
-    let run = commands(&text).into_iter().find_map(|command| {
-        let of_cargo = command.strip_prefix("cargo run ")?;
-        let (of_cargo, _) = of_cargo.split_once(" -- ").unwrap_or((of_cargo, ""));
-        Some(of_cargo.to_owned())
-    });
-    let Some(run) = run else { return Ok(None) };
+    let Some(built) = commands(&text).iter().find_map(|command| built(command)) else {
+        return Ok(None);
+    };
     let mut build = cmd::command("nice");
-    build.args(["-n", "19", "cargo", "build", "--quiet"]).args(run.split(' ')).envs(HASTE);
+    build.args(["-n", "19", "cargo", "build", "--quiet"]).args(built.split(' ')).envs(HASTE);
     Ok(Some(build.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
+}
+
+/// What a command of cargo builds before it runs it, as flags of `cargo build`.
+fn built(command: &str) -> Option<String> {
+    let flags = command.strip_prefix("cargo run ")?;
+    Some(flags.split_once(" -- ").map_or(flags, |(flags, _)| flags).to_owned())
 }
 
 /// Each command is one test; the one that is running now stands for itself.
@@ -91,6 +94,14 @@ pub(crate) fn suite() -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_run_is_built() {
+        let command = "cargo run --release --bin x -- demo";
+        assert_eq!(built(command).as_deref(), Some("--release --bin x"));
+        assert_eq!(built("cargo run --bin x").as_deref(), Some("--bin x"));
+        assert_eq!(built("cargo xtask test"), None);
+    }
 
     #[test]
     fn commands_are_found() {
