@@ -79,7 +79,7 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     let failure = Failure::file("write", path, &named_alone(error));
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     match (error.kind(), folder) {
-        (ErrorKind::NotFound, Some(folder)) => {
+        (ErrorKind::NotFound, Some(folder)) if !folder.exists() => {
             failure.hint(format!("make its folder first: mkdir -p {}", folder.display()))
         }
         (ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem, _) => {
