@@ -51,7 +51,7 @@ class Session:
             it.
 
     Raises:
-        ModelError: The file cannot be read, or the model has what is not implemented.
+        ModelError: The file cannot be read, or the model uses an operator that is not implemented.
         DeviceError: The device is not there, or cannot be used; `devices()` says why.
         UsageError: An argument is out of its bounds, or does not go with another.
         TypeError: An argument is of another type.
