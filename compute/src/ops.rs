@@ -1,4 +1,4 @@
-//! The table of operators: one folder each, with the op in `mod.rs` and its CPU body in `cpu.rs`.
+//! The table of operators: `ops/<op>.rs` each, with its CPU body and its kernels in a folder beside it.
 //!
 //! | operators | dtypes |
 //! |---|---|

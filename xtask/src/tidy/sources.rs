@@ -1,5 +1,5 @@
-//! What every Rust file keeps to: it says what it is for, stays short, leaves backends' features
-//! and unsafe code to the layers that own them.
+//! What every Rust file keeps to: it says what it is for, stays short, is named after its module,
+//! leaves backends' features and unsafe code to the layers that own them.
 
 use super::File;
 
@@ -22,6 +22,11 @@ fn check_file(file: &File) -> Vec<String> {
     let mut complaints = Vec::new();
     if !text.starts_with("//! ") {
         complaints.push(format!("{path}: does not open with //! and what it is for"));
+    }
+    // Beside tests cargo takes every file for a test of its own, and a folder's `mod.rs` for none.
+    if path.ends_with("/mod.rs") && !path.contains("/tests/") {
+        let folder = path.trim_end_matches("/mod.rs");
+        complaints.push(format!("{path}: is to be {folder}.rs, beside the folder of its parts"));
     }
     let lines = text.lines().count();
     if lines > LINES_MAX {
@@ -85,6 +90,9 @@ mod tests {
             (BACKENDS, &asks, None),
             ("compute/src/a.rs", &dares, None),
             ("inference/src/a.rs", &dares, Some("has unsafe code")),
+            ("inference/src/a/mod.rs", "//! A.\n", Some("is to be inference/src/a.rs")),
+            ("inference/src/a.rs", "//! A.\n", None),
+            ("inference/tests/it/a/mod.rs", "//! A.\n", None),
             ("inference/src/a.rs", &format!("//! No.\n// {} {{}}\n", "unsafe"), None),
             ("inference/src/lib.rs", "//! Lib.\n", Some("lacks #![forbid")),
             ("inference/src/lib.rs", "//! Lib.\n#![forbid(unsafe_code)]\n", None),

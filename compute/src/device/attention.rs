@@ -77,7 +77,7 @@ impl Attention {
         if groups.contains(&0) || groups[1..].iter().any(|&n| n > 65_535) {
             return None;
         }
-        let kernel = Kernel::new("attention", include_str!("attention.cl"), [SIDE, SIDE, 1])
+        let kernel = Kernel::new("attention", include_str!("attention/attention.cl"), [SIDE, SIDE, 1])
             .define("EACH_ROW", each_row)
             .define("EACH_COLUMN", each_column)
             .define("KEYS_APART", u8::from(self.operands[1].steps[3] != 1))
