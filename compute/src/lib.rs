@@ -27,7 +27,9 @@
 //! where memory comes from.
 
 mod args;
+mod axes;
 pub mod comm;
+mod cost;
 pub mod device;
 mod dims;
 mod epilogue;
@@ -58,6 +60,8 @@ mod walk;
 mod widen;
 mod window;
 
+pub use axes::{Axes, Axis, AxisKind};
+pub use cost::{Cost, cost};
 pub use epilogue::Activation;
 pub use error::{Error, Result};
 pub use isa::{Isa, Simd};

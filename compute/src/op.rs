@@ -1,5 +1,6 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
+use crate::axes::Axes;
 use crate::device::{Element, Launches};
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
@@ -190,12 +191,60 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
 
+    /// As [`Op::run`], with the input that [`Op::overwrites`] names given away: its place in
+    /// `inputs` is `None`, and output 0 may be written over it.
+    ///
+    /// # Errors
+    /// As [`Op::run`].
+    fn run_over(
+        &self,
+        ctx: &Context,
+        given: Tensor,
+        inputs: &[Option<TensorView<'_>>],
+    ) -> Result<Vec<Tensor>> {
+        let _ = (ctx, given, inputs);
+        Err(Error::unsupported(self.name(), "writing over an input"))
+    }
+
     /// Of an operator each element of whose output is a function of its inputs' elements at the
     /// same place, broadcast: that function as an expression in the portable language of kernels,
     /// where halves are `float` and bool is `u8`. `None` otherwise, or for these dtypes.
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
         let _ = x;
         None
+    }
+
+    /// How outputs of these types follow from inputs of these types, axis by axis. What is said
+    /// holds for all contents of the inputs; of an axis that is left out nothing is known.
+    ///
+    /// By default that of an operator with an [`Op::expression`] is known, and of no other.
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let element = |info: &ValueInfo| Element { dtype: info.ty.dtype, name: "x" };
+        let elements: Vec<_> = inputs.iter().map(|info| info.map(element)).collect();
+        match self.expression(&elements) {
+            Some(_) => Axes::elementwise(inputs, outputs),
+            None => Axes::new(),
+        }
+    }
+
+    /// Whether every element of its outputs is an element of input 0, or of any input where all have
+    /// the outputs' dtype: it copies and moves them, whatever they are.
+    fn moves(&self) -> bool {
+        false
+    }
+
+    /// The input that [`Op::run_over`] may write over, for inputs and outputs of these types: output
+    /// 0 has its dtype and shape.
+    fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<usize> {
+        let _ = (inputs, outputs);
+        None
+    }
+
+    /// How many multiplications with an addition outputs of these types take: pairs that a sum of
+    /// products has. Where it computes otherwise, an operation an element counts as one.
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let _ = inputs;
+        if self.moves() { 0 } else { outputs.iter().map(crate::cost::elements).sum() }
     }
 
     /// The kernels that compute it on a device, for inputs and outputs of types whose dimensions

@@ -5,6 +5,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, output, required, same_dtype};
 use crate::device::Element;
 use crate::dims;
@@ -126,6 +127,10 @@ impl Op for Binary {
         let dtype = if self.compares() { DType::Bool } else { a.ty.dtype };
         let contents = self.contents(a, b);
         Ok(output(dtype, shape).into_iter().map(|o| o.with_contents(contents.clone())).collect())
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {

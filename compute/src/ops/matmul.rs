@@ -5,6 +5,7 @@ pub(crate) mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
@@ -32,6 +33,14 @@ impl Op for MatMul {
             _ => None,
         };
         Ok(output(a.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        axes(inputs, outputs)
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        multiply_adds(inputs, outputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
@@ -76,4 +85,36 @@ pub(crate) fn shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
         out.push(n.clone());
     }
     Ok(out)
+}
+
+/// The axes of a product by numpy's rules.
+pub(crate) fn axes(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+    let rank = |i: usize| inputs.get(i).copied().flatten().and_then(ValueInfo::rank);
+    let (Some(a), Some(b), Some(out)) =
+        (rank(0), rank(1), outputs.first().and_then(ValueInfo::rank))
+    else {
+        return Axes::new();
+    };
+    let mut axes = Axes::new().all([(0, a - 1), (1, b.max(2) - 2)], []);
+    let rows = usize::from(a > 1);
+    let columns = usize::from(b > 1);
+    if rows == 1 {
+        axes = axes.each([(0, a - 2)], [(0, out - 1 - columns)]);
+    }
+    if columns == 1 {
+        axes = axes.each([(1, b - 1)], [(0, out - 1)]);
+    }
+    // The axes before them broadcast, aligned at their ends.
+    let batch = out - rows - columns;
+    (0..batch).fold(axes, |axes, axis| {
+        let own = |i: usize, rank: usize| Some((i, (axis + rank.max(2)).checked_sub(batch + 2)?));
+        axes.each(own(0, a).into_iter().chain(own(1, b)), [(0, axis)])
+    })
+}
+
+/// The multiply-adds of a product by numpy's rules.
+pub(crate) fn multiply_adds(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+    let a = inputs.first().copied().flatten();
+    let inner = a.and_then(|a| a.dim(a.rank()?.checked_sub(1)?)?.known()).unwrap_or(0);
+    outputs.first().map_or(0, crate::cost::elements).saturating_mul(inner as u64)
 }

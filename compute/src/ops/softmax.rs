@@ -5,6 +5,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, axis, float, output, required};
 use crate::device::Launches;
 use crate::error::Result;
@@ -36,6 +37,15 @@ impl Op for Softmax {
             axis(op, self.axis, dims.len())?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let x = inputs.first().copied().flatten();
+        let Some(rank) = x.and_then(ValueInfo::rank) else { return Axes::new() };
+        let Ok(axis) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        let own: Vec<usize> = if self.flatten { (axis..rank).collect() } else { vec![axis] };
+        let axes = Axes::each_but(&own, inputs, outputs.len());
+        own.iter().fold(axes, |axes, &axis| axes.all([(0, axis)], [(0, axis)]))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -6,6 +6,7 @@ mod math;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, output, required};
 use crate::device::Element;
 use crate::error::{Error, Result};
@@ -178,6 +179,10 @@ impl Op for Unary {
         let asks = matches!(self.kind, UnaryKind::IsNaN | UnaryKind::IsInf { .. });
         let dtype = if asks { DType::Bool } else { given };
         Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
