@@ -1,9 +1,9 @@
-//! An all-reduce between processes, beside what QUIC alone takes to carry as many bytes.
+//! Compares an all-reduce between processes with plain QUIC streams of as many bytes.
 //!
-//! The parent is the coordinator. It starts itself again for each rank and hands it a worker's
+//! The parent is the coordinator. It starts itself again for each rank and sends it a worker's
 //! identity through stdin; the ranks find each other through the coordinator. Each round is timed
-//! from a barrier on, once as an all-reduce and once as a plain quinn stream to the next process with
-//! the bytes that an all-reduce has to send, `2 (n - 1) / n` of all; the slowest rank counts.
+//! after a barrier, once as an all-reduce and once as a plain quinn stream to the next process with
+//! the bytes that an all-reduce sends, `2 (n - 1) / n` of all. The slowest rank counts.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --example ring -- [--ranks N] [--elements N] [--rounds N] [--json]
@@ -26,9 +26,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 const ANY: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
-/// As much as one frame of a ring has.
+/// The size of a ring's frame.
 const CHUNK_BYTES: usize = 256 << 10;
-/// As a ring's: unread bytes of a stream, and bytes asked of the kernel for a socket.
+/// As in a ring: unread bytes of a stream, and the requested buffer of a socket.
 const WINDOW: u32 = 8 << 20;
 const SOCKET_BUFFER: usize = 4 << 20;
 
@@ -40,7 +40,7 @@ struct Bootstrap {
     identity: Identity,
     rank: u32,
     options: Options,
-    /// Certificate and key of the plain streams, DER.
+    /// Certificate and key of the plain streams, in DER.
     plain: (Vec<u8>, Vec<u8>),
 }
 
@@ -79,7 +79,7 @@ fn main() -> Result<()> {
     runtime.block_on(parent(options))
 }
 
-/// A rank's process, ended with its handle.
+/// A rank's process, which is killed when the handle is dropped.
 struct Process(Child);
 
 impl Drop for Process {
@@ -160,7 +160,7 @@ async fn rank() -> Result<()> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
     let Bootstrap { coordinator, identity, rank, options, plain } = serde_json::from_str(&line)?;
-    // The parent's end closes stdin, whatever ended it.
+    // stdin closes when the parent ends for any reason.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read(&mut [0]);
         std::process::exit(0);
@@ -192,7 +192,7 @@ async fn rank() -> Result<()> {
     Ok(())
 }
 
-/// Plain connections from the rank before and to the next one.
+/// Plain connections from the previous rank and to the next one.
 async fn neighbours(
     ring: &mut Ring,
     (cert, key): (Vec<u8>, Vec<u8>),

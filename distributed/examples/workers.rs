@@ -4,8 +4,8 @@
 //! cargo run --release -p lgp-distributed --example workers -- HOST:PORT,… AUTHORITY.PEM WORKERS
 //! ```
 //!
-//! Whoever has the authority's file makes identities without tokens, as fast as it can. Prints a line once
-//! all workers have begun, and goes when its input ends.
+//! The authority's file lets this program issue identities without tokens, as fast as it can. It
+//! prints a line once all workers have started, and exits when its input ends.
 
 use lgp_distributed::{
     Coordinators, DeviceStatus, ExecError, Executor, ExecutorStatus, ModelRef, Pki, Stop,
@@ -18,10 +18,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two workers that begin: a handshake with each coordinator takes a processor milliseconds.
+/// The pause between two starts: a handshake with each coordinator takes milliseconds of processor
+/// time.
 const PACE: Duration = Duration::from_millis(20);
 
-/// Has every model, and gives no outputs.
+/// Has every model, and returns no outputs.
 struct Noop;
 
 impl Executor for Noop {

@@ -15,15 +15,15 @@ pub struct AttemptRecord {
     pub device: Arc<str>,
     /// When it was sent.
     pub sent_ms: f64,
-    /// When its answer was there, or nobody waited for it any more.
+    /// When its answer arrived, or when the coordinator stopped waiting for it.
     pub ended_ms: Option<f64>,
     /// Time inside [`Executor::execute`](crate::Executor::execute), measured at the worker.
     pub model_ms: Option<f64>,
-    /// Attempts in the run that answered it, itself included; 0 where none did.
+    /// Attempts in the run that answered it, itself included; 0 if no run did.
     pub batch: u32,
-    /// It ran in a batch, of which another task stands for the run of all: the runs are the attempts
-    /// of which this is false.
+    /// Whether it shared its run with an attempt that stands for the run: attempts with `false`
+    /// count the runs.
     pub joined: bool,
-    /// Why it had no answer that counts.
+    /// Why it has no valid answer.
     pub error: Option<TaskErrorKind>,
 }

@@ -9,16 +9,16 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Wall time in whole milliseconds.
+/// The wall-clock time in whole milliseconds.
 pub(crate) fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Bytes of memory that a process lends by default.
+/// The default of both `shared_memory_bytes_max` settings.
 const SHARED_MEMORY_BYTES_MAX: usize = 256 << 20;
 
-/// Bytes of the inputs of one task that are accepted by default.
+/// The default of both `input_bytes_max` settings.
 pub(crate) const INPUT_BYTES_MAX: usize = 1 << 30;
 
 /// Settings of a coordinator.
@@ -27,24 +27,24 @@ pub(crate) const INPUT_BYTES_MAX: usize = 1 << 30;
 pub struct CoordinatorConfig {
     /// Address for workers, UDP; port 0 picks a free one.
     pub quic_addr: SocketAddr,
-    /// The file that durable tasks are kept in; without one there are none.
+    /// The file that keeps durable tasks. Without it, durable tasks are refused.
     pub journal: Option<PathBuf>,
-    /// Where durable tasks are kept instead of the journal's file, so that a coordinator on another
-    /// machine can go on with them. What is too large for a record still lies beside the journal,
-    /// unless `blobs` says otherwise. It may hold a password, and is not written out.
+    /// The engines that keep durable tasks instead of the journal's file, so that a coordinator on
+    /// another machine can continue them. Data that is too large for a record still lies beside the
+    /// journal, unless `blobs` is set. The setting may hold a password and is not serialized.
     #[serde(skip)]
     pub control: Option<Control>,
-    /// Where other coordinators and workers reach this one, `HOST[:PORT]`, if not at the address that it
-    /// listens on.
+    /// The address `HOST[:PORT]` at which other coordinators and workers reach this one, if it
+    /// differs from the listening address.
     pub reached_at: Option<String>,
-    /// Where people and programs reach this one, which others tell them.
+    /// The URL at which people and programs reach this coordinator. Other coordinators pass it on.
     pub url: Option<String>,
-    /// Where what is too large for a record lies instead of beside the journal, so that it outlives this
-    /// machine. It may hold keys, and is not written out.
+    /// The store for data that is too large for a record, instead of the folder beside the journal,
+    /// so that it survives this machine. The setting may hold keys and is not serialized.
     #[serde(skip)]
     pub blobs: Option<BlobsAt>,
-    /// A folder that coordinators which take part keep alike: what changes in that of the one that leads
-    /// changes in the others'.
+    /// A folder that the coordinators of a cluster keep alike: changes in the leader's folder are
+    /// copied to the followers.
     pub mirrored: Option<PathBuf>,
     /// Balancing strategy, one of [`balancing_strategies`](crate::balancing_strategies).
     pub balancing: String,
@@ -52,34 +52,35 @@ pub struct CoordinatorConfig {
     pub queue_tasks_max: usize,
     /// Bytes of inputs that waiting tasks may hold.
     pub queue_bytes_max: usize,
-    /// Bytes that the inputs of one task may have, and its outputs. Above 64 MiB the other side asks for
-    /// them by their digest. Such inputs of a durable task lie in a folder beside the journal, which has its
-    /// name and `.inputs` after it, until the task has ended; outputs of one above 64 KiB lie there too,
-    /// until its result goes.
+    /// The most bytes of one task's inputs, and of its outputs. Tensors above 64 MiB are fetched by
+    /// their digest. Such inputs of a durable task lie in a folder beside the journal, named like
+    /// it with `.inputs` added, until the task has ended. Outputs of a durable task above 64 KiB
+    /// lie there too, until its result expires.
     pub input_bytes_max: usize,
-    /// Finished tasks whose records are in memory; the oldest leave it first. Those of durable tasks,
-    /// of which there is an eighth at most, are read back from the journal, the others are gone.
+    /// Finished tasks whose records are in memory; the oldest leave first. At most an eighth are
+    /// durable tasks, whose records can be read back from the journal. The others are lost.
     pub retained_tasks_max: usize,
     /// Bytes of outputs that records in memory may hold.
     pub retained_bytes_max: usize,
-    /// Seconds for which an idempotency key stands for its task after that has ended, at least.
+    /// Seconds for which an idempotency key at least stands for its task after the task has ended.
     pub keys_kept_for_s: u64,
-    /// Seconds that a run may take whose task and model say nothing of it; 0 goes by the longest run of
-    /// its model on its device: ten times as long, at least a minute, and ten minutes before the first.
+    /// The time limit of a run in seconds, if neither its task nor its model sets one. 0 takes ten
+    /// times the longest run of its model on its device, at least a minute; before the first run,
+    /// ten minutes.
     pub run_limit_s: u64,
     /// Seconds for which results of durable tasks are kept.
     pub results_kept_for_s: u64,
-    /// Bytes of results that the journal and the files beside it may hold; above that those that were read go first, then the
-    /// others, each the oldest first.
+    /// Bytes of results that the journal and the files beside it may hold. Above that, results that
+    /// were read are removed first, then the others, each the oldest first.
     pub results_bytes_max: u64,
-    /// How many of them, for each of which about 250 bytes stay in memory.
+    /// The most results kept. Each takes about 250 bytes of memory.
     pub results_max: usize,
-    /// Milliseconds of a longer completion time that saving a joule is worth to the strategy
-    /// `adaptive`; 0 looks at time alone. Only devices whose executor reports
-    /// [`power_w`](crate::DeviceStatus::power_w) cost any.
+    /// The delay in milliseconds that the strategy `adaptive` accepts to save one joule; 0 ignores
+    /// energy. Only devices whose executor reports [`power_w`](crate::DeviceStatus::power_w) are
+    /// charged for it.
     pub thrift_ms_per_joule: f64,
-    /// Bytes of memory that may be lent to workers of this machine, through which inputs travel
-    /// faster than over QUIC; 0 shares none.
+    /// Bytes of memory that may be lent to local workers. Inputs travel through it faster than over
+    /// QUIC. 0 lends none.
     pub shared_memory_bytes_max: usize,
 }
 
@@ -113,7 +114,7 @@ impl Default for CoordinatorConfig {
 /// Settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
-    /// The addresses for workers of the cluster's coordinators.
+    /// The addresses at which the cluster's coordinators accept workers.
     pub coordinators: Coordinators,
     /// Name, certificate and key, and the cluster's certificate authority.
     pub identity: Identity,
@@ -123,31 +124,30 @@ pub struct WorkerConfig {
     /// Tasks of one model, with inputs of the same names, types and shapes, that a thread may run
     /// together by [`Executor::execute_batch`](crate::Executor::execute_batch); at least 1, which
     /// runs each alone. The worker holds up to `slots` × `batch_max` tasks for each device, and
-    /// beside them those of models that [say so themselves](crate::ModelNeeds::batching).
+    /// also those of models with [their own batching](crate::ModelNeeds::batching).
     pub batch_max: u32,
-    /// How long a task that could run may wait for others to run with; at most 10 s. Zero takes
-    /// only what is there already.
+    /// How long a task that could run may wait for others to form a batch; at most 10 s. Zero
+    /// batches only tasks that already wait.
     pub batch_delay: Duration,
-    /// Tells processes of one name apart: of two that are connected, the one with the larger
+    /// Distinguishes processes of one name: of two that are connected, the one with the larger
     /// number stays.
     pub incarnation: u64,
-    /// First wait before a lost connection is made anew; doubles up to `reconnect_max`.
+    /// First wait before reconnecting; it doubles up to `reconnect_max`.
     pub reconnect_min: Duration,
     /// Longest wait between two connection attempts.
     pub reconnect_max: Duration,
     /// The folder in which a renewed identity is kept; `None` keeps it in memory only.
     pub keep_in: Option<PathBuf>,
-    /// Bytes of memory that may be lent to a coordinator on this machine, for outputs; 0 shares
-    /// none, in either direction.
+    /// Bytes of memory that may be lent to a local coordinator for outputs. 0 disables shared
+    /// memory in both directions.
     pub shared_memory_bytes_max: usize,
-    /// Bytes that the inputs of one task may have. Tasks with more go to other workers; where none of
-    /// those that are ready takes as many, they fail with
-    /// [`TaskErrorKind::TooLarge`](crate::TaskErrorKind::TooLarge).
-    /// Inputs above 64 MiB of all tasks that are held here have no more bytes together: those that
-    /// find no room wait for it. Outputs with more, and with more than 1 GiB, fail their task.
+    /// The most bytes of one task's inputs. Larger tasks go to other workers; if no ready worker
+    /// takes them, they fail with [`TaskErrorKind::TooLarge`](crate::TaskErrorKind::TooLarge). The
+    /// limit also holds for the sum of all inputs above 64 MiB on this worker: tasks that find no
+    /// room wait for it. Outputs beyond both this limit and 1 GiB fail their task.
     pub input_bytes_max: usize,
-    /// The machine that the worker runs on, by whose name its devices are remembered when they hang;
-    /// the host's name by default.
+    /// The name of the worker's machine, under which hangs of its devices are recorded. The default
+    /// is the host's name.
     pub machine: String,
 }
 
@@ -179,7 +179,7 @@ impl WorkerConfig {
         }
     }
 
-    /// Tasks that so many devices may hold.
+    /// Tasks that `devices` devices may hold.
     pub(crate) fn places_of(&self, devices: usize) -> u32 {
         self.places().saturating_mul(u32::try_from(devices).unwrap_or(u32::MAX))
     }

@@ -1,9 +1,9 @@
-//! What a coordinator must not forget: a log of durable tasks, the journal that keeps one in a file,
-//! and the authority that says who leads and keeps what the cluster has to know.
+//! The coordinator's persistent state: a log of durable tasks, the journal that keeps a log in a
+//! file, and the authority, which elects the leader and keeps the cluster's documents.
 //!
-//! [`log::Log`] is all that the rest of the crate sees of it. What a record means is the caller's
-//! business. The journal keeps one record a task through redb, `postgres` in a database, `etcd` and
-//! `jetstream` in two engines, and a thread commits what many callers submit in few transactions.
+//! The rest of the crate sees only [`log::Log`]. The caller defines what a record means. The
+//! journal keeps one record per task through redb, `postgres` keeps it in a database, `etcd` and
+//! `jetstream` in two engines. One thread commits what many callers submit in few transactions.
 
 #[cfg(feature = "scale")]
 mod address;

@@ -28,7 +28,7 @@ pub enum Error {
         queued: usize,
         /// Bytes of their inputs.
         queued_bytes: usize,
-        /// When room is likely, from the present rate.
+        /// The estimated time until the queue has room, from the present rate.
         retry_after: Duration,
     },
     /// The idempotency key already stands for another request.
@@ -39,7 +39,7 @@ pub enum Error {
         /// The task that holds it.
         existing: TaskId,
     },
-    /// More than is accepted.
+    /// A part of the request is larger than the limit.
     #[error("{given} bytes of {what}, at most {limit} are accepted")]
     TooLarge {
         /// What is too large.
@@ -49,22 +49,22 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// A task that cannot be accepted as it is.
+    /// The task cannot be accepted as it is.
     #[error("invalid task: {message}")]
     InvalidTask {
         /// What was wrong and what was expected.
         message: String,
     },
-    /// A durable task, and a coordinator that was started without a journal.
+    /// The task is durable, but this coordinator was started without a journal.
     #[error("durable tasks need a journal, and this coordinator has none")]
     NoJournal,
-    /// The journal could not take a durable task, which was not accepted.
+    /// The journal could not take a durable task. The task was not accepted.
     #[error("the task was not accepted: {reason}")]
     NotSaved {
         /// Why, for example that the disk is full.
         reason: String,
     },
-    /// The place where large tensors of durable tasks should lie cannot be used. Nothing was accepted.
+    /// The place for large tensors of durable tasks cannot be used. Nothing was accepted.
     #[error("large tensors of durable tasks cannot lie in {place}: {reason}")]
     Blobs {
         /// The place, without its secrets.
@@ -72,25 +72,25 @@ pub enum Error {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// Too much waits to be written to the journal; nothing was accepted.
+    /// Too many bytes wait to be written to the journal. Nothing was accepted.
     #[error(
         "{pending_bytes} bytes wait to be written to the journal; try again in {} ms",
         retry_after.as_millis()
     )]
     Backlog {
-        /// Bytes that wait, those of callers who wait for room among them.
+        /// Bytes that wait, including those of callers who wait for room.
         pending_bytes: usize,
-        /// When they are likely to be written, from the measured rate.
+        /// The estimated time until they are written, from the measured rate.
         retry_after: Duration,
     },
-    /// A task that was accepted once, and whose result is kept no more: it was let go, or its time
-    /// was over, or there was no room for it.
+    /// The task was accepted once, but its result is no longer kept: it was discarded, it expired,
+    /// or there was no room for it.
     #[error("the result of task {id} is not kept any more")]
     Expired {
         /// The task.
         id: TaskId,
     },
-    /// The outputs of a task that succeeded are kept in a file, which is missing or not what it was.
+    /// The file with the outputs of a succeeded task is missing or damaged.
     #[error("the outputs of task {id} are lost: {reason}")]
     ResultLost {
         /// The task.
@@ -98,7 +98,7 @@ pub enum Error {
         /// What is wrong with the file.
         reason: String,
     },
-    /// The outputs of a task that succeeded are kept in a file, which could not be read now.
+    /// The file with the outputs of a succeeded task could not be read this time.
     #[error("the outputs of task {id} could not be read, which may pass: {reason}")]
     ResultUnread {
         /// The task.
@@ -106,15 +106,15 @@ pub enum Error {
         /// What the system said.
         reason: String,
     },
-    /// The result of a task that has none yet cannot be let go.
+    /// The task has not ended, so it has no result to discard.
     #[error("task {id} is {state}, expected one that has ended")]
     NotEnded {
         /// The task.
         id: TaskId,
-        /// Where it stands.
+        /// The task's present state.
         state: TaskState,
     },
-    /// A task that is to run again, and whose inputs are not kept.
+    /// The task cannot run again, because its inputs are not kept.
     #[error("task {id} is {state}, and its inputs are not kept")]
     InputsGone {
         /// The task.
@@ -142,53 +142,53 @@ pub enum Error {
         /// The names that exist.
         known: Vec<&'static str>,
     },
-    /// A text that does not parse as what it should be.
+    /// The text does not parse.
     #[error("{given:?} is not a {what}, expected {expected}")]
     Parse {
-        /// What it should be.
+        /// What the text should be.
         what: &'static str,
         /// The text.
         given: String,
         /// The accepted form.
         expected: &'static str,
     },
-    /// The control plane cannot be where it is said to be.
+    /// The control plane cannot be used where the configuration places it.
     #[error("the control plane cannot be used: {reason}")]
     Control {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// What is here is a copy of a cluster's log and authority that is not complete.
+    /// The log and authority found here are an incomplete copy of a cluster's.
     #[error(
         "{} says that this is an incomplete copy of {from}: end the migration first, by starting it \
          again, or begin elsewhere",
         path.display()
     )]
     Incomplete {
-        /// The document that says so.
+        /// The document that marks the copy as incomplete.
         path: PathBuf,
-        /// What it is to be a copy of.
+        /// The source of the copy.
         from: String,
     },
-    /// The cluster is kept elsewhere now.
+    /// The cluster was moved to another place.
     #[error(
         "{} says that the cluster was moved to {to}: start with that. To go on here instead, which \
          loses what was done there since, undo the migration",
         path.display()
     )]
     Moved {
-        /// The document that says so.
+        /// The document that states the move.
         path: PathBuf,
-        /// Where it is.
+        /// The place to which the cluster was moved.
         to: String,
     },
-    /// A cluster was not moved.
+    /// The cluster was not moved.
     #[error("the cluster was not moved: {reason}")]
     Migration {
         /// What is wrong, and what to do.
         reason: String,
     },
-    /// The coordinator finishes its work and accepts no more.
+    /// The coordinator finishes its tasks and accepts no new ones.
     #[error("the coordinator is draining and accepts no new tasks")]
     Draining,
     /// The coordinator has stopped.
@@ -208,7 +208,7 @@ pub enum Error {
         /// What was wrong.
         message: String,
     },
-    /// A file that others rely on is not as it was left. Nothing was changed.
+    /// A file that the program relies on is damaged. Nothing was changed.
     #[error("{} is damaged: {reason}; {remedy}", path.display())]
     Damaged {
         /// The file.
@@ -234,26 +234,26 @@ pub enum Error {
         /// Where the cluster's authority is kept.
         path: PathBuf,
     },
-    /// Another coordinator has come to lead, or is about to, and has the task if it was accepted: a
-    /// submission without a key may have been.
+    /// Another coordinator has become the leader, or is about to. It has the task if the task was
+    /// accepted; a submission without a key may have been.
     #[error("another coordinator has come to lead, and has the task if it was accepted: ask again")]
     HandedOver,
-    /// No coordinator of the cluster leads, or it cannot be reached; or that cannot which took a task. Nothing
-    /// was taken.
+    /// No leader of the cluster can be reached, or the coordinator that took the task cannot be.
+    /// Nothing was accepted.
     #[error("the coordinator that can answer is not reached: {reason}")]
     NoLeader {
         /// What was tried.
         reason: String,
     },
-    /// This coordinator does not lead its cluster any more. Nothing was changed.
+    /// This coordinator no longer leads its cluster. Nothing was changed.
     #[error("cannot write {}: this coordinator, of epoch {epoch}, does not lead its cluster", path.display())]
     Deposed {
         /// What was to be written.
         path: PathBuf,
-        /// The epoch in which it led.
+        /// The epoch in which this coordinator led.
         epoch: u64,
     },
-    /// A name of a host that leads to no address.
+    /// A host name resolves to no address.
     #[error("the name {name:?} leads to no address: {reason}")]
     UnknownHost {
         /// The name.
@@ -261,8 +261,8 @@ pub enum Error {
         /// What the resolver says.
         reason: String,
     },
-    /// The coordinator at the address is not that of the cluster that a token is for. It was told
-    /// nothing.
+    /// The coordinator at the address does not belong to the token's cluster. The secret was not
+    /// sent.
     #[error(
         "the coordinator at {addr} does not belong to the cluster of the token, whose authority is \
          {expected}"
@@ -273,7 +273,7 @@ pub enum Error {
         /// The hash of the authority's certificate, as the token states it.
         expected: CaHash,
     },
-    /// The coordinator does not let this machine in, or not any longer.
+    /// The coordinator does not admit this machine, or no longer does.
     #[error("the coordinator at {addr} refused: {refusal}")]
     JoinRefused {
         /// The coordinator.
@@ -281,10 +281,10 @@ pub enum Error {
         /// Why.
         refusal: JoinRefusal,
     },
-    /// Coordinators cannot be announced or searched on the local network.
+    /// Coordinators cannot be announced or discovered on the local network.
     #[error("discovery on the local network: {message}")]
     Discovery {
-        /// Why not.
+        /// The reason.
         message: String,
     },
     /// No such join token.
@@ -293,7 +293,7 @@ pub enum Error {
         /// The id asked for.
         id: String,
     },
-    /// A call that the role of the caller's certificate does not allow.
+    /// The role of the caller's certificate does not allow the call.
     #[error("the call {call} needs a certificate with the role {needs}")]
     RoleNeeded {
         /// The call.
@@ -301,13 +301,13 @@ pub enum Error {
         /// The role that it needs; an administrator may also do what a client may.
         needs: Role,
     },
-    /// The coordinator could not do what a call asked for.
+    /// The coordinator could not carry out a call.
     #[error("the coordinator answered: {message}")]
     CallFailed {
-        /// What it says.
+        /// The coordinator's message.
         message: String,
     },
-    /// A join token that cannot be made.
+    /// A join token cannot be made with these limits.
     #[error("{given} {what}, expected {expected}")]
     TokenLimit {
         /// What is counted.
@@ -325,28 +325,28 @@ pub enum Error {
         /// The reason, as the close code or TLS alert states it.
         reason: String,
     },
-    /// A run goes on though it was asked to stop, as where a device hangs: what it holds is free when
-    /// the process ends, and another one can take its place.
+    /// A run did not stop when asked to, for example because a device hangs. What it holds is freed
+    /// when the process ends, so a new process has to take its place.
     #[error("a run does not stop though it was asked to: this process has to be replaced")]
     MustRestart,
-    /// Nobody answers there: no connection was made.
+    /// No connection could be made to the address.
     #[error("no coordinator answers at {addr}: {reason}")]
     Unreachable {
         /// The address.
         addr: SocketAddr,
-        /// What came of the attempt.
+        /// How the attempt failed.
         reason: String,
     },
-    /// The connection broke; a worker tries again by itself.
+    /// The connection broke. A worker reconnects by itself.
     #[error("the connection was lost: {0}")]
     Connection(String),
-    /// Bytes that are not a frame of this protocol.
+    /// The bytes are not a frame of this protocol.
     #[error(transparent)]
     Frame(#[from] crate::proto::frame::FrameError),
-    /// A ring of collectives failed, or could not be made.
+    /// A ring of collectives failed or could not be formed.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The journal of durable tasks refused or failed.
+    /// The journal of durable tasks refused an operation or failed.
     #[error(transparent)]
     Journal(#[from] JournalError),
     /// A shape, dtype or allocation error.
@@ -354,17 +354,18 @@ pub enum Error {
     Memory(#[from] lgp_memory::Error),
 }
 
-/// Errors of the journal of durable tasks. Cloned for all whom one failure concerns.
+/// Errors of the journal of durable tasks. They are cloned for each caller that one failure
+/// affects.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum JournalError {
-    /// Another has it open.
+    /// Another process has the journal open.
     #[error("journal {} is in use by another coordinator", path.display())]
     InUse {
         /// The file.
         path: PathBuf,
     },
-    /// It was written by a newer program; the file was not touched.
+    /// A newer program wrote the journal. The file was not touched.
     #[error("journal {} has format {found}, expected at most {supported}", path.display())]
     TooNew {
         /// The file.
@@ -374,7 +375,7 @@ pub enum JournalError {
         /// The newest format that this program reads.
         supported: u32,
     },
-    /// Its format cannot be brought up to date; its contents were not touched.
+    /// The journal's format cannot be upgraded. Its contents were not touched.
     #[error("journal {} has format {from} and cannot be upgraded: {what}", path.display())]
     Upgrade {
         /// The file.
@@ -384,7 +385,7 @@ pub enum JournalError {
         /// What failed.
         what: String,
     },
-    /// What it holds is not what was written to it; the file was not touched.
+    /// The journal's contents do not match what was written to it. The file was not touched.
     #[error(
         "journal {} is damaged: {what}; restore a backup of it with the folder {}.inputs, or move both \
          away to begin without its tasks",
@@ -394,10 +395,10 @@ pub enum JournalError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What does not verify.
+        /// What fails verification.
         what: String,
     },
-    /// There is no room; nothing was written.
+    /// The disk has no room. Nothing was written.
     #[error("there is no room for journal {}: {source}", path.display())]
     Full {
         /// The file.
@@ -405,7 +406,7 @@ pub enum JournalError {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// It can no longer be written to; a restart shows what it holds.
+    /// The journal takes no more writes. A restart shows what it holds.
     #[error("journal {} failed and takes nothing more: {what}", path.display())]
     Broken {
         /// The file.
@@ -413,7 +414,7 @@ pub enum JournalError {
         /// The first failure.
         what: String,
     },
-    /// It could not be opened, read or made.
+    /// The journal could not be opened, read or created.
     #[error("journal {}: {source}", path.display())]
     Io {
         /// The file.
@@ -421,31 +422,31 @@ pub enum JournalError {
         /// What the system said.
         source: Arc<io::Error>,
     },
-    /// A task that has no form in the journal, which admission should have refused.
+    /// A task has no form in the journal. Admission should have refused it.
     #[error("a task cannot be written down: {what}")]
     Record {
         /// What does not fit.
         what: String,
     },
-    /// A copy would replace a file.
+    /// A copy would overwrite a file.
     #[error("{} exists and is not overwritten", path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// It cannot be compacted while it is copied.
+    /// The journal cannot be compacted while it is copied.
     #[error("journal {} is being copied; try again later", path.display())]
     Busy {
         /// The file.
         path: PathBuf,
     },
-    /// It was closed.
+    /// The journal was closed.
     #[error("journal {} is closed", path.display())]
     Closed {
         /// The file.
         path: PathBuf,
     },
-    /// A record is too large.
+    /// A record is too large for the journal.
     #[error("a record of {given} bytes, at most {limit} fit the journal")]
     TooLarge {
         /// Its bytes.
@@ -453,12 +454,12 @@ pub enum JournalError {
         /// The limit in bytes.
         limit: usize,
     },
-    /// Tickets must rise.
+    /// A ticket is not greater than the one before it.
     #[error("ticket {given} follows {last}, expected a greater one")]
     Ticket {
         /// The ticket given.
         given: u64,
-        /// The one before it.
+        /// The ticket before it.
         last: u64,
     },
 }

@@ -1,4 +1,4 @@
-//! What a worker runs: the one seam between the cluster and whatever executes models.
+//! The interface between the cluster and the code that executes models.
 
 use crate::net::transfer::models::ModelCache;
 use crate::run_trace::NodeTime;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Asks a run to end before it is done. Clones are the same request, which is never taken back.
+/// A request that a run end early. Clones share the request, which is never withdrawn.
 ///
 /// ```
 /// use lgp_distributed::Stop;
@@ -26,7 +26,7 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// A request that nobody has made yet.
+    /// A request that is not made yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -37,22 +37,22 @@ impl Stop {
         self.asked.store(true, Ordering::SeqCst);
     }
 
-    /// The same request, which is also made once this time has passed.
+    /// The same request, which also takes effect when `time` has passed.
     #[must_use]
     pub(crate) fn within(&self, time: Duration) -> Self {
         Self { asked: Arc::clone(&self.asked), deadline: Instant::now().checked_add(time) }
     }
 
-    /// Whether the run is to end. Costs a load, and with a deadline a look at the clock: an executor may ask
-    /// often.
+    /// Whether the run should end. The check costs one load, and with a deadline a reading of the
+    /// clock, so an executor may call it often.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         let is_late = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         self.asked.load(Ordering::SeqCst) || is_late()
     }
 
-    /// The flag behind it, which is true once it is asked, and the moment at which it ends anyway: for a runtime
-    /// that looks at a flag of its own.
+    /// The flag, true once the request is made, and the deadline at which the request takes effect
+    /// anyway. They are for runtimes that poll a flag of their own.
     #[must_use]
     pub fn parts(&self) -> (Arc<AtomicBool>, Option<Instant>) {
         (Arc::clone(&self.asked), self.deadline)
@@ -64,29 +64,29 @@ impl Stop {
 /// A worker has one device or several; `device` is a position in [`ExecutorStatus::devices`],
 /// whose number and order never change.
 pub trait Executor: Send + Sync + 'static {
-    /// Makes a model ready. Loading a model that is loaded already is not an error.
+    /// Loads a model. Loading a model that is already loaded is not an error.
     ///
     /// # Errors
     /// [`ExecErrorKind::ModelNotFound`], or [`ExecErrorKind::Unavailable`] when it does not fit.
     fn load(&self, device: usize, model: &ModelRef) -> Result<(), ExecError>;
 
-    /// The memory of a device that a loaded model takes, in bytes, where that is known. Models are
-    /// placed by it.
+    /// The memory of the device that a loaded model takes, in bytes, where that is known. The
+    /// placement of models uses it.
     fn footprint(&self, _device: usize, _model: &ModelRef) -> Option<u64> {
         None
     }
 
-    /// Lets go of a model; unknown models are ignored.
+    /// Unloads a model. Unknown models are ignored.
     fn unload(&self, device: usize, model: &ModelRef);
 
-    /// Runs a model once. Its time is what tasks report as `model_ms`.
+    /// Runs a model once. Tasks report its time as `model_ms`.
     ///
-    /// It looks at `stop` as often as it can, and ends soon once it is asked to: a run that does not
-    /// keeps its place on the device.
+    /// The run checks `stop` as often as it can and ends soon after the request. A run that does
+    /// not end keeps its place on the device.
     ///
     /// # Errors
-    /// [`ExecError`]; [`ExecErrorKind::Stopped`] where it was asked to end. Only
-    /// [`ExecErrorKind::Unavailable`] is tried again, elsewhere or later.
+    /// [`ExecError`]; [`ExecErrorKind::Stopped`] if the run was asked to end. Only
+    /// [`ExecErrorKind::Unavailable`] is retried, on another worker or later.
     fn execute(
         &self,
         device: usize,
@@ -95,14 +95,14 @@ pub trait Executor: Send + Sync + 'static {
         stop: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError>;
 
-    /// Runs a model for several tasks at once, whose inputs have the same names, types and shapes;
-    /// answers one result for each, in their order, and those of the others where one fails. `stop`
-    /// is for all of them.
+    /// Runs a model for several tasks at once, whose inputs have the same names, types and shapes.
+    /// Returns one result per task, in order; one failed task does not fail the others. `stop`
+    /// applies to all of them.
     ///
-    /// Each task reports the time of the whole call as `model_ms`, for so long it took to have its
-    /// answer. Called only where [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max), or
-    /// the most that the model's [`Batching`](crate::Batching) says, is greater than 1; runs one after another unless an executor knows better. After a panic the
-    /// worker runs them one by one with [`Executor::execute`].
+    /// Each task reports the time of the whole call as `model_ms`. The worker calls it only where
+    /// [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max), or the maximum of the model's
+    /// [`Batching`](crate::Batching), is greater than 1. The default implementation runs the tasks
+    /// one after another. After a panic the worker runs them one by one with [`Executor::execute`].
     fn execute_batch(
         &self,
         device: usize,
@@ -113,8 +113,8 @@ pub trait Executor: Send + Sync + 'static {
         batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect()
     }
 
-    /// Runs one task or several as [`Executor::execute`] and [`Executor::execute_batch`] do, and tells what the
-    /// nodes of the run took, for a trace. Tells of none unless an executor knows better.
+    /// Runs tasks like [`Executor::execute`] and [`Executor::execute_batch`], and reports the times
+    /// of the run's nodes for a trace. The default implementation reports no nodes.
     fn execute_traced(
         &self,
         device: usize,
@@ -129,26 +129,27 @@ pub trait Executor: Send + Sync + 'static {
         (results, Vec::new())
     }
 
-    /// Whether a run of a model only computes on the calling thread, with nothing to load before and no
-    /// driver that it could hang in: brief ones then run on the thread that serves the coordinator.
+    /// Whether a run only computes on the calling thread: the model is loaded, and no driver is
+    /// involved that could hang. Brief runs of this kind run on the thread that serves the
+    /// coordinator.
     fn is_at_hand(&self, _device: usize, _model: &ModelRef) -> bool {
         false
     }
 
-    /// The state that travels with each heartbeat; must answer within milliseconds.
+    /// The state that each heartbeat carries. It must return within milliseconds.
     fn status(&self) -> ExecutorStatus;
 
-    /// Where models that the coordinator has are kept, if this executor does not share its files.
-    /// Models that it lacks are then fetched before they are loaded or executed.
+    /// The cache for models fetched from the coordinator, if this executor does not share the
+    /// coordinator's files. Missing models are then fetched before they are loaded or executed.
     fn cache(&self) -> Option<&dyn ModelCache> {
         None
     }
 }
 
-/// What an executor says of itself.
+/// The executor's report of its state.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ExecutorStatus {
-    /// Its devices; an executor that names none counts as one device without a name.
+    /// Its devices. An executor that lists none counts as one device without a name.
     pub devices: Vec<DeviceStatus>,
     /// Devices of its machine on which it runs nothing.
     pub unused: Vec<UnusedDevice>,
@@ -171,11 +172,11 @@ pub struct UnusedDevice {
     pub name: String,
     /// Why it is not used.
     pub reason: String,
-    /// The line to type or to set so that it can be, where there is one.
+    /// The line to type or to set that would make it usable, where there is one.
     pub hint: Option<String>,
 }
 
-/// What an executor says of one of its devices.
+/// The executor's report of one of its devices.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct DeviceStatus {
     /// The device, for example `cpu:0`.
@@ -190,7 +191,7 @@ pub struct DeviceStatus {
     pub family: String,
     /// Models that are loaded.
     pub models: Vec<ModelRef>,
-    /// Memory that it has taken, where there is such a thing.
+    /// Memory that the device has taken, where that is known.
     pub vram_used_bytes: Option<u64>,
     /// Memory that it may take.
     pub vram_total_bytes: Option<u64>,
@@ -202,7 +203,7 @@ pub struct DeviceStatus {
     pub temperature_c: Option<f32>,
 }
 
-/// Why an executor did not load or run a model.
+/// The reason why an executor did not load or run a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct ExecError {
@@ -218,23 +219,23 @@ impl ExecError {
         Self { kind: ExecErrorKind::BadInput, message: message.into() }
     }
 
-    /// The model is not there.
+    /// The model does not exist.
     pub fn model_not_found(message: impl Into<String>) -> Self {
         Self { kind: ExecErrorKind::ModelNotFound, message: message.into() }
     }
 
-    /// One of the model's operators refused what it was given. The message is told to whoever asked: it says
-    /// which operator, and what was wrong and expected, and nothing of the machine.
+    /// One of the model's operators refused its inputs. The message is shown to the submitter: it
+    /// names the operator, the wrong value and what was expected, but nothing of the machine.
     pub fn operator(message: impl Into<String>) -> Self {
         Self { kind: ExecErrorKind::Operator, message: message.into() }
     }
 
-    /// The model failed while it ran or loaded. The message is for whoever runs the cluster.
+    /// The model failed while it ran or loaded. The message is for the cluster's operator.
     pub fn failed(message: impl Into<String>) -> Self {
         Self { kind: ExecErrorKind::Failed, message: message.into() }
     }
 
-    /// The worker cannot do it for now; another one may.
+    /// The worker cannot run the model for now; another worker may.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self { kind: ExecErrorKind::Unavailable, message: message.into() }
     }
@@ -246,7 +247,7 @@ impl ExecError {
 }
 
 impl ExecError {
-    /// The error with a message that fits a frame's header.
+    /// Shortens the message to fit a frame's header.
     pub(crate) fn shortened(mut self) -> Self {
         const MESSAGE_BYTES_MAX: usize = 8 << 10;
         self.message.truncate(self.message.floor_char_boundary(MESSAGE_BYTES_MAX));
@@ -259,14 +260,14 @@ impl ExecError {
 pub enum ExecErrorKind {
     /// Final: the inputs do not fit the model.
     BadInput,
-    /// Final: the model is not there.
+    /// Final: the model does not exist.
     ModelNotFound,
     /// Final: the model failed.
     Failed,
-    /// Tried again: out of memory, device gone.
+    /// Retried: out of memory, device gone.
     Unavailable,
-    /// Final for the attempt: the run was asked to end, and did.
+    /// Final for the attempt: the run ended because it was asked to.
     Stopped,
-    /// Final: one of the model's operators refused what it was given.
+    /// Final: one of the model's operators refused its inputs.
     Operator,
 }

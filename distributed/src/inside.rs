@@ -1,4 +1,4 @@
-//! What the simulation's crate reaches of the insides: only builds with that crate have this.
+//! The internals that the simulation's crate may use. Only builds with that crate have this module.
 
 use crate::control::authority::Authority;
 use crate::control::log::Place;
@@ -54,10 +54,10 @@ pub mod log {
     };
     pub use crate::control::memory::Memory;
 
-    /// The changes of a draft, written down.
+    /// The changes of a draft, encoded.
     ///
     /// # Errors
-    /// What has no form in a log.
+    /// A record that has no form in a log.
     pub fn changes(draft: Draft) -> Result<Vec<Change>, JournalError> {
         (draft.write)()
     }
@@ -102,7 +102,7 @@ pub mod tensors {
     pub use crate::proto::tensors::{describe, plan};
 }
 
-// What is public has methods that are not, and gets no others here.
+// Types that are public here also have private methods. This module does not expose those.
 
 /// Starts a coordinator with its log in `place`.
 pub async fn start_on(
@@ -114,7 +114,7 @@ pub async fn start_on(
     Coordinator::start_on(place, config, pki, services).await
 }
 
-/// Starts a coordinator as one of several, whose lead is with `authority` and whose log in `place`.
+/// Starts one of several coordinators, with `authority` for the election and its log in `place`.
 ///
 /// # Errors
 /// As [`Coordinator::start`].
@@ -128,7 +128,8 @@ pub async fn start_among(
     Coordinator::start_among(place, config, &pki, Services::default()).await
 }
 
-/// The log at `control`, or in the file `path`, beside which is remembered what it had.
+/// The log at `control`, or in the file `path`. The last known commit of a shared log is kept
+/// beside `path`.
 ///
 /// # Errors
 /// As [`Control::new`].
@@ -136,13 +137,13 @@ pub fn log_in(control: Option<&Control>, path: &Path) -> Result<Box<dyn Place>> 
     shared::log(control, path)
 }
 
-/// How a task ended, as the log has it, if it has ended.
+/// How a task ended according to the log, if it has ended.
 #[must_use]
 pub fn end_of(image: &Image) -> Option<TaskState> {
     image.end.as_ref().map(|end| end.state)
 }
 
-/// What the tasks of a coordinator share.
+/// The state that a coordinator's background tasks share.
 #[must_use]
 pub fn shared(coordinator: &Coordinator) -> &Arc<CoreHandle> {
     coordinator.shared()
@@ -154,7 +155,7 @@ pub fn signs(pki: &Pki, role: Role, name: &WorkerId, csr: &[u8]) -> bool {
     pki.sign(role, name, csr, SystemTime::now()).is_ok()
 }
 
-/// An identity that is valid from a time on.
+/// An identity that is valid from a given time.
 ///
 /// # Errors
 /// As [`Pki::issue`].
@@ -162,25 +163,25 @@ pub fn issue_at(pki: &Pki, role: Role, name: &str, at: SystemTime) -> Result<Ide
     pki.issue_at(role, name, at)
 }
 
-/// A token as an authority gives it out.
+/// A token with a given authority and secret.
 #[must_use]
 pub fn token(authority: CaHash, secret: [u8; 16]) -> JoinToken {
     JoinToken { authority, secret }
 }
 
-/// The task of that number in an epoch.
+/// The task with number `seq` in an epoch.
 #[must_use]
 pub fn task_id(epoch: u64, seq: u64) -> TaskId {
     TaskId { epoch, seq }
 }
 
-/// The epoch of a task, and its number there.
+/// The epoch of a task, and its number in the epoch.
 #[must_use]
 pub fn key(id: TaskId) -> Key {
     (id.epoch, id.seq)
 }
 
-/// The priority as a number, which is less for what goes first.
+/// The priority as a number; smaller goes first.
 #[must_use]
 pub fn level(priority: Priority) -> u32 {
     priority.level()

@@ -2,7 +2,7 @@
 //!
 //! A [`Coordinator`] accepts tasks, keeps them in a bounded queue and hands them over QUIC with
 //! mutual TLS to workers; each worker ([`run_worker`]) runs them on an [`Executor`]. This crate
-//! knows nodes, not models: what a task means is the executor's business.
+//! knows nodes, not models: the executor decides what a task means.
 //!
 //! ```
 //! use lgp_distributed::{
@@ -59,59 +59,61 @@
 //! ```
 //!
 //! # Guarantees
-//! - An accepted task reaches exactly one terminal state. It may execute more than once: the
-//!   tasks of a lost worker are redone, at once when its connection ends and within two seconds
-//!   when it falls silent.
-//! - A durable task ([`TaskSpec::durable`]) is accepted, run and shown as ended only once the
-//!   journal has that: it survives its coordinator, and an end that was shown is never taken back.
-//!   Other tasks live in memory, and a coordinator that ends takes them with it.
-//! - Inputs and outputs beyond 64 MiB travel by digest, resumed and verified; inputs of durable tasks lie on
-//!   the disk until the task has ended, and end it with [`TaskErrorKind::InputsLost`] when they are lost.
-//! - Outputs of a durable task above 64 KiB lie on the disk until its result goes, verified when they
-//!   are read; [`Error::ResultLost`] says that they are missing or damaged.
+//! - An accepted task reaches exactly one terminal state. It may execute more than once: the tasks
+//!   of a lost worker are redone, at once when its process ends the connection and within two
+//!   seconds when it falls silent.
+//! - A durable task ([`TaskSpec::durable`]) is accepted, run and shown as ended only after the
+//!   journal has recorded that step. It survives its coordinator, and an end that was shown is
+//!   never revoked. Other tasks live in memory and end with their coordinator.
+//! - Inputs and outputs beyond 64 MiB travel by digest, resumed and verified. Inputs of durable
+//!   tasks lie on the disk until the task has ended; if they are lost, it ends with
+//!   [`TaskErrorKind::InputsLost`].
+//! - Outputs of a durable task above 64 KiB lie on the disk until its result expires. They are
+//!   verified when they are read; [`Error::ResultLost`] reports missing or damaged ones.
 //! - An answer counts only if it comes from a current attempt of the task and this life of the
 //!   coordinator; late ones are dropped and counted.
-//! - What an executor calls final (bad input, a model's own failure) is not tried again. What
-//!   ends without an answer is, up to [`TaskSpec::max_attempts`], with jittered waits from the
-//!   second loss on and within a budget. A worker that keeps failing at a model gets no more of
-//!   its tasks until a probe succeeds.
-//! - A task runs once those that it depends on have succeeded, and fails when one of them does not.
+//! - An executor's final error (bad input, a model's own failure) is not retried. An attempt that
+//!   ends without an answer is retried up to [`TaskSpec::max_attempts`], with jittered waits from
+//!   the second loss on and within a retry budget. A worker that keeps failing at a model gets no
+//!   more of its tasks until a probe succeeds.
+//! - A task runs once all its dependencies have succeeded, and fails when one of them does not.
 //! - A background task that waits at a worker makes room for a critical, high or normal one that
-//!   finds no place, and what waits at a slow worker goes to an idle one that is much faster. Either
-//!   costs the task no attempt of those that it may fail, and nothing that has begun is interrupted.
-//! - Waiting tasks age: no task is overtaken by one of the same model that has less right to go
-//!   first, counting ten seconds of waiting as one level of priority.
+//!   finds no place. A task that waits at a slow worker moves to an idle one that is much faster.
+//!   Neither move counts towards [`TaskSpec::max_attempts`], and no run that has begun is
+//!   interrupted.
+//! - Waiting tasks age: ten seconds of waiting count as one level of priority. No task overtakes
+//!   one of the same model that is ahead of it in that order.
 //! - An idempotency key stands for one task while its record is kept, and at least until
 //!   [`CoordinatorConfig::keys_kept_for_s`] after its end.
 //! - The queue is bounded by count and bytes ([`Error::Overloaded`] says when to come back).
-//! - Results of durable tasks wait to be read for [`CoordinatorConfig::results_kept_for_s`] within
-//!   [`CoordinatorConfig::results_bytes_max`]; those that somebody has read go first. Of other tasks
-//!   the newest are kept. What was accepted and is gone is [`Error::Expired`], and what is kept
-//!   refuses nothing.
+//! - Results of durable tasks are kept for [`CoordinatorConfig::results_kept_for_s`] within
+//!   [`CoordinatorConfig::results_bytes_max`]; results that were read are removed first. Of other
+//!   tasks the newest are kept. A removed result answers [`Error::Expired`]. Kept results never
+//!   cause a submission to be refused.
 //!
-//! # Who is let in
-//! Every connection is mutual TLS, but for one protocol: a machine without a certificate shows a
-//! [`JoinToken`]'s secret ([`join`]) to the one coordinator whose authority has the token's hash, and
-//! gets a certificate for a key that it made. Certificates are short-lived; [`run_worker`] renews
-//! its own and keeps it in [`WorkerConfig::keep_in`]. One that has expired opens nothing but its
-//! renewal by proof of its key, which [`run_worker`] does by itself and others by [`renew`], for as
-//! long as [`Pki::with_absence_max`] says. A connection ends with its certificate. [`Pki::open`] and [`Tokens::open`] keep
-//! authority and tokens across restarts. [`Coordinator::revoke`] ends certificates before they
-//! expire.
+//! # Joining and roles
+//! Every connection is mutual TLS, with one exception: a machine without a certificate ([`join`])
+//! shows the secret of a [`JoinToken`] to the one coordinator whose authority has the token's hash,
+//! and gets a certificate for a key that the machine made. Certificates are short-lived;
+//! [`run_worker`] renews its own and keeps it in [`WorkerConfig::keep_in`]. An expired certificate
+//! allows only its renewal, by proof of its key. [`run_worker`] renews by itself and other members
+//! by [`renew`], for as long as [`Pki::with_absence_max`] allows. A connection ends when its
+//! certificate expires. [`Pki::open`] and [`Tokens::open`] keep authority and tokens across
+//! restarts. [`Coordinator::revoke`] ends certificates before they expire.
 //!
-//! A certificate states one [`Role`], and a token which one it makes. Workers run tasks; clients
-//! give the cluster tasks through a [`Client`], and administrators look after it through one. A
-//! role that does not allow something is refused. Clients may ask for and cancel any task whose id
-//! they know.
+//! A certificate states one [`Role`], and a token states the role that it grants. Workers run
+//! tasks; clients submit tasks through a [`Client`], and administrators manage the cluster through
+//! one. A call that the role does not allow is refused. Clients may query and cancel any task whose
+//! id they know.
 //!
 //! # Models
-//! An executor with a [`ModelCache`] gets models that it lacks from the coordinator's
-//! [`BlobSource`], by digest, checked, and from where an earlier transfer broke.
+//! An executor with a [`ModelCache`] fetches missing models from the coordinator's [`BlobSource`]
+//! by digest, verifies them, and resumes broken transfers.
 //!
 //! # Collectives
-//! Processes that compute together, such as those that train one model, form a [`Ring`]: its
-//! members are ranks, each with a worker's identity, who find each other through the coordinator
-//! and then speak with their neighbours alone. They need not run tasks.
+//! Processes that compute together, such as those that train one model, form a [`Ring`]. Its
+//! members are ranks, each with a worker's identity. They find each other through the coordinator
+//! and then communicate only with their neighbours. They need not run tasks.
 //!
 //! ```
 //! # use lgp_distributed::{Coordinator, CoordinatorConfig, Pki, Ring, RingConfig, RingPeers};
@@ -145,15 +147,15 @@
 //! # Times
 //! For a finished task, latency (from `submit` to the terminal state) is
 //! `queued_ms + model_ms + overhead_ms`: waiting before the last dispatch, time inside
-//! [`Executor::execute`] measured at the worker, and the rest. Tasks that ran together by
-//! [`Executor::execute_batch`] have the time of the whole batch each, for so long it took; where
-//! workers batch, waiting at the worker is part of the rest.
+//! [`Executor::execute`] measured at the worker, and the rest. Each task of a batch run by
+//! [`Executor::execute_batch`] reports the time of the whole batch. Where workers batch, waiting at
+//! the worker is part of the rest.
 //!
 //! # Inside
 //! `proto` is the pure core, in which time and randomness are arguments; `net` is the only
 //! asynchronous code; `control` is the journal that outlives a coordinator. The crate
-//! `lgp-distributed-sim` runs the core and the network code on a seeded bad network; what it
-//! reaches of them is listed in `inside`, which only builds with that crate have.
+//! `lgp-distributed-sim` runs the core and the network code on a seeded bad network. The module
+//! `inside` lists what that crate may use; other builds do not have the module.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(feature = "planted"), allow(unreachable_pub, reason = "the simulation reaches it"))]
 #![cfg_attr(

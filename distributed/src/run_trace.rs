@@ -1,4 +1,4 @@
-//! What an attempt's time at its worker was made of, for a trace of its request.
+//! How the time of an attempt at its worker was spent, for the trace of its request.
 
 use crate::proto::message::AttemptId;
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Nodes that are told of one run.
+/// The most nodes that are reported of one run.
 const NODES_MAX: usize = 256;
-/// Bytes of a node's name, and of its operator's.
+/// The most bytes of a node's name, and of its operator's name.
 const NAME_BYTES_MAX: usize = 64;
-/// Runs that are remembered until their traces are written.
+/// Runs whose traces are kept until they are collected.
 const RUNS_MAX: usize = 64;
 
 /// One node of a run.
@@ -20,7 +20,7 @@ pub struct NodeTime {
     pub op: String,
     /// Its name in the model; names longer than 64 bytes are cut.
     pub name: String,
-    /// Nanoseconds from the beginning of the run to its own.
+    /// Nanoseconds from the start of the run to the start of the node.
     pub start_ns: u64,
     /// Nanoseconds that it took.
     pub took_ns: u64,
@@ -29,16 +29,17 @@ pub struct NodeTime {
 /// An attempt of a task with [`TaskSpec::traced`](crate::TaskSpec::traced), as its worker measured it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunTrace {
-    /// From when the worker had the request, with its inputs where they came along, to when the run began:
-    /// fetching of what did not, and waiting for the device.
+    /// From the arrival of the request at the worker to the start of the run: fetching inputs that
+    /// did not arrive with the request, and waiting for the device.
     pub waited: Duration,
-    /// The nodes of the run in the order in which they ran, of the whole batch where several tasks ran as one;
-    /// of more than 256 those that took longest. Empty where the executor tells of none.
+    /// The nodes of the run in the order in which they ran; for several tasks that ran as one, the
+    /// nodes of the whole batch. Of more than 256 nodes, the longest are kept. Empty if the
+    /// executor reports none.
     pub nodes: Vec<NodeTime>,
 }
 
 impl RunTrace {
-    /// Keeps what takes less than two thirds of a frame's header, and no memory for more.
+    /// Limits the nodes to two thirds of a frame's header, and frees unused memory.
     pub(crate) fn shorten(nodes: &mut Vec<NodeTime>) {
         if nodes.len() > NODES_MAX {
             nodes.sort_by_key(|node| std::cmp::Reverse(node.took_ns));
@@ -53,7 +54,7 @@ impl RunTrace {
     }
 }
 
-/// The traces of the last runs, at their coordinator.
+/// The traces of the latest runs at their coordinator.
 #[derive(Default)]
 pub(crate) struct RunTraces(Mutex<VecDeque<(AttemptId, RunTrace)>>);
 
@@ -62,7 +63,7 @@ impl RunTraces {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Remembers what a worker told, in place of the oldest where there are many.
+    /// Stores the trace that a worker sent. When the table is full, the oldest trace is dropped.
     pub(crate) fn put(&self, id: AttemptId, mut trace: RunTrace) {
         RunTrace::shorten(&mut trace.nodes);
         let mut runs = self.lock();
@@ -72,7 +73,7 @@ impl RunTraces {
         runs.push_back((id, trace));
     }
 
-    /// What is remembered of an attempt, which is forgotten.
+    /// Removes and returns the trace of an attempt.
     pub(crate) fn take(&self, id: AttemptId) -> Option<RunTrace> {
         let mut runs = self.lock();
         let at = runs.iter().position(|(of, _)| *of == id)?;

@@ -1,4 +1,4 @@
-//! Tasks as callers see them: what is submitted and what becomes of it.
+//! Tasks as callers see them: their requests, states, records and errors.
 
 use crate::attempt::AttemptRecord;
 use crate::error::Error;
@@ -55,7 +55,7 @@ impl TryFrom<String> for TaskId {
     }
 }
 
-/// Names one version of one registered model; the digest makes a swapped file visible.
+/// One version of one registered model. The digest detects a swapped file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ModelRef {
     /// Name in the model repository.
@@ -72,7 +72,7 @@ impl fmt::Display for ModelRef {
     }
 }
 
-/// How urgent a task is. Waiting tasks age, so that even background work gets its turn.
+/// The urgency of a task. Waiting tasks age, so even background tasks get their turn.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize,
 )]
@@ -133,17 +133,17 @@ impl FromStr for Priority {
     }
 }
 
-/// Where a task stands. The last three are terminal: exactly one of them is ever recorded.
+/// The state of a task. The last three are terminal; exactly one of them is ever recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskState {
     /// Waits for a worker, or for its next attempt.
     Queued,
-    /// An attempt is with a worker.
+    /// A worker has an attempt of the task.
     Running,
-    /// Outputs are there.
+    /// The outputs are available.
     Succeeded,
-    /// The error says why.
+    /// The task failed, for the reason in its error.
     Failed,
     /// Cancelled by a caller before it finished.
     Cancelled,
@@ -199,41 +199,42 @@ pub struct TaskSpec {
     /// Time from submission after which the task fails with
     /// [`TaskErrorKind::DeadlineExceeded`].
     pub deadline: Option<Duration>,
-    /// The same key with the same body answers the same task for as long as its record is kept.
+    /// The same key with the same body returns the same task while its record is kept.
     pub idempotency_key: Option<String>,
-    /// SHA-256 of what makes two requests with that key the same, where it is not all of the task: what a
-    /// request names may be another model or tensor by the time that it is repeated.
+    /// SHA-256 of the part of the request that must match when the key is used again, if that is
+    /// not the whole task: the names in a request may stand for another model or tensor by the time
+    /// it is repeated.
     pub request_digest: Option<[u8; 32]>,
     /// Attempts that may end without an answer (worker lost, device unavailable) before the
     /// task fails; at least 1.
     pub max_attempts: u32,
-    /// Whether the task survives the coordinator: it is accepted, and ends, once the journal
-    /// has it.
+    /// Whether the task survives the coordinator: it is accepted, and ends, only once the journal
+    /// has recorded that.
     pub durable: bool,
-    /// Tasks that must have succeeded before this one runs. When one of them fails or is
-    /// cancelled, so does this one, with [`TaskErrorKind::DependencyFailed`].
+    /// Tasks that must have succeeded before this one runs. When one of them fails or is cancelled,
+    /// this task fails with [`TaskErrorKind::DependencyFailed`].
     pub depends_on: Vec<TaskId>,
-    /// Tasks of one model with the same key go to the same device as long as it is healthy and
-    /// not much busier than others: a conversation finds its caches.
+    /// Tasks of one model with the same key go to the same device while it is healthy and not much
+    /// busier than others, so that a conversation finds its caches.
     pub affinity: Option<String>,
-    /// Time after which an attempt without an answer gets a rival on another worker; the first
-    /// answer counts.
+    /// Time after which an attempt without an answer is hedged by a second attempt on another
+    /// worker. The first answer counts.
     pub hedge_after: Option<Duration>,
-    /// How long a run of it may take, from the moment that a thread has begun it. One that takes longer
-    /// is asked to stop and counts as a failed attempt. `None` leaves it to its model and to the
-    /// coordinator's settings.
+    /// Time limit of one run, from the moment a thread begins it. A longer run is asked to stop and
+    /// counts as a failed attempt. `None` uses the limit of the model or of the coordinator's
+    /// settings.
     pub run_limit: Option<Duration>,
-    /// Waits between attempts, where they are not to be those of the coordinator.
+    /// Waits between attempts, instead of the coordinator's defaults.
     pub backoff: Option<Backoff>,
-    /// Whether its worker tells what the run was made of, for
-    /// [`Coordinator::run_trace`](crate::Coordinator::run_trace). A run on a device takes longer then, for all
-    /// tasks of its batch: it is measured node by node. A task whose runs are limited, by itself, its model or
-    /// the settings, is not traced.
+    /// Whether the worker reports the nodes of the run, for
+    /// [`Coordinator::run_trace`](crate::Coordinator::run_trace). A run on a device then takes
+    /// longer for all tasks of its batch, because it is measured node by node. A task with a time
+    /// limit on its runs (its own, its model's or the settings') is not traced.
     pub traced: bool,
 }
 
-/// Waits between attempts that ended without an answer: at random up to a ceiling, which begins with
-/// `base` and doubles up to `max`.
+/// Waits between attempts that ended without an answer. Each wait is random, up to a ceiling that
+/// starts at `base` and doubles up to `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the line above says it")]
 pub struct Backoff {
@@ -242,27 +243,27 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Waits unless [`TaskSpec::backoff`] says otherwise.
+    /// The waits if [`TaskSpec::backoff`] is not set.
     pub const DEFAULT: Self = Self { base: Duration::from_millis(50), max: Duration::from_secs(2) };
 }
 
-/// Which tasks a page shows.
+/// The filter of a page of tasks.
 #[derive(Serialize, Deserialize, Debug, Clone, PartialEq)]
 pub struct TaskFilter {
-    /// Those in this state.
+    /// Only tasks in this state.
     pub state: Option<TaskState>,
-    /// Those of models of this name, and of this version of them.
+    /// Only tasks of models with this name.
     pub model: Option<String>,
-    /// The version.
+    /// Only tasks of this version of the model.
     pub version: Option<u64>,
-    /// So many at most.
+    /// At most this many tasks.
     pub limit: usize,
-    /// Those that were submitted before this one.
+    /// Only tasks submitted before this one.
     pub after: Option<TaskId>,
 }
 
 impl TaskFilter {
-    /// Tasks on a page, at most.
+    /// The most tasks on a page.
     pub const LIMIT_MAX: usize = 1_000;
 }
 
@@ -278,12 +279,12 @@ impl Default for TaskFilter {
 pub struct TaskPage {
     /// The tasks.
     pub tasks: Vec<TaskRecord>,
-    /// Where the next page goes on after, if there may be one.
+    /// The task after which the next page starts, if there may be one.
     pub next: Option<TaskId>,
 }
 
 impl TaskPage {
-    /// A page of what is on both, the newest first.
+    /// Merges two pages, the newest task first.
     pub(crate) fn merge(one: Self, other: Self, limit: usize) -> Self {
         let more = one.next.is_some() || other.next.is_some();
         let mut tasks = one.tasks;
@@ -298,7 +299,7 @@ impl TaskPage {
 }
 
 impl TaskSpec {
-    /// Attempts unless [`TaskSpec::max_attempts`] says otherwise.
+    /// The number of attempts if [`TaskSpec::max_attempts`] is not changed.
     pub const DEFAULT_MAX_ATTEMPTS: u32 = 5;
 
     /// A task of normal priority without a deadline or a key.
@@ -323,11 +324,11 @@ impl TaskSpec {
     }
 }
 
-/// What became of a task so far. Times are in milliseconds.
+/// The state and the result of a task. Times are in milliseconds.
 ///
 /// For a finished task `queued_ms + model_ms + overhead_ms` is its latency, from `submit` to the
-/// terminal state. All three are there for a task that succeeded; a task that failed or was
-/// cancelled has those that were measured.
+/// terminal state. A succeeded task has all three; a failed or cancelled task has those that were
+/// measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TaskRecord {
     /// The task.
@@ -340,24 +341,26 @@ pub struct TaskRecord {
     pub durable: bool,
     /// Tasks that it waited or waits for.
     pub depends_on: Vec<TaskId>,
-    /// Where it stands.
+    /// Its present state.
     pub state: TaskState,
     /// Attempts handed to workers so far.
     pub attempts: u32,
     /// The worker of the last attempt.
     pub worker: Option<WorkerId>,
-    /// The device of that worker. Like [`tries`](Self::tries) it is known where the coordinator is, as
-    /// long as that remembers the task itself.
+    /// The device of that worker. This and [`tries`](Self::tries) are known only at the
+    /// coordinator, and only while it keeps the task in memory.
     pub device: Option<Arc<str>>,
-    /// The attempts, in the order in which they were sent; of very many some in the middle are left out.
+    /// The attempts, in the order in which they were sent. If there are very many, some in the
+    /// middle are omitted.
     pub tries: Vec<AttemptRecord>,
-    /// The variant of its model that the last attempt ran, where that was not the model itself.
+    /// The variant of its model that the last attempt ran, if it was not the model itself.
     pub variant: Option<ModelRef>,
     /// The model's outputs, once succeeded.
     pub outputs: Option<Vec<NamedTensor>>,
     /// Why it failed or was cancelled.
     pub error: Option<TaskError>,
-    /// From submission to the last dispatch, earlier attempts included; so far, while queued.
+    /// Time from submission to the last dispatch, earlier attempts included. For a queued task, the
+    /// time so far.
     pub queued_ms: f64,
     /// Time inside [`Executor::execute`](crate::Executor::execute), measured at the worker.
     pub model_ms: Option<f64>,
@@ -380,7 +383,7 @@ impl TaskError {
         Self { code, message: message.into() }
     }
 
-    /// The message as whoever submitted the task may read it: without what lies inside of the cluster.
+    /// The message for the submitter, without details of the cluster's machines.
     #[must_use]
     pub fn told(&self) -> &str {
         match self.code {
@@ -399,13 +402,13 @@ pub enum TaskErrorKind {
     BadInput,
     /// No worker has the model.
     ModelNotFound,
-    /// The model ran and failed. The message is for whoever runs the cluster: it may name files.
+    /// The model ran and failed. The message is for the cluster's operator: it may name files.
     ModelFailed,
-    /// Workers could not run it for now (out of memory, device gone), as often as allowed.
+    /// Workers could not run the task (out of memory, device gone) in as many attempts as allowed.
     Unavailable,
-    /// Workers were lost under it as often as allowed.
+    /// Workers were lost while they ran the task, in as many attempts as allowed.
     WorkerLost,
-    /// Its runs took longer than their limit, as often as allowed.
+    /// The task's runs exceeded their time limit, in as many attempts as allowed.
     RunLimit,
     /// A task that it depends on did not succeed.
     DependencyFailed,
@@ -417,10 +420,10 @@ pub enum TaskErrorKind {
     Stopped,
     /// Its inputs have more bytes than any worker takes.
     TooLarge,
-    /// Its inputs, which lay on the coordinator's disk, are missing or damaged there.
+    /// The task's inputs on the coordinator's disk are missing or damaged.
     InputsLost,
-    /// One of the model's operators refused what it was given: the message says which and why, and may be
-    /// told to whoever submitted the task.
+    /// One of the model's operators refused its inputs. The message names the operator and the
+    /// reason, and may be shown to the submitter.
     OperatorFailed,
 }
 

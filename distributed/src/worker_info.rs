@@ -9,7 +9,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// UDP payload to and from the workers that are connected, since each connected.
+/// UDP payload to and from the connected workers, since each connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names say it")]
 pub struct Traffic {
@@ -77,11 +77,12 @@ impl TryFrom<String> for WorkerId {
 pub enum WorkerState {
     /// Takes tasks.
     Ready,
-    /// Finishes what it has and takes no more.
+    /// Finishes the tasks that it holds and takes no more.
     Draining,
-    /// The connection to it is lost: it may come back with what it holds.
+    /// The connection is lost. The worker may come back with the tasks that it holds.
     Away,
-    /// Gone; its tasks were given to others. Listed for a while so that people can see it.
+    /// Gone; its tasks were given to other workers. It stays listed for a while so that people see
+    /// it.
     Lost,
 }
 
@@ -102,16 +103,16 @@ impl WorkerState {
 /// QUIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum Transport {
-    /// With everything else.
+    /// Over QUIC.
     #[default]
     #[serde(rename = "quic")]
     Quic,
-    /// In memory of the machine that both are on.
+    /// In shared memory, when both run on the same machine.
     #[serde(rename = "shared memory")]
     SharedMemory,
 }
 
-/// A worker, with the JSON keys that programs rely on.
+/// A worker. The JSON keys are stable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkerInfo {
     /// Name.
@@ -134,22 +135,22 @@ pub struct WorkerInfo {
     pub vram_used_bytes: Option<u64>,
     /// Device memory that it may take.
     pub vram_total_bytes: Option<u64>,
-    /// Tasks it may hold at once. Those of models with a batching of their own have places of their own,
-    /// which count while there are some.
+    /// Tasks that the worker may hold at once. Models with their own batching have places of their
+    /// own, which count while the worker holds tasks of such models.
     pub slots: u32,
-    /// Load from 0 to 1 by the formula of the least-loaded strategy; that of its busiest device.
+    /// Load from 0 to 1 by the formula of the least-loaded strategy, for its busiest device.
     pub load: f64,
     /// Tasks it has finished, with success or not.
     pub completed: u64,
-    /// Milliseconds since it was last heard of.
+    /// Milliseconds since its last message.
     pub last_seen_ms: u64,
-    /// Models whose tasks it does not get for now because it failed too often at them, with the
-    /// state of the breaker.
+    /// Models whose tasks the worker does not get for now because it failed at them too often, each
+    /// with the state of its breaker.
     pub breakers: BTreeMap<String, Cow<'static, str>>,
-    /// Runs on its devices that did not stop when they were asked to, those of earlier processes
-    /// included, until a day passes without one.
+    /// Runs on its devices that did not stop when asked to, including those of earlier processes. A
+    /// day without such a run clears the count.
     pub hangs: u32,
-    /// Each of its devices; the fields above describe the first, or add all up.
+    /// Its devices. The fields above describe the first one, or the sum of all.
     pub devices: Vec<DeviceInfo>,
     /// How large tensors travel between it and the coordinator.
     pub transport: Transport,
@@ -176,8 +177,8 @@ pub struct DeviceInfo {
     pub running: u32,
     /// Of those, attempts that no thread of the worker has taken yet.
     pub queued: u32,
-    /// Tasks it may hold at once. Those of models with a batching of their own have places of their own,
-    /// which count while there are some.
+    /// Tasks that the device may hold at once. Models with their own batching have places of their
+    /// own, which count while the device holds tasks of such models.
     pub slots: u32,
     /// Load from 0 to 1 by the formula of the least-loaded strategy.
     pub load: f64,
@@ -191,26 +192,27 @@ pub struct DeviceInfo {
     pub power_w: Option<f32>,
     /// The temperature of its chip in degrees Celsius, where that can be read.
     pub temperature_c: Option<f32>,
-    /// The energy that it has used since its worker connected, in joules: the coordinator adds up what the
-    /// worker reports of power with each heartbeat. Known where the coordinator is alone.
+    /// The energy in joules that the device has used since its worker connected. The coordinator
+    /// integrates the power that heartbeats report. The field is not serialized: answers passed on
+    /// by another coordinator lack it.
     #[serde(skip)]
     pub energy_j: Option<f64>,
-    /// Runs on it that did not stop when they were asked to.
+    /// Runs on the device that did not stop when asked to.
     pub hangs: u32,
-    /// Why it takes no tasks until a person says otherwise, if so.
+    /// The reason why it takes no tasks until a person puts it back into service, if so.
     pub taken_out: Option<String>,
     /// Mean service time of each model measured here, in milliseconds; recent tasks count most.
     pub service_ms: BTreeMap<String, f64>,
-    /// What each loaded model takes of its memory, in bytes, where that is known.
+    /// Memory that each loaded model takes on the device, in bytes, where that is known.
     pub model_bytes: BTreeMap<String, u64>,
 }
 
-/// How often something was found.
+/// A hit rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Hits {
-    /// Found.
+    /// Lookups that succeeded.
     pub hits: u64,
-    /// Looked for.
+    /// All lookups.
     pub of: u64,
 }
 
@@ -221,48 +223,49 @@ pub struct Stats {
     pub uptime_s: f64,
     /// Tasks by state; the terminal ones count every task since the start.
     pub tasks: TaskCounts,
-    /// Of the queued ones, those that wait for nothing but a free device.
+    /// Queued tasks that wait only for a free device.
     pub runnable: u64,
-    /// The same by model, for the hundred models of which most wait.
+    /// Queued tasks by model, for the hundred models with the most.
     pub queued_by_model: BTreeMap<String, u64>,
-    /// The same by priority: each that there is, by its name.
+    /// Queued tasks by the name of their priority; priorities without tasks are left out.
     pub queued_by_priority: BTreeMap<Cow<'static, str>, u64>,
     /// Terminal tasks a second over the last ten seconds.
     pub tasks_per_s: f64,
     /// Attempts that had to be repeated.
     pub retries: u64,
-    /// Retries that may begin at once; later ones wait for the budget to fill.
+    /// Retries that may begin at once. Later ones wait until the budget refills.
     pub retry_budget: f64,
-    /// Attempts that got a rival.
+    /// Attempts that were hedged by a second attempt.
     pub hedges: u64,
-    /// Background attempts that came back from a worker unbegun, to make room for more urgent
+    /// Background attempts that a worker returned before they began, to make room for more urgent
     /// tasks.
     pub yielded: u64,
-    /// Attempts that came back from a worker unbegun because another would be done with them
+    /// Attempts that a worker returned before they began, because another worker would finish them
     /// sooner.
     pub moved: u64,
-    /// Tasks in a run of an executor, on average: 1 where none ran together; 0 before the first.
+    /// Mean number of tasks in a run of an executor: 1 if none ran together, 0 before the first
+    /// run.
     pub batch_mean: f64,
-    /// Breakers of a worker and a model that let no task pass for now, and how often one opened.
+    /// Breakers of a worker and a model that are open and let no task pass.
     pub breakers_open: u64,
-    /// See `breakers_open`.
+    /// How often a breaker opened.
     pub breakers_opened: u64,
-    /// Completions that came from an attempt that was no longer current and were refused.
+    /// Completions that were refused because their attempt was no longer current.
     pub stale_completions: u64,
     /// Submissions refused because the queue was full.
     pub overloaded: u64,
-    /// Runs that were asked to stop because they took longer than their limit.
+    /// Runs that were asked to stop because they exceeded their time limit.
     pub overran: u64,
-    /// Runs that did not stop when they were asked to: their workers' processes were replaced.
+    /// Runs that did not stop when asked to. The processes of their workers were replaced.
     pub hangs: u64,
-    /// Lookups of the devices that can take a model's tasks.
+    /// Lookups of the devices that can run a model's tasks.
     pub capability_cache: Hits,
-    /// Tasks with an affinity key that went where the key's last task went.
+    /// Tasks with an affinity key that went to the same device as the key's last task.
     pub affinity: Hits,
-    /// Changes to the journal that were made durable by a commit which another had asked for.
+    /// Journal changes that were made durable by a commit that another change had requested.
     pub group_commit: Hits,
-    /// Buffers of memory shared with workers of this machine that were taken for inputs, and how
-    /// many of them had served before.
+    /// Buffers of memory shared with local workers that were taken for inputs; hits are buffers
+    /// that had been used before.
     pub shared_buffers: Hits,
     /// Workers by state.
     pub workers: WorkerCounts,
@@ -278,8 +281,8 @@ pub struct Stats {
     pub balancing: Cow<'static, str>,
 }
 
-/// Tasks by state: those that are open, and since the start those that were submitted and those that
-/// ended.
+/// Tasks by state. Open states count the present tasks; `submitted` and the terminal states count
+/// all since the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the states' names")]
 pub struct TaskCounts {
@@ -297,7 +300,7 @@ pub struct TaskCounts {
 pub struct WorkerCounts {
     pub ready: u64,
     pub draining: u64,
-    /// Those whose connection is lost, and that may come back.
+    /// Workers whose connection is lost and that may come back.
     pub away: u64,
     pub lost: u64,
 }

@@ -1,4 +1,4 @@
-//! One block of memory for all intermediate tensors of a run, at offsets that were planned.
+//! One block of memory for all intermediate tensors of a run, at planned offsets.
 
 mod planner;
 #[cfg(test)]
@@ -12,11 +12,10 @@ use crate::pool::Pool;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A block of memory that is handed out in ranges. Clones share it; the block goes back to its
-/// pool when the last clone and the last range are gone.
+/// A block of memory that is handed out in ranges. Clones share it; the block returns to its pool
+/// when the last clone and the last range are dropped.
 ///
-/// No byte is in two living buffers, whatever is asked for: a range that overlaps one that is
-/// alive is refused.
+/// No byte is ever in two live buffers: a range that overlaps a live one is refused.
 ///
 /// ```
 /// let arena = lgp_memory::Arena::new(&lgp_memory::Pool::new(), 256)?;
@@ -32,7 +31,7 @@ pub struct Arena(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     block: Memory,
-    /// Start and end of each range that is alive.
+    /// Start and end of each live range.
     taken: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -46,8 +45,8 @@ impl Arena {
         Ok(Self(Arc::new(Shared { block, taken: Mutex::default() })))
     }
 
-    /// The bytes from `offset` on, unless they are outside the arena, unaligned, or some of them
-    /// are in use. They are initialised but unspecified; dropping the buffer gives them back.
+    /// The bytes from `offset` on, unless they are outside the arena, unaligned, or partly in use.
+    /// They are initialised but unspecified; dropping the buffer returns them.
     #[must_use]
     pub fn take(&self, offset: usize, len: usize) -> Option<Buffer> {
         let end = offset.checked_add(len).filter(|&end| end <= self.0.block.len())?;
@@ -65,7 +64,7 @@ impl Arena {
     }
 }
 
-/// A range of an arena that one buffer has for itself.
+/// A range of an arena that belongs to one buffer.
 #[derive(Debug)]
 pub(crate) struct Region {
     arena: Arena,
@@ -73,8 +72,8 @@ pub(crate) struct Region {
 }
 
 impl Region {
-    /// Where the range begins. The bytes behind it, as many as were taken, are this region's
-    /// alone until it is dropped.
+    /// The start of the range. The bytes of the range belong only to this region until it is
+    /// dropped.
     pub(crate) fn start(&self) -> std::ptr::NonNull<u8> {
         self.arena.0.block.at(self.offset)
     }

@@ -15,15 +15,14 @@ pub const ALIGNMENT: usize = 64;
 
 /// An owned, initialised, 64-byte-aligned block of host memory.
 ///
-/// A buffer that came from a [`crate::Pool`] or a [`crate::Arena`] goes back there when it is
-/// dropped.
+/// A buffer from a [`crate::Pool`] or a [`crate::Arena`] returns there when it is dropped.
 #[derive(Debug)]
 pub struct Buffer {
     store: Store,
     len: usize,
 }
 
-/// Whose bytes a buffer has.
+/// The owner of a buffer's bytes.
 #[derive(Debug)]
 enum Store {
     Empty,
@@ -35,7 +34,7 @@ impl Buffer {
     /// Allocates `len` zero bytes.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the host refuses, or has less free.
+    /// [`Error::OutOfMemory`] when the host refuses, or has less memory free.
     pub fn zeroed(len: usize) -> Result<Self> {
         if len == 0 {
             return Ok(Self { store: Store::Empty, len });
@@ -54,18 +53,18 @@ impl Buffer {
         Self { store: Store::Region(region), len }
     }
 
-    /// The `len` bytes of a file from `offset` on, a multiple of the system's pages. What is written
-    /// to them stays this program's.
+    /// Maps `len` bytes of a file from `offset` on, which is a multiple of the system's page size.
+    /// Writes to them do not reach the file.
     ///
     /// # Safety
-    /// Nobody may write to that part of the file, or cut it off, while the buffer lives.
+    /// Nobody may write to that part of the file, or truncate it, while the buffer lives.
     pub(crate) unsafe fn mapped(file: &File, offset: usize, len: usize) -> Result<Self> {
         if len == 0 {
             return Self::zeroed(0);
         }
         let offset = u64::try_from(offset).unwrap_or(u64::MAX);
         let mut options = memmap2::MmapOptions::new();
-        // SAFETY: the caller promises that the bytes stay as they are.
+        // SAFETY: the caller promises that the bytes do not change.
         let map = unsafe { options.offset(offset).len(len).map_copy(file) };
         let mut map = map.map_err(|error| Error::spill(&error))?;
         let ptr = NonNull::from(&mut map[..]).cast();
@@ -73,7 +72,7 @@ impl Buffer {
         Ok(Self { store: Store::Block(block, Weak::new()), len })
     }
 
-    /// Whether the bytes are a range of an arena, all of which lives as long as they do.
+    /// Whether the bytes are a range of an arena, which they keep alive.
     pub(crate) fn is_in_arena(&self) -> bool {
         matches!(self.store, Store::Region(_))
     }
@@ -88,7 +87,7 @@ impl Buffer {
     }
 }
 
-/// A buffer that is only read and written in parts, each by its owner.
+/// A buffer that is read and written only in parts, each part by its owner.
 #[derive(Debug)]
 pub(crate) struct Memory(Buffer);
 
@@ -106,7 +105,7 @@ impl Memory {
     pub(crate) fn at(&self, offset: usize) -> NonNull<u8> {
         debug_assert!(offset < self.0.len);
         match self.0.start() {
-            // SAFETY: the buffer has `len` bytes from its start on, and the offset is within.
+            // SAFETY: the buffer has `len` bytes from its start on, and the offset is within them.
             Some(start) => unsafe { start.add(offset.min(self.0.len)) },
             None => NonNull::dangling(),
         }
@@ -127,8 +126,8 @@ impl std::ops::Deref for Buffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
         match self.start() {
-            // SAFETY: a block has `capacity >= len` initialised bytes for as long as it lives; a
-            // region has `len` of a block that lives as long, and they are in no other region.
+            // SAFETY: a block has `capacity >= len` initialised bytes while it lives. A region has
+            // `len` bytes of a block that lives as long, and no other region has them.
             Some(start) => unsafe { std::slice::from_raw_parts(start.as_ptr(), self.len) },
             None => &[],
         }
@@ -145,23 +144,23 @@ impl std::ops::DerefMut for Buffer {
     }
 }
 
-/// Blocks of at least this many bytes are mapped for themselves, so that they lie in huge pages
-/// where the system has them: kernels stride through weights and activations and miss page tables
-/// as well as caches, and a fresh block costs a fault a page.
+/// Larger blocks get their own mapping, so that they lie in huge pages if the system has them:
+/// kernels stride through weights and activations and miss page tables as well as caches, and a
+/// fresh block costs one fault per page.
 const MAPPED_BYTES_MIN: usize = 2 * HUGE_PAGE;
-/// The huge pages of x86-64, and of AArch64 with pages of 4 KiB. Elsewhere such an alignment does
-/// no harm.
+/// The huge pages of x86-64, and of AArch64 with pages of 4 KiB. On other systems this alignment is
+/// harmless.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Bytes that are taken before the system is asked again what is free, and that a large block leaves to
-/// everything that is no buffer.
+/// Bytes that may be taken before the system is asked for its free memory again. A large block
+/// leaves as many bytes for everything else.
 const STEP: usize = 64 << 20;
-/// How many bytes may be taken before the system is asked again.
+/// Bytes that may still be taken before the system is asked again.
 static GRANTED: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether so many bytes more fit into what is free. The system itself promises more than it has, and
-/// kills the process that uses it; how large a value becomes can be up to a request. Memory that was
-/// promised and is not used yet counts as free.
+/// Whether `bytes` more bytes fit into the free memory. The system itself promises more than it
+/// has, and kills the process that uses it, and a request can determine how large a value becomes.
+/// Memory that was promised but is not used yet counts as free.
 fn is_free(bytes: usize) -> bool {
     let take = |granted: usize| granted.checked_sub(bytes);
     if GRANTED.fetch_update(Relaxed, Relaxed, take).is_ok() {
@@ -188,16 +187,16 @@ pub(crate) struct Block {
 /// Where a block's memory comes from.
 #[derive(Debug)]
 enum Source {
-    /// What the allocator gave.
+    /// The allocator's pointer.
     Heap(NonNull<u8>),
-    /// Kept for its `Drop` alone.
+    /// Kept only for its `Drop`.
     Mapped { _map: memmap2::MmapMut },
 }
 
 // SAFETY: a Block owns its memory exclusively, like a Box<[u8]>.
 unsafe impl Send for Block {}
-// SAFETY: a shared Block only tells its address and size. Who reads or writes behind the address
-// sees to it that no other does: a Buffer by being borrowed, an arena by handing out no byte twice.
+// SAFETY: a shared Block only gives its address and size. Its users make sure that accesses behind
+// the address are exclusive: a Buffer by borrowing, an arena by handing out no byte twice.
 unsafe impl Sync for Block {}
 
 impl Block {
@@ -219,13 +218,13 @@ impl Block {
         // SAFETY: the layout's size is not zero.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(oom)?;
         let skip = base.align_offset(ALIGNMENT).min(ALIGNMENT);
-        // SAFETY: the allocation is longer than the capacity by the alignment.
+        // SAFETY: the allocation is longer than the capacity by `ALIGNMENT`.
         let ptr = unsafe { base.add(skip) };
         Ok(Self { ptr, source: Source::Heap(base), capacity })
     }
 
-    /// Maps pages, of which the whole huge ones inside are asked to be such: what is behind the
-    /// last of them takes no more memory than it is used.
+    /// Maps pages, and requests huge pages for the whole ones inside. The bytes after the last huge
+    /// page take memory only when they are used.
     fn mapped(capacity: usize) -> Result<Self> {
         let oom = || Error::OutOfMemory { bytes: capacity };
         let room = capacity.checked_add(HUGE_PAGE).ok_or_else(oom)?;
@@ -235,7 +234,7 @@ impl Block {
         #[cfg(target_os = "linux")]
         {
             let whole = capacity - capacity % HUGE_PAGE;
-            // A system without huge pages refuses, and the block is as good with small ones.
+            // A system without huge pages refuses, and the block works with small ones.
             let _ = map.advise_range(memmap2::Advice::HugePage, skip, whole);
         }
         // SAFETY: the mapping is longer than the capacity by a huge page.
@@ -248,9 +247,9 @@ impl Block {
         self.capacity
     }
 
-    /// More than is needed, at an alignment that the allocator has anyway: asked for a larger one
-    /// it would write the zeros, where fresh pages of the system are zero already and take no
-    /// memory before they are used.
+    /// More than the needed size, at an alignment that the allocator has anyway. For a larger
+    /// alignment the allocator would write the zeros itself, while fresh pages of the system are
+    /// zero already and take no memory before they are used.
     fn layout(capacity: usize) -> Option<Layout> {
         let size = capacity.checked_add(ALIGNMENT).filter(|_| capacity > 0)?;
         Layout::from_size_align(size, 8).ok()

@@ -1,10 +1,10 @@
-//! What a value of a graph can be besides a tensor.
+//! The values of a graph: tensors, sequences, maps and optional values.
 
 use crate::shape::TensorType;
 use crate::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-/// A value: a tensor, or what a few operators make and take instead of one.
+/// A value: a tensor, or one of the other kinds that a few operators make and take.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Datum {
     /// A tensor.
@@ -18,7 +18,7 @@ pub enum Datum {
         /// The value of each key.
         values: Tensor,
     },
-    /// An optional value that is not there. One that is there is just the value.
+    /// An optional value that is absent. A present one is just the value.
     Absent,
 }
 
@@ -29,7 +29,7 @@ impl Datum {
         if let Self::Tensor(tensor) = self { Some(tensor) } else { None }
     }
 
-    /// What it is, for messages.
+    /// The kind of the value, for messages.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -47,7 +47,7 @@ impl From<Tensor> for Datum {
     }
 }
 
-/// What kind of value stands behind a type.
+/// The kind of value behind a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -84,13 +84,13 @@ impl ValueKind {
         }
     }
 
-    /// Whether a tensor is such a value.
+    /// Whether values of this kind are tensors.
     #[must_use]
     pub fn holds_tensors(self) -> bool {
         matches!(self, Self::Tensor | Self::Optional)
     }
 
-    /// The kind alone, for messages.
+    /// The kind without the type, for messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

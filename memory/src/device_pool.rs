@@ -1,4 +1,4 @@
-//! Memory of a device, handed out in blocks of a few large buffers.
+//! Device memory, handed out in blocks of a few large buffers.
 
 mod block;
 #[cfg(test)]
@@ -20,12 +20,12 @@ use std::time::Instant;
 
 /// Memory of one device. Clones share it, and threads may use them at once.
 ///
-/// Segments are buffers of the device; a block is a slice of one, and goes back when it is
+/// Segments are buffers of the device. A block is a slice of one, and returns to it when it is
 /// dropped. Blocks may outlive the pool.
 ///
-/// **Order.** A block that is dropped may be handed out again at once, while commands that use it
-/// are still queued. That is right as long as its next user queues to the same queue, which is in
-/// order. Who uses several queues finishes the old one first.
+/// **Order.** A dropped block may be handed out again at once, while commands that use it are still
+/// queued. That is correct as long as its next user queues to the same queue, which is in order. A
+/// user of several queues must finish the old one first.
 ///
 /// ```
 /// use lgp_memory::{DevicePool, SegmentLimits};
@@ -76,7 +76,7 @@ impl SegmentLimits {
 }
 
 impl DevicePool {
-    /// A pool of `device`. Nothing is taken of it yet.
+    /// A pool of `device`. It takes no memory yet.
     ///
     /// # Errors
     /// [`crate::Error::SegmentLimit`] for limits that contradict themselves.
@@ -86,13 +86,14 @@ impl DevicePool {
         Ok(Self(Arc::new(Shared(Mutex::new(state)))))
     }
 
-    /// A block of `bytes` bytes of undefined content. `owner` is a short label of who holds it,
-    /// such as `weights`.
+    /// A block of `bytes` bytes of undefined content. `owner` is a short label of the holder, such
+    /// as `weights`.
     ///
     /// # Errors
-    /// [`crate::Error::RangeTooLarge`] where no buffer of the device can hold it, [`crate::Error::Shortage`]
-    /// with who holds what where there is no room now, [`crate::Error::Device`] where the device refuses
-    /// a slice. The pool is as usable after an error as before.
+    /// [`crate::Error::RangeTooLarge`] if no buffer of the device can hold it,
+    /// [`crate::Error::Shortage`] with a list of holders if there is no room now,
+    /// [`crate::Error::Device`] if the device refuses a slice. The pool stays usable after an
+    /// error.
     pub fn allocate(&self, bytes: usize, owner: &str) -> Result<DeviceBlock> {
         let lease = self.lease(bytes, owner)?;
         DeviceBlock::new(lease)
@@ -111,37 +112,37 @@ impl DevicePool {
         outcome.map(|id| Lease { pool: Arc::clone(&self.0), id, bytes })
     }
 
-    /// The limits, rounded as they are kept.
+    /// The limits, after rounding.
     #[must_use]
     pub fn limits(&self) -> SegmentLimits {
         self.0.lock().segments.limits()
     }
 
-    /// What the pool has done so far.
+    /// Counts since the pool was made.
     #[must_use]
     pub fn stats(&self) -> SegmentStats {
         self.0.lock().segments.stats()
     }
 
-    /// Who holds what, the most first.
+    /// All holders with their memory, the largest first.
     #[must_use]
     pub fn holders(&self) -> Vec<Holder> {
         self.0.lock().segments.holders()
     }
 
-    /// How things stand for who got no `bytes` bytes as `owner`, though the pool had them: drivers
-    /// find out at the first use that memory which they promised is not there.
+    /// The report for an owner whose `bytes` bytes failed although the pool had them: some drivers
+    /// find out only at the first use that promised memory does not exist.
     #[must_use]
     pub fn shortage(&self, bytes: usize, owner: &str) -> Shortage {
         self.0.lock().segments.shortage(bytes, owner)
     }
 
-    /// Gives every segment back to the device in which nothing is taken.
+    /// Returns every segment without live blocks to the device.
     pub fn release_idle(&self) {
         self.0.lock().segments.release_idle();
     }
 
-    /// Starts a log of the last `capacity` events, in place of one that may be running.
+    /// Starts a log of the last `capacity` events, and replaces a running one.
     pub fn start_log(&self, capacity: usize) {
         let mut state = self.0.lock();
         let mut log = MemoryLog::new(state.segments.limits(), capacity);
@@ -152,13 +153,13 @@ impl DevicePool {
         state.log = Some((Instant::now(), log));
     }
 
-    /// Notes in the log that a phase begins: loading, a run.
+    /// Logs the start of a phase, such as loading or a run.
     pub fn phase(&self, name: &str) {
         self.0.lock().note(MemoryEvent::Phase { name: name.into() });
     }
 
-    /// Notes in the log what `pool` has of the host's RAM, and what the whole process has where
-    /// the system tells it. Without a log it does nothing.
+    /// Logs how much of the host's RAM `pool` holds, and the whole process if the system reports
+    /// that. Without a log it does nothing.
     pub fn note_host(&self, pool: &Pool) {
         if self.0.lock().log.is_none() {
             return;
@@ -173,22 +174,21 @@ impl DevicePool {
         }
     }
 
-    /// The log as it is now, if one was started.
+    /// A copy of the present log, if one was started.
     #[must_use]
     pub fn log(&self) -> Option<MemoryLog> {
         self.0.lock().log.as_ref().map(|(_, log)| log.clone())
     }
 
-    /// Moves relocatable blocks that are not pinned so that less lies free in holes, and waits
-    /// until that is done. To be called at a safe point: commands in other queues that use
+    /// Moves relocatable blocks that are not pinned, so that fewer free bytes lie in holes, and
+    /// waits until that is done. Call it at a safe point: commands in other queues that use
     /// relocatable blocks must have finished.
     ///
     /// # Errors
-    /// [`crate::Error::Device`] when a copy fails. What was moved before stays moved, and no content is
-    /// lost.
+    /// [`crate::Error::Device`] when a copy fails. Completed moves stay, and no content is lost.
     pub fn defragment(&self, queue: &mut dyn Queue) -> Result<Defragmented> {
-        // Blocks that are dropped meanwhile must not take the lock while it is held here, so
-        // they are kept until it is free again.
+        // A block that is dropped takes the lock, which is held here. So all blocks are kept alive
+        // until the lock is released.
         let blocks: Vec<(RangeId, Arc<RwLock<Movable>>)> = {
             let state = self.0.lock();
             let alive = state.relocatable.iter();
@@ -213,7 +213,7 @@ impl DevicePool {
         for block in free.values_mut() {
             block.forget_place();
         }
-        // The places that are free now may be taken by others, which use other queues.
+        // Other users, with other queues, may now take the freed places.
         let finished = queue.finish();
         drop(state);
         let done = outcome?;

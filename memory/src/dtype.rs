@@ -9,7 +9,7 @@ use bytemuck::{CheckedBitPattern, NoUninit};
 use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
-/// The type of a tensor's elements. Those of fewer than eight bits take a byte each in memory;
+/// The type of a tensor's elements. Elements of fewer than eight bits take a whole byte in memory;
 /// only files pack them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -81,7 +81,7 @@ impl DType {
             Self::F8E4M3FN | Self::F8E4M3FNUZ | Self::F8E5M2 | Self::F8E5M2FNUZ | Self::F8E8M0 => 1,
             Self::F4E2M1 | Self::I4 | Self::U4 | Self::I2 | Self::U2 => 1,
             Self::F16 | Self::BF16 | Self::I16 | Self::U16 => 2,
-            // A string's element is the number of its text in the tensor's table.
+            // A string's element is the index of its text in the tensor's table.
             Self::F32 | Self::I32 | Self::U32 | Self::Str => 4,
             Self::F64 | Self::I64 | Self::U64 | Self::Complex64 => 8,
             Self::Complex128 => 16,
@@ -92,13 +92,13 @@ impl DType {
     #[must_use]
     pub const fn align(self) -> usize {
         match self {
-            // Two numbers each.
+            // A complex number is two numbers.
             Self::Complex64 | Self::Complex128 => self.size() / 2,
             _ => self.size(),
         }
     }
 
-    /// Bits of one element where it is packed, as in files: fewer than eight for some.
+    /// Bits of a packed element, as in files.
     #[must_use]
     pub const fn bits(self) -> u32 {
         match self {
@@ -112,7 +112,8 @@ impl DType {
         }
     }
 
-    /// Whether some bytes are no element: those of bools, and of elements of fewer than eight bits.
+    /// Whether some byte values are invalid: those of bools, and of elements of fewer than eight
+    /// bits.
     #[must_use]
     pub const fn is_checked(self) -> bool {
         matches!(self, Self::Bool) || self.bits() < 8
@@ -151,8 +152,8 @@ impl DType {
         }
     }
 
-    /// Whether elements are floating-point numbers that operators compute with; the smaller ones
-    /// are only stored and converted.
+    /// Whether operators compute with these floating-point numbers; smaller floats are only stored
+    /// and converted.
     #[must_use]
     pub const fn is_float(self) -> bool {
         matches!(self, Self::F16 | Self::BF16 | Self::F32 | Self::F64)
@@ -198,7 +199,7 @@ pub(crate) fn cast_mut<T: Element>(bytes: &mut [u8]) -> Result<&mut [T]> {
     bytemuck::checked::try_cast_slice_mut(bytes).map_err(cast_error::<T>)
 }
 
-/// Fails unless every byte is an element.
+/// Fails unless every byte is a valid element.
 pub(crate) fn check_bytes(dtype: DType, bytes: &[u8]) -> Result<()> {
     let good = match dtype {
         DType::Bool => bytes.iter().all(|&b| b < 2),

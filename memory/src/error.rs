@@ -1,4 +1,4 @@
-//! What can be wrong with a shape, a dtype or an allocation.
+//! Errors of shapes, dtypes and allocations.
 
 use crate::dtype::DType;
 use crate::segments::Shortage;
@@ -10,7 +10,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A tensor was read as another element type than it has.
+    /// A tensor was read as a wrong element type.
     #[error("dtype is {given}, expected {expected}")]
     DType {
         /// What the caller asked for.
@@ -36,7 +36,7 @@ pub enum Error {
         /// Dimensions.
         shape: Vec<usize>,
     },
-    /// A reshape between shapes of different element counts.
+    /// A reshape between shapes with different element counts.
     #[error("cannot reshape {from:?} to {to:?}: the element counts differ")]
     Reshape {
         /// Present dimensions.
@@ -47,16 +47,17 @@ pub enum Error {
     /// A byte of a bool tensor is neither 0 nor 1.
     #[error("bool data has bytes other than 0 and 1")]
     BoolByte,
-    /// A byte is no element of a dtype that has fewer than eight bits.
+    /// A byte is not a valid element of a dtype with fewer than eight bits.
     #[error("a byte is no {dtype}, which has {} bits", dtype.bits())]
     ElementByte {
         /// Element type.
         dtype: DType,
     },
-    /// Bytes were given as the elements of a string tensor, or strings asked of another.
+    /// Bytes were given as elements of a string tensor, or strings were read from a tensor of
+    /// another dtype.
     #[error("a tensor of strings is made of strings, not of bytes")]
     Strings,
-    /// Bytes that are not the packed form of as many strings.
+    /// The bytes are not the packed form of that many strings.
     #[error("packed strings: {reason}")]
     Packed {
         /// What is wrong with them.
@@ -77,7 +78,7 @@ pub enum Error {
         /// Bytes asked for.
         bytes: usize,
     },
-    /// Not a permutation of a view's axes.
+    /// The axes are not a permutation of a view's axes.
     #[error("{perm:?} does not name each of {rank} axes once")]
     Permutation {
         /// Axes given.
@@ -85,7 +86,7 @@ pub enum Error {
         /// Axes there are.
         rank: usize,
     },
-    /// A shape that cannot be repeated to another.
+    /// The shape cannot be broadcast to the other one.
     #[error("cannot broadcast {from:?} to {to:?}")]
     Broadcast {
         /// Present dimensions.
@@ -93,7 +94,7 @@ pub enum Error {
         /// Wanted dimensions.
         to: Vec<usize>,
     },
-    /// A slice that leaves its axis.
+    /// A slice exceeds its axis.
     #[error("{len} elements from {start} in steps of {step} leave axis {axis} of size {dim}")]
     Slice {
         /// Axis sliced.
@@ -115,17 +116,17 @@ pub enum Error {
         /// Bytes to write.
         target_bytes: usize,
     },
-    /// A limit of segments that cannot be kept.
+    /// A limit of segments is invalid.
     #[error("the limit {limit} is {given}, expected {expected}")]
     SegmentLimit {
         /// The limit's name.
         limit: &'static str,
         /// Its value.
         given: usize,
-        /// What it may be.
+        /// The allowed values.
         expected: &'static str,
     },
-    /// A range that no segment can hold.
+    /// No segment can hold the range.
     #[error(
         "{bytes} bytes do not fit one segment, which has {segment_bytes_max} at most; split them"
     )]
@@ -135,34 +136,34 @@ pub enum Error {
         /// The largest segment.
         segment_bytes_max: usize,
     },
-    /// There is no room for a range now.
+    /// There is no room for the range now.
     #[error("out of memory: cannot take {shortage}")]
     Shortage {
-        /// How things stand, and who holds what.
+        /// The state of the memory, and its holders.
         shortage: Box<Shortage>,
-        /// Why the source has no further segment; nothing where the budget was the limit.
+        /// The reason why the source has no further segment; `None` if the budget was the limit.
         #[source]
         refusal: Option<Box<Error>>,
     },
-    /// A range that is not taken.
+    /// The range is not taken.
     #[error("range {serial} is not taken: it was given back, or is one of others")]
     NoSuchRange {
         /// The range's serial number.
         serial: u64,
     },
-    /// A tensor that cannot be put on disk.
+    /// A tensor cannot be stored on disk.
     #[error("a tensor cannot be kept on disk: {reason}")]
     Spill {
-        /// What the system said.
+        /// The system's message.
         reason: String,
     },
-    /// A log that cannot be written or read.
+    /// A log cannot be written or read.
     #[error("the log of memory failed: {reason}")]
     LogFile {
-        /// What the file said.
+        /// The message of the file.
         reason: String,
     },
-    /// A line that is none of a log.
+    /// A line does not belong to a log.
     #[error("no log of memory, line {line}: {reason}")]
     LogLine {
         /// The line, from 1.
@@ -170,13 +171,13 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// What a device said.
+    /// An error of the device.
     #[error(transparent)]
     Device(#[from] lgp_hal::Error),
 }
 
 impl Error {
-    /// Whether a device was lost: by itself, or as the reason why there is no room.
+    /// Whether a device was lost: directly, or as the reason for a shortage.
     #[must_use]
     pub fn is_device_lost(&self) -> bool {
         match self {

@@ -131,7 +131,7 @@ impl Layout {
             .checked_mul(self.strides[axis])
             .and_then(|n| self.offset.checked_add_signed(n))
             .ok_or_else(wrong)?;
-        // With one element the stride is never taken, so that it may be anything.
+        // With one element the stride is unused, so it may have any value.
         view.strides[axis] = if len == 1 { 0 } else { self.strides[axis] * step };
         Ok(view)
     }
@@ -139,8 +139,8 @@ impl Layout {
     /// Copies the view's elements, each `size` bytes, from `src` into row-major order in `dst`.
     ///
     /// # Errors
-    /// [`Error::CopyLength`] unless `dst` has exactly the view's bytes and `src` all that the
-    /// view reaches.
+    /// [`Error::CopyLength`] unless `dst` has exactly the view's bytes and `src` contains all
+    /// elements of the view.
     pub fn copy(&self, size: usize, src: &[u8], dst: &mut [u8]) -> Result<()> {
         let wrong = || Error::CopyLength { source_bytes: src.len(), target_bytes: dst.len() };
         let bytes = Shape::from(self.dims.as_slice()).elements()?.checked_mul(size);
@@ -165,8 +165,8 @@ impl Layout {
         Ok(())
     }
 
-    /// Elements up to and with the last that a view without empty axes touches; `None` when one
-    /// would lie before the first.
+    /// The length of the source up to the last element that a view without empty axes reads; `None`
+    /// if an element would lie before the first.
     fn reach(&self) -> Option<usize> {
         let (mut low, mut high) = (self.offset, self.offset);
         for (&dim, &stride) in self.dims.iter().zip(&self.strides) {
@@ -180,7 +180,7 @@ impl Layout {
         high.checked_add(1)
     }
 
-    /// The axes without those of size 1, neighbours merged where one stride serves both.
+    /// The axes without those of size 1; neighbouring axes that share one stride are merged.
     fn coalesced(&self) -> Vec<Axis> {
         let mut axes: Vec<Axis> = Vec::with_capacity(self.dims.len());
         for (&dim, &stride) in self.dims.iter().zip(&self.strides) {
@@ -211,7 +211,7 @@ struct Axis {
 /// Side of the square blocks in which a transposition runs, so that both sides stay in cache.
 const TILE: usize = 16;
 
-/// Copies elements of `N` bytes. The caller has checked that all of them lie within `src`, and
+/// Copies elements of `N` bytes. The caller has checked that all elements lie within `src`, and
 /// that `dst` has as many as the axes.
 fn copy<const N: usize>(axes: &[Axis], offset: usize, src: &[u8], dst: &mut [u8]) {
     let src = src.as_chunks::<N>().0;

@@ -1,8 +1,8 @@
-//! Dtypes, shapes, layouts, host tensors on aligned buffers, pools, and arenas that are planned.
+//! Dtypes, shapes, layouts, host tensors on aligned buffers, pools, and planned arenas.
 //!
-//! This layer knows shapes and bytes, not maths: what to do with a tensor is `lgp-compute`'s
-//! business. A device's buffers come from `lgp-hal`; which part of them is whose is decided here,
-//! by a [`DevicePool`], whose [`MemoryLog`] can be replayed without the device.
+//! This layer knows shapes and bytes, not maths: `lgp-compute` computes with tensors. A device's
+//! buffers come from `lgp-hal`; a [`DevicePool`] decides who gets which part of them, and its
+//! [`MemoryLog`] can be replayed without the device.
 //!
 //! ```
 //! use lgp_memory::{DType, Pool, Tensor};

@@ -1,5 +1,5 @@
-//! A log of what was taken and given back, which can be written to a file and replayed anywhere:
-//! somebody's shortage can be looked into without their device.
+//! A log of allocations and frees. It can be written to a file and replayed anywhere, so that a
+//! user's shortage can be examined without the user's device.
 
 mod replay;
 #[cfg(test)]
@@ -13,28 +13,28 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What happened to the ranges of a pool, and around it.
+/// An event of a pool's ranges, or of its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MemoryEvent {
     /// A range was handed out.
     Taken {
-        /// Its number, which no other range of the log has.
+        /// The range's number, unique in the log.
         range: u64,
         /// Bytes asked for.
         bytes: usize,
-        /// The label of who holds it.
+        /// The label of the holder.
         owner: Arc<str>,
     },
     /// A range was given back.
     Freed {
-        /// Its number.
+        /// The range's number.
         range: u64,
     },
-    /// A request that could not be served.
+    /// A request failed.
     Failed {
         /// Bytes asked for.
         bytes: usize,
-        /// The label of who asked.
+        /// The label of the requester.
         owner: Arc<str>,
     },
     /// A phase begins, and the one before it ends.
@@ -42,20 +42,19 @@ pub enum MemoryEvent {
         /// Its name.
         name: Arc<str>,
     },
-    /// So much of the host's RAM somebody has now.
+    /// The host's RAM that an owner holds now.
     Host {
-        /// Who: a pool, the process.
+        /// The owner: a pool or the process.
         owner: Arc<str>,
-        /// How much.
+        /// The amount.
         bytes: usize,
     },
 }
 
-/// The last events of a pool, and what was held before the first of them.
+/// The last events of a pool, and the ranges that were held before the first of them.
 ///
-/// As many events are kept as the log was made for. An older one moves into what was held, so
-/// that a log of any length can be replayed: then from a state with the same ranges, though they
-/// may lie elsewhere.
+/// The log keeps `capacity` events. Older events are folded into the held ranges, so that a log of
+/// any length can be replayed: it starts with the same ranges, though they may lie elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryLog {
     limits: SegmentLimits,
@@ -73,7 +72,7 @@ impl MemoryLog {
         Self { limits, capacity, held, events, dropped: 0 }
     }
 
-    /// Notes what happened `time` after the log began.
+    /// Logs an event at `time` after the start of the log.
     pub fn push(&mut self, time: Duration, event: MemoryEvent) {
         self.events.push_back((time, event));
         if self.events.len() > self.capacity
@@ -84,7 +83,7 @@ impl MemoryLog {
         }
     }
 
-    /// Adds an event from before the first to what was held.
+    /// Folds an event into the ranges held before the first event.
     pub(crate) fn fold(&mut self, event: MemoryEvent) {
         match event {
             MemoryEvent::Taken { range, bytes, owner } => {
@@ -113,7 +112,7 @@ impl MemoryLog {
         self.events.iter().map(|(time, event)| (*time, event))
     }
 
-    /// How many events were too old to be kept.
+    /// How many events were dropped because of their age.
     #[must_use]
     pub fn dropped(&self) -> u64 {
         self.dropped

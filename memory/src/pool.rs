@@ -12,13 +12,13 @@ const LARGE_STEP: usize = 4096;
 /// A large block serves a request only if it is at most this many times as large: a small request
 /// must not pin a huge block.
 const LARGE_SLACK: usize = 2;
-/// The same for a request that is back soon.
+/// The same limit for a request that is freed soon.
 const BRIEF_SLACK: usize = 8;
 
 /// A pool of aligned host buffers. Clones share it.
 ///
-/// Dropping a buffer gives its memory back. Idle memory never exceeds the most that was ever in
-/// use at once; what would exceed it goes back to the host. Buffers may outlive the pool.
+/// Dropping a buffer returns its memory. Idle memory never exceeds the high-water mark of use; any
+/// excess is returned to the host. Buffers may outlive the pool.
 ///
 /// ```
 /// let pool = lgp_memory::Pool::new();
@@ -31,14 +31,14 @@ const BRIEF_SLACK: usize = 8;
 #[derive(Debug, Clone, Default)]
 pub struct Pool(Arc<Shared>);
 
-/// What a [`Pool`] has done so far. Bytes are those of the blocks, rounded up.
+/// Counts of a [`Pool`]. Bytes are those of the blocks, rounded up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStats {
     /// Buffers handed out.
     pub allocations: u64,
     /// Of those, how many reused a block.
     pub hits: u64,
-    /// Bytes in buffers that are alive.
+    /// Bytes in live buffers.
     pub in_use_bytes: usize,
     /// The most that `in_use_bytes` ever was.
     pub high_water_bytes: usize,
@@ -62,15 +62,16 @@ impl Pool {
         Self::default()
     }
 
-    /// A buffer of `len` bytes. They are initialised but unspecified: nothing is zeroed on reuse.
+    /// A buffer of `len` bytes. They are initialised but unspecified: reused memory is not zeroed.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] when the host refuses even after all idle memory was given back.
+    /// [`Error::OutOfMemory`] when the host refuses even after all idle memory was returned.
     pub fn alloc(&self, len: usize) -> Result<Buffer> {
         self.alloc_from(len, LARGE_SLACK)
     }
 
-    /// As [`Pool::alloc`], for a moment: since it is back soon, a much larger block will do.
+    /// Like [`Pool::alloc`], for brief use: because the buffer is freed soon, a much larger block
+    /// may serve it.
     ///
     /// # Errors
     /// As [`Pool::alloc`].
@@ -96,7 +97,7 @@ impl Pool {
         Ok(Buffer::pooled(block, len, Arc::downgrade(&self.0)))
     }
 
-    /// What happened so far.
+    /// The present counts.
     #[must_use]
     pub fn stats(&self) -> PoolStats {
         self.0.lock().stats
@@ -111,14 +112,14 @@ impl PoolStats {
     }
 }
 
-/// What the clones of a pool and its buffers share.
+/// State shared by the clones of a pool and its buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Shared(Mutex<State>);
 
 impl Shared {
     /// Takes a buffer's block back.
     pub(crate) fn put(&self, block: Block) {
-        // What is too much is freed after the lock is gone.
+        // Excess blocks are freed after the lock is released.
         let _refused = self.lock().put(block);
     }
 
@@ -131,7 +132,8 @@ impl Shared {
 /// Idle blocks by capacity, and the counts.
 #[derive(Debug, Default)]
 struct State {
-    /// One bin a size class, last in first out: the block used last is warm in the cache.
+    /// One bin per size class, last in first out: the most recently used block is warm in the
+    /// cache.
     small: Vec<Vec<Block>>,
     large: BTreeMap<usize, Vec<Block>>,
     stats: PoolStats,
@@ -156,8 +158,8 @@ impl State {
         Some(block)
     }
 
-    /// Takes a block back, and returns what then is too much: smaller blocks first, because the
-    /// larger ones can serve in their place.
+    /// Takes a block back, and returns the excess blocks: smaller ones first, because larger ones
+    /// can serve in their place.
     fn put(&mut self, block: Block) -> Vec<Block> {
         let capacity = block.capacity();
         self.stats.in_use_bytes -= capacity;
@@ -203,14 +205,14 @@ fn rounded(len: usize) -> Option<usize> {
     }
 }
 
-/// The smallest class that holds `len` bytes. Classes are 64, 128, 192, 256 and from there four
-/// steps a doubling, so that rounding wastes less than a quarter.
+/// The smallest class that holds `len` bytes. Classes are 64, 128, 192, 256, and from there four
+/// steps per doubling, so that rounding wastes less than a quarter.
 fn class(len: usize) -> usize {
     let lines = len.div_ceil(64).max(1);
     if lines <= 4 {
         return lines - 1;
     }
-    // lines is in (2^(n+2), 2^(n+3)], cut in four steps of 2^n.
+    // lines is in (2^(n+2), 2^(n+3)], divided into four steps of 2^n.
     let n = (lines - 1).ilog2() as usize - 2;
     4 * n + (lines - (4 << n)).div_ceil(1 << n) + 3
 }
@@ -280,8 +282,8 @@ mod tests {
         assert!(stats.idle_bytes <= stats.high_water_bytes, "{stats:?}");
     }
 
-    /// Kernels of a network take turns: their scratch memory has other sizes, and a run after the
-    /// first allocates none.
+    /// The kernels of a network take turns with scratch memory of different sizes, and runs after
+    /// the first allocate none.
     #[test]
     fn one_block_serves_all_that_need_it_briefly() {
         let pool = Pool::new();

@@ -1,4 +1,4 @@
-//! What a log shows over time: phases with their peaks, sudden growth and who caused it.
+//! A log over time: phases with their peaks, and sudden growth with its owners.
 
 mod spikes;
 #[cfg(test)]
@@ -13,67 +13,67 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where bytes are.
+/// The location of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MemoryKind {
-    /// On the device: owners add up.
+    /// On the device, where the owners' bytes add up.
     Device,
-    /// In the host's RAM: owners may be parts of one another, as a pool is of its process.
+    /// In the host's RAM, where one owner may contain another, as a process contains its pool.
     Host,
 }
 
-/// A change of what an owner holds.
+/// A change of an owner's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryStep {
-    /// When, since the log began.
+    /// The time since the log began.
     pub time: Duration,
-    /// The phase that it belongs to, by its place in [`MemoryProfile::phases`].
+    /// The phase, as an index into [`MemoryProfile::phases`].
     pub phase: usize,
     /// Which memory.
     pub kind: MemoryKind,
-    /// Who.
+    /// The owner.
     pub owner: Arc<str>,
-    /// Bytes that the owner holds after it.
+    /// Bytes that the owner holds after the change.
     pub owner_bytes: usize,
-    /// Bytes that all owners hold on the device after it.
+    /// Bytes that all owners hold on the device after the change.
     pub device_bytes: usize,
 }
 
-/// A part of the log, from one name to the next.
+/// A part of the log, from one phase event to the next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryPhase {
-    /// Its name; that of what comes before any name is empty.
+    /// The name; empty for the part before the first phase event.
     pub name: Arc<str>,
-    /// When it began, since the log did.
+    /// The start, since the log began.
     pub begin: Duration,
     /// When it ended.
     pub end: Duration,
     /// The most that was held on the device at once.
     pub peak_bytes: usize,
-    /// When that was.
+    /// The time of the peak.
     pub peak_time: Duration,
-    /// Who held it then, the most first.
+    /// The holders at the peak, the largest first.
     pub holders: Vec<Holder>,
-    /// The most that each owner held of the host's RAM.
+    /// Each owner's most bytes of the host's RAM.
     pub host_peaks: BTreeMap<Arc<str>, usize>,
-    /// Requests that could not be served.
+    /// Requests that failed.
     pub failures: u64,
 }
 
-/// A log as a course of time. It covers the events that the log kept; bytes are those that were
-/// asked for, before they are rounded up.
+/// A log over time. It covers the events that the log kept. Bytes are the requested ones, before
+/// rounding up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryProfile {
     /// The phases in order; there is always one.
     pub phases: Vec<MemoryPhase>,
-    /// Each change of what an owner holds, in order.
+    /// Each change of an owner's memory, in order.
     pub steps: Vec<MemoryStep>,
     /// Sudden growth, in order.
     pub spikes: Vec<Spike>,
 }
 
 impl MemoryProfile {
-    /// The profile of a log. Growth is a spike by `rule`.
+    /// The profile of a log, with spikes by `rule`.
     #[must_use]
     pub fn new(log: &MemoryLog, rule: SpikeRule) -> Self {
         let mut fold = Fold::new();
@@ -160,7 +160,7 @@ impl Fold {
     fn take(&mut self, time: Duration, range: u64, bytes: usize, owner: &Arc<str>) {
         self.ranges.insert(range, (Arc::clone(owner), bytes));
         let held = self.owners.entry(Arc::clone(owner)).or_default();
-        // A log from a file may hold any numbers.
+        // A log from a file may contain any numbers.
         *held = (held.0.saturating_add(1), held.1.saturating_add(bytes));
         let owner_bytes = held.1;
         self.device_bytes = self.device_bytes.saturating_add(bytes);

@@ -1,7 +1,7 @@
-//! What collectives make of elements that several devices or machines have in one place.
+//! How collectives combine elements of several devices or machines.
 
-/// What becomes of the elements that several ranks have in one place. Integers wrap around; NaN
-/// passes through.
+/// How the elements of several ranks at one position are combined. Integers wrap around; NaN
+/// propagates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reduction {
     /// Their sum.
@@ -10,6 +10,6 @@ pub enum Reduction {
     Max,
     /// The smallest.
     Min,
-    /// Their sum over their number; of integers, rounded towards zero.
+    /// Their sum divided by their number; for integers, rounded towards zero.
     Mean,
 }

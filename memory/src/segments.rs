@@ -1,6 +1,6 @@
-//! Ranges of addresses out of a few large segments: best fit for large ones, bins for small ones.
+//! Ranges of addresses in a few large segments: best fit for large ones, bins for small ones.
 //!
-//! Nothing here touches the bytes. Where segments come from is a parameter, so that the same code
+//! Nothing here touches the bytes. The source of segments is a parameter, so that the same code
 //! runs on a device's memory, in simulations, and in the replay of a log.
 
 mod account;
@@ -26,19 +26,19 @@ use ranges::{Node, Ranges};
 use slab::Slab;
 use std::sync::Arc;
 
-/// Where segments come from.
+/// A source of segments.
 pub trait SegmentSource {
-    /// What stands for a segment. Dropping it gives its bytes back.
+    /// The handle of a segment. Dropping it returns the segment's bytes.
     type Segment;
 
     /// A segment of `bytes` bytes.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is none.
     fn segment(&mut self, bytes: usize) -> Result<Self::Segment>;
 }
 
-/// Names a range that was handed out. No two ranges of one [`Segments`] have the same.
+/// Identifies a range. Ids are unique within one [`Segments`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RangeId {
     serial: u64,
@@ -46,17 +46,17 @@ pub struct RangeId {
 }
 
 impl RangeId {
-    /// The number of the request that was served with this range, from 0.
+    /// The number of the request for this range, from 0.
     #[must_use]
     pub fn serial(self) -> u64 {
         self.serial
     }
 }
 
-/// Where a range lies.
+/// The location of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// The segment; its number is used again when it has been given back.
+    /// The segment. Its number is reused after it was returned.
     pub segment: usize,
     /// The offset in it, a multiple of the alignment.
     pub offset: usize,
@@ -71,7 +71,7 @@ struct Segment<T> {
     storage: T,
 }
 
-/// A range that is taken.
+/// A taken range.
 #[derive(Debug)]
 struct Taken {
     serial: u64,
@@ -85,12 +85,12 @@ enum At {
     Slot(Slot),
 }
 
-/// Hands out ranges of segments that it takes from a source as they are needed.
+/// Hands out ranges of segments, which it takes from a source as needed.
 ///
 /// Sizes are rounded up to the alignment. Ranges of up to 16 times the alignment come from blocks
-/// of 64 equal slots in constant time; larger ones are the best fit among the free ranges of all
-/// segments, and free neighbours become one again. Small ranges are rounded up by less than a
-/// quarter, large ones to the alignment only.
+/// of 64 equal slots in constant time. Larger ones are the best fit among the free ranges of all
+/// segments, and free neighbours are merged. Small ranges are rounded up by less than a quarter,
+/// large ones only to the alignment.
 ///
 /// ```
 /// use lgp_memory::{SegmentLimits, Segments, SimulatedDevice};
@@ -116,7 +116,7 @@ pub struct Segments<S: SegmentSource> {
 }
 
 impl<S: SegmentSource> Segments<S> {
-    /// No segments yet; they are taken from `source` within `limits`.
+    /// Starts without segments; they are taken from `source` within `limits`.
     ///
     /// # Errors
     /// [`Error::SegmentLimit`] for limits that contradict themselves.
@@ -135,13 +135,13 @@ impl<S: SegmentSource> Segments<S> {
         })
     }
 
-    /// Takes a range of `bytes` bytes. `owner` is a short label of who holds it, such as
-    /// `weights`: messages and profiles add up by it. A range of no bytes takes the alignment.
+    /// Takes a range of `bytes` bytes. `owner` is a short label of the holder, such as `weights`;
+    /// messages and profiles sum up by it. An empty range takes the alignment.
     ///
     /// # Errors
-    /// [`Error::RangeTooLarge`] where no segment can hold it, and [`Error::Shortage`] where there
-    /// is no room now. Nothing has changed then, but that segments in which nothing is taken may
-    /// have been given back.
+    /// [`Error::RangeTooLarge`] if no segment can hold it, and [`Error::Shortage`] if there is no
+    /// room now. After an error nothing has changed, except that idle segments may have been
+    /// returned.
     pub fn allocate(&mut self, bytes: usize, owner: &str) -> Result<RangeId> {
         let segment_bytes_max = self.limits.segment_bytes_max;
         let class = self.bins.class(bytes);
@@ -178,10 +178,10 @@ impl<S: SegmentSource> Segments<S> {
         Ok(RangeId { serial, index })
     }
 
-    /// Gives a range back.
+    /// Frees a range.
     ///
     /// # Errors
-    /// [`Error::NoSuchRange`] when it has been given back, or is one of others.
+    /// [`Error::NoSuchRange`] when the range was freed already, or belongs to another [`Segments`].
     pub fn free(&mut self, id: RangeId) -> Result<()> {
         let at = self.find(id)?.at;
         let bytes = self.place_of(at).bytes;
@@ -199,7 +199,7 @@ impl<S: SegmentSource> Segments<S> {
         Ok(())
     }
 
-    /// Where a range lies.
+    /// The location of a range.
     ///
     /// # Errors
     /// As [`Segments::free`].
@@ -207,7 +207,7 @@ impl<S: SegmentSource> Segments<S> {
         Ok(self.place_of(self.find(id)?.at))
     }
 
-    /// Every range that is taken, its place and its owner.
+    /// Every taken range with its location and its owner.
     pub fn taken(&self) -> impl Iterator<Item = (RangeId, Place, &Arc<str>)> {
         self.taken.iter().map(|(index, taken)| {
             (
@@ -218,30 +218,30 @@ impl<S: SegmentSource> Segments<S> {
         })
     }
 
-    /// What stands for a segment.
+    /// The handle of a segment.
     #[must_use]
     pub fn segment(&self, number: usize) -> Option<&S::Segment> {
         self.segments.get(number).map(|segment| &segment.storage)
     }
 
-    /// Gives back every segment in which nothing is taken.
+    /// Returns every segment without taken ranges.
     pub fn release_idle(&mut self) {
         self.collect(0);
     }
 
-    /// The limits, rounded as they are kept.
+    /// The limits, after rounding.
     #[must_use]
     pub fn limits(&self) -> SegmentLimits {
         self.limits
     }
 
-    /// What has been done so far.
+    /// Counts since the start.
     #[must_use]
     pub fn stats(&self) -> SegmentStats {
         SegmentStats { largest_free_bytes: self.ranges.largest_free_bytes(), ..self.stats }
     }
 
-    /// Who holds what, the most first.
+    /// All holders with their memory, the largest first.
     #[must_use]
     pub fn holders(&self) -> Vec<Holder> {
         self.owners.holders()
@@ -276,8 +276,8 @@ impl<S: SegmentSource> Segments<S> {
         }
     }
 
-    /// A slot, if a block has one or there is room for a further block. Where there is none, a
-    /// range of a slot's size may still be found.
+    /// A slot, if a block has a free one or there is room for another block. Otherwise a range of a
+    /// slot's size may still be found.
     fn take_slot(&mut self, class: usize) -> Option<Slot> {
         if let Some(slot) = self.bins.take(class) {
             return Some(slot);
@@ -291,7 +291,7 @@ impl<S: SegmentSource> Segments<S> {
         self.bins.take(class)
     }
 
-    /// A range, of a new segment if need be. The error is the source's word, where it was asked.
+    /// A range, in a new segment if necessary. The error is the source's, if it was asked.
     fn take_range(&mut self, bytes: usize) -> Result<Node, Option<Error>> {
         if let Some(node) = self.ranges.take(bytes) {
             return Ok(node);
@@ -300,16 +300,16 @@ impl<S: SegmentSource> Segments<S> {
         self.ranges.take(bytes).ok_or(None)
     }
 
-    /// What the budget leaves for further segments.
+    /// The rest of the budget for further segments.
     fn room(&self) -> usize {
         let room = self.limits.budget_bytes.saturating_sub(self.stats.reserved_bytes);
         room - room % self.limits.alignment_bytes
     }
 
-    /// Takes a further segment that holds a range of `bytes` bytes.
+    /// Takes another segment that can hold a range of `bytes` bytes.
     fn grow(&mut self, bytes: usize) -> Result<(), Option<Error>> {
         if self.room() < bytes {
-            // What lies idle is too small for this range, and in the way of a larger segment.
+            // Idle segments are too small for this range, and take up the budget for a larger one.
             self.release_idle();
         }
         let room = self.room();
@@ -327,8 +327,8 @@ impl<S: SegmentSource> Segments<S> {
                 Err(refusal) if size == bytes && self.ranges.idle_segments() == 0 => {
                     return Err(Some(refusal));
                 }
-                // The source has less than the budget says: first it gets back what lies idle,
-                // then smaller segments will do.
+                // The source has less than the budget says: first idle segments are returned to it,
+                // then smaller segments are tried.
                 Err(_) if self.ranges.idle_segments() > 0 => self.release_idle(),
                 Err(_) => size = (size / 2 / alignment * alignment).max(bytes),
             }
@@ -346,7 +346,7 @@ impl<S: SegmentSource> Segments<S> {
         stats.reserved_high_water_bytes = stats.reserved_high_water_bytes.max(stats.reserved_bytes);
     }
 
-    /// Gives idle segments back until at most `idle_bytes_max` bytes are free, or none is idle.
+    /// Returns idle segments until at most `idle_bytes_max` bytes are free, or no segment is idle.
     fn collect(&mut self, idle_bytes_max: usize) {
         if self.ranges.idle_segments() == 0 || self.stats.free_bytes() <= idle_bytes_max {
             return;

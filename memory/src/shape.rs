@@ -79,14 +79,14 @@ impl<const N: usize> From<[usize; N]> for Shape {
     }
 }
 
-/// One dimension that may be known only when the model runs.
+/// One dimension, which may be known only when the model runs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Dim {
     /// A fixed size.
     Known(usize),
     /// A named size: equal names are equal sizes within one graph.
     Symbol(Arc<str>),
-    /// A size about which nothing is known.
+    /// An unknown size.
     Unknown,
 }
 
@@ -111,7 +111,7 @@ impl std::fmt::Display for Dim {
     }
 }
 
-/// A shape whose rank is known and whose dimensions may be symbolic.
+/// A shape with a known rank and possibly symbolic dimensions.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct SymShape(pub Vec<Dim>);
 
@@ -148,12 +148,12 @@ impl std::fmt::Display for SymShape {
     }
 }
 
-/// What is known of a value before it exists: dtype always, the shape when its rank is known.
+/// The type of a value before it exists: always the dtype, and the shape if its rank is known.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TensorType {
     /// Element type.
     pub dtype: DType,
-    /// Dimensions, or `None` when not even the rank is known.
+    /// Dimensions, or `None` if the rank is unknown.
     pub shape: Option<SymShape>,
 }
 

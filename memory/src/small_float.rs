@@ -1,11 +1,11 @@
-//! Floats of eight bits and fewer, one to a byte, and their conversions, which are exact one way
-//! and round once the other. The formats are those of the OCP 8-bit and microscaling
-//! specifications, and the `FNUZ` ones of Graphcore, AMD and Qualcomm (arXiv 2206.02915).
+//! Floats of eight bits and fewer, one per byte. Widening conversions are exact, and narrowing ones
+//! round once. The formats are those of the OCP 8-bit and microscaling specifications, and the
+//! `FNUZ` ones of Graphcore, AMD and Qualcomm (arXiv 2206.02915).
 
 use bytemuck::{CheckedBitPattern, NoUninit};
 use bytemuck::{Pod, Zeroable};
 
-/// What tells one sign-exponent-mantissa format from another.
+/// The parameters of a sign-exponent-mantissa format.
 struct Format {
     mantissa: u32,
     bias: i32,
@@ -13,9 +13,9 @@ struct Format {
     largest: u8,
     sign: u8,
     infinity: Option<u8>,
-    /// The code for NaN; `None` where there is none, and -0 stands for it.
+    /// The code for NaN; `None` if -0 stands for NaN.
     nan: Option<u8>,
-    /// Whether there is a -0, and with it a sign on NaN.
+    /// Whether the format has -0, and with it a sign on NaN.
     negative_zero: bool,
 }
 
@@ -106,17 +106,17 @@ impl Format {
         }
     }
 
-    /// The code of the nearest number to one that is not negative, unless that is too large.
+    /// The code of the nearest number to a non-negative one, unless that is too large.
     fn round(&self, x: f64) -> Option<u8> {
         let least = 1 - self.bias;
         if x >= 2f64.powi(i32::from(self.largest >> self.mantissa) + 1 - self.bias) {
             return None;
         }
         let exponent = exponent(x).max(least);
-        // Scaling by a power of two is exact: what is rounded counts units of the last place.
+        // Scaling by a power of two is exact, so only `round_ties_even` rounds.
         let places = i32::try_from(self.mantissa).unwrap_or(0);
         let units = (x * 2f64.powi(places - exponent)).round_ties_even();
-        // Both numbers are small: a handful of units above an exponent below 32.
+        // Both are small: a few units above an exponent below 32.
         #[allow(clippy::cast_possible_truncation, reason = "a handful of units")]
         let code = units as i32 + ((exponent - least) << self.mantissa);
         u8::try_from(code).ok().filter(|&code| code <= self.largest)
@@ -136,15 +136,14 @@ macro_rules! small_float {
         pub struct $name(u8);
 
         impl $name {
-            /// The nearest number, half to even. What is too large, infinity too, becomes the
-            /// largest number when `saturate`, and otherwise infinity or, in formats without
-            /// one, NaN.
+            /// The nearest number, ties to even. Too large numbers and infinity become the largest
+            /// number when `saturate`, and otherwise infinity or, in formats without one, NaN.
             #[must_use]
             pub fn from_f64(x: f64, saturate: bool) -> Self {
                 Self($format.encode(x, saturate))
             }
 
-            /// As [`Self::from_f64`], which no f32 loses anything on the way to.
+            /// Like [`Self::from_f64`]; the conversion from f32 to f64 is exact.
             #[must_use]
             pub fn from_f32(x: f32, saturate: bool) -> Self {
                 Self::from_f64(x.into(), saturate)
@@ -164,16 +163,16 @@ small_float!(
     F8E4M3FN: F8E4M3FN_FORMAT,
     /// Eight bits: sign, 4 of exponent, 3 of mantissa; one NaN, no -0, no infinity; up to 240.
     F8E4M3FNUZ: F8E4M3FNUZ_FORMAT,
-    /// Eight bits: sign, 5 of exponent, 2 of mantissa, as IEEE would have it; up to 57344.
+    /// Eight bits: sign, 5 of exponent, 2 of mantissa, as in IEEE formats; up to 57344.
     F8E5M2: F8E5M2_FORMAT,
     /// Eight bits: sign, 5 of exponent, 2 of mantissa; one NaN, no -0, no infinity; up to 57344.
     F8E5M2FNUZ: F8E5M2FNUZ_FORMAT,
-    /// Four bits in a byte: sign, 2 of exponent, 1 of mantissa; no NaN, which becomes -0, and no
-    /// infinity: whatever is too large becomes 6.
+    /// Four bits in a byte: sign, 2 of exponent, 1 of mantissa. There is no NaN, which becomes -0,
+    /// and no infinity: larger numbers become 6.
     F4E2M1: F4E2M1_FORMAT,
 );
 
-/// How a number between two powers of two becomes one of them.
+/// How a number between two powers of two is rounded to one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum PowerRounding {
     /// Away from zero.
@@ -181,11 +180,12 @@ pub enum PowerRounding {
     Up,
     /// Towards zero.
     Down,
-    /// To the nearer one, the middle up.
+    /// To the nearer one, ties up.
     Nearest,
 }
 
-/// Eight bits of exponent only: the powers of two from -127 to 127, and NaN. A scale for a block.
+/// Eight bits of exponent only: the powers of two from -127 to 127, and NaN. Serves as a block
+/// scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[repr(transparent)]
 pub struct F8E8M0(u8);
@@ -194,8 +194,8 @@ impl F8E8M0 {
     const NAN: Self = Self(0xff);
     const LARGEST: Self = Self(0xfe);
 
-    /// A power of two beside `x`. What is out of range, zero too, becomes the nearest end when
-    /// `saturate`, and NaN otherwise; there is nothing for negative numbers but NaN.
+    /// A power of two next to `x`. Numbers out of range and zero become the nearest end when
+    /// `saturate`, and NaN otherwise. Negative numbers become NaN.
     #[must_use]
     pub fn from_f64(x: f64, saturate: bool, rounding: PowerRounding) -> Self {
         if x.is_nan() || x < 0. {
@@ -218,7 +218,7 @@ impl F8E8M0 {
         }
     }
 
-    /// As [`Self::from_f64`], which no f32 loses anything on the way to.
+    /// Like [`Self::from_f64`]; the conversion from f32 to f64 is exact.
     #[must_use]
     pub fn from_f32(x: f32, saturate: bool, rounding: PowerRounding) -> Self {
         Self::from_f64(x.into(), saturate, rounding)
@@ -246,7 +246,8 @@ pub type Complex64 = Complex<f32>;
 /// A complex number of two f64.
 pub type Complex128 = Complex<f64>;
 
-// SAFETY: two fields of one `Pod` type in C's order have no padding, and any bits are a value.
+// SAFETY: two fields of one `Pod` type in C's order have no padding, and every bit pattern is
+// valid.
 unsafe impl<T: Zeroable> Zeroable for Complex<T> {}
 // SAFETY: as above.
 unsafe impl<T: Pod> Pod for Complex<T> {}
@@ -306,7 +307,7 @@ unsafe impl CheckedBitPattern for F4E2M1 {
 mod tests {
     use super::*;
 
-    /// Every code of a format with its value, in the order of the values.
+    /// Every code of a format with its value, sorted by value.
     fn ordered(format: &Format) -> Vec<(u8, f64)> {
         let last = format.sign | (format.sign - 1);
         let mut all: Vec<(u8, f64)> = (0..=last)
@@ -320,8 +321,8 @@ mod tests {
     const FORMATS: [&Format; 5] =
         [&F4E2M1_FORMAT, &F8E4M3FN_FORMAT, &F8E4M3FNUZ_FORMAT, &F8E5M2_FORMAT, &F8E5M2FNUZ_FORMAT];
 
-    /// Every number comes back, and what lies between two neighbours goes to the nearer one, the
-    /// middle to the even code.
+    /// Every number is preserved, and a number between two neighbours goes to the nearer one, ties
+    /// to the even code.
     #[test]
     fn rounding_is_to_the_nearest_and_even() {
         for format in FORMATS {

@@ -1,4 +1,4 @@
-//! Integers of two and four bits, one to a byte: sign-extended, so that a byte reads as the value.
+//! Integers of two and four bits, one per byte, sign-extended so that the byte reads as the value.
 //! Files pack them; see [`pack`] and [`unpack`].
 
 use crate::dtype::DType;
@@ -66,8 +66,8 @@ small_int!(
     U2(u8): 0..=3, 2 bits,
 );
 
-/// Spreads packed elements, the first in the lowest bits, to one byte each, as tensors hold them.
-/// Whole bytes are passed on. Stops at the shorter of what is given and what is wanted.
+/// Unpacks elements to one byte each, as tensors hold them; the first element is in the lowest
+/// bits. Elements of whole bytes are copied. Stops at the shorter of input and output.
 pub fn unpack(dtype: DType, packed: &[u8], out: &mut [u8]) {
     let bits = dtype.bits();
     let Some(per_byte) = per_byte(bits) else {
@@ -87,8 +87,8 @@ pub fn unpack(dtype: DType, packed: &[u8], out: &mut [u8]) {
     }
 }
 
-/// Packs elements of one byte each as files hold them: the first in the lowest bits, the last
-/// byte filled with zeros. Whole bytes are passed on.
+/// Packs elements of one byte each as files hold them: the first in the lowest bits, the last byte
+/// padded with zeros. Elements of whole bytes are copied.
 #[must_use]
 pub fn pack(dtype: DType, elements: &[u8]) -> Vec<u8> {
     let bits = dtype.bits();
@@ -100,7 +100,7 @@ pub fn pack(dtype: DType, elements: &[u8]) -> Vec<u8> {
     elements.chunks(per_byte).map(byte).collect()
 }
 
-/// Elements that share a byte, where more than one does.
+/// The number of elements that share a byte; `None` if elements are whole bytes.
 const fn per_byte(bits: u32) -> Option<usize> {
     match bits {
         2 => Some(4),

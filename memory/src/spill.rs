@@ -1,4 +1,4 @@
-//! Tensors on disk: what finds no room in the host's RAM and is read rarely, or in order.
+//! Tensors on disk, for data that does not fit the host's RAM and is read rarely or in order.
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
@@ -8,16 +8,16 @@ use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Where tensors begin in the file: at pages, of whatever size a system has.
+/// The alignment of tensors in the file: a multiple of any system's page size.
 const PAGE_BYTES: usize = 64 << 10;
 
-/// A file without a name that tensors lie in. They are mapped: the system reads what is used, keeps
-/// it as long as nobody needs the RAM more, and lets go of what was used least recently.
+/// An unnamed file for tensors. They are mapped: the system reads the used pages, caches them while
+/// the RAM is not needed otherwise, and evicts the least recently used.
 #[derive(Debug)]
 pub struct Spill(Mutex<(File, usize)>);
 
 impl Spill {
-    /// An empty file in a folder. It goes with its last tensor, however the program ends.
+    /// An empty file in a folder. It is deleted with its last tensor, even if the program crashes.
     ///
     /// # Errors
     /// [`Error::Spill`].
@@ -26,13 +26,13 @@ impl Spill {
         Ok(Self(Mutex::new((file, 0))))
     }
 
-    /// Bytes that lie in the file.
+    /// Bytes in the file.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).1
     }
 
-    /// The same tensor on disk. Its copy in RAM goes with the last handle of it.
+    /// Moves a tensor to the disk. Its copy in RAM is freed with its last handle.
     ///
     /// # Errors
     /// [`Error::Spill`]; [`Error::Strings`] for strings.
@@ -49,8 +49,8 @@ impl Spill {
             .and_then(|()| file.write_all(&padding));
         written.map_err(|error| Error::spill(&error))?;
         *end += bytes.len() + padding.len();
-        // SAFETY: the file has no name and its handle stays here, so that only this function writes
-        // to it, behind what it has written before.
+        // SAFETY: the file has no name and its handle stays here, so only this function writes to
+        // it, and only behind the bytes written before.
         let data = unsafe { Buffer::mapped(file, start, bytes.len()) }?;
         drop(state);
         Tensor::from_buffer(tensor.dtype(), tensor.shape().clone(), data)

@@ -1,16 +1,15 @@
-//! The texts of string tensors: a sorted table that the elements are numbers of.
+//! The texts of string tensors: a sorted table that elements index.
 
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// The distinct texts of a string tensor, sorted. An element is the number of its text in the
-/// table, so that what moves elements moves strings too, and tensors of one table compare by
-/// number as their texts do.
+/// The distinct texts of a string tensor, sorted. An element is the index of its text, so operators
+/// that move elements also move strings, and within one table numbers compare like texts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StringTable(Arc<[Box<str>]>);
 
 impl StringTable {
-    /// The table of some texts, and the number of each.
+    /// The table of some texts, and the index of each text.
     pub(crate) fn of<S: AsRef<str>>(texts: &[S]) -> (Self, Vec<u32>) {
         let mut sorted: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         sorted.sort_unstable();
@@ -20,7 +19,7 @@ impl StringTable {
         (Self(sorted.iter().map(|&t| Box::from(t)).collect()), numbers)
     }
 
-    /// One table with the texts of all.
+    /// One table with the texts of all tables.
     #[must_use]
     pub fn merged<'a>(tables: impl IntoIterator<Item = &'a Self>) -> Self {
         let mut all: Vec<&str> = Vec::new();
@@ -37,18 +36,18 @@ impl StringTable {
         }
     }
 
-    /// The text of a number; empty for a number that has none, as of an element never written.
+    /// The text of an index; empty for an invalid index, as in an element that was never written.
     #[must_use]
     pub fn text(&self, number: u32) -> &str {
         usize::try_from(number).ok().and_then(|n| self.0.get(n)).map_or("", |t| t)
     }
 
-    /// The number of a text.
+    /// The index of a text.
     pub(crate) fn find(&self, text: &str) -> Option<u32> {
         self.0.binary_search_by(|t| (**t).cmp(text)).ok().map(number_of)
     }
 
-    /// Whether both are the same table, not only equal ones.
+    /// Whether both are the same table, and not only equal tables.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -58,7 +57,7 @@ impl StringTable {
 /// Bytes before each packed text: its length.
 const LENGTH_BYTES: usize = 4;
 
-/// Texts one after another, each behind its length.
+/// Texts one after another, each after its length.
 pub(crate) fn pack(texts: &[&str]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(packed_len(texts));
     for text in texts {
@@ -68,12 +67,12 @@ pub(crate) fn pack(texts: &[&str]) -> Vec<u8> {
     bytes
 }
 
-/// How many bytes packed texts take.
+/// The size of the packed texts in bytes.
 pub(crate) fn packed_len(texts: &[&str]) -> usize {
     texts.iter().map(|text| LENGTH_BYTES + text.len()).sum()
 }
 
-/// Exactly so many texts, as they were packed.
+/// Unpacks exactly `count` texts.
 pub(crate) fn unpack(bytes: &[u8], count: usize) -> Result<Vec<&str>> {
     let odd = |reason: String| Error::Packed { reason };
     if count > bytes.len() / LENGTH_BYTES {

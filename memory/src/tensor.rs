@@ -19,7 +19,7 @@ pub struct Tensor {
     dtype: DType,
     shape: Shape,
     data: Arc<Buffer>,
-    /// The texts of a string tensor; without them all are empty.
+    /// The texts of a string tensor; without a table all texts are empty.
     table: Option<StringTable>,
 }
 
@@ -45,7 +45,7 @@ impl Tensor {
         Ok(Self::unspecified(dtype, shape, data))
     }
 
-    /// As [`Tensor::pooled`], for a moment: see [`Pool::alloc_briefly`].
+    /// Like [`Tensor::pooled`], for brief use: see [`Pool::alloc_briefly`].
     ///
     /// # Errors
     /// As [`Tensor::pooled`].
@@ -57,18 +57,18 @@ impl Tensor {
 
     fn unspecified(dtype: DType, shape: Shape, mut data: Buffer) -> Self {
         if dtype.is_checked() {
-            // Not every byte is an element: what the buffer held before must not be read as one.
+            // Not every byte is a valid element, so the buffer's old content must not be read.
             data.fill(0);
         }
         Self { dtype, shape, data: Arc::new(data), table: None }
     }
 
-    /// A tensor on a buffer that already holds its elements, row-major, in native byte order.
+    /// A tensor on a buffer that already holds its elements in row-major, native byte order.
     ///
     /// # Errors
     /// [`Error::ByteLength`] unless the buffer has exactly the bytes of dtype and shape;
-    /// [`Error::BoolByte`] for a bool that is neither 0 nor 1, [`Error::ElementByte`] for what does
-    /// not fit an element of fewer than eight bits, [`Error::Strings`] for strings.
+    /// [`Error::BoolByte`] for a bool that is neither 0 nor 1, [`Error::ElementByte`] for a byte
+    /// that is no element of fewer than eight bits, [`Error::Strings`] for strings.
     pub fn from_buffer(dtype: DType, shape: impl Into<Shape>, data: Buffer) -> Result<Self> {
         let shape = shape.into();
         check_len(dtype, &shape, data.len())?;
@@ -129,14 +129,14 @@ impl Tensor {
         texts(self.dtype, &self.data, self.table.as_ref())
     }
 
-    /// The texts that a string tensor's elements are numbers of.
+    /// The table that a string tensor's elements index.
     #[must_use]
     pub fn string_table(&self) -> Option<&StringTable> {
         self.table.as_ref()
     }
 
-    /// A string tensor with the same texts, as numbers of a table that has them all; a text that
-    /// the table lacks becomes empty.
+    /// A string tensor with the same texts, as indices into `table`; texts that the table lacks
+    /// become empty.
     ///
     /// # Errors
     /// [`Error::Strings`] for a tensor of another dtype.
@@ -147,8 +147,8 @@ impl Tensor {
         Ok(Self { dtype: DType::Str, table: Some(table.clone()), ..numbers })
     }
 
-    /// Says which table the numbers of a string tensor belong to, if it does not know yet: an
-    /// operator that moves elements knows nothing of tables.
+    /// Sets the table of a string tensor that has none: operators that move elements do not know
+    /// tables.
     #[must_use]
     pub fn or_table(mut self, table: &StringTable) -> Self {
         if self.dtype == DType::Str && self.table.is_none() {
@@ -157,8 +157,8 @@ impl Tensor {
         self
     }
 
-    /// The elements' bytes as they travel: as they lie, and strings each as its length in bytes, a
-    /// little-endian u32, and its text. The Open Inference Protocol has the same form.
+    /// The elements' bytes for transport: the raw bytes, or for strings each text after its length
+    /// in bytes, a little-endian u32. The Open Inference Protocol uses the same form.
     ///
     /// ```
     /// let t = lgp_memory::Tensor::from_strings([2], &["ab", ""])?;
@@ -174,7 +174,7 @@ impl Tensor {
         }
     }
 
-    /// How many bytes [`Tensor::packed`] has.
+    /// The number of bytes of [`Tensor::packed`].
     #[must_use]
     pub fn packed_len(&self) -> usize {
         match self.strings() {
@@ -183,10 +183,11 @@ impl Tensor {
         }
     }
 
-    /// A tensor from what [`Tensor::packed`] answers.
+    /// A tensor from the bytes of [`Tensor::packed`].
     ///
     /// # Errors
-    /// As [`Tensor::from_bytes`], and [`Error::Packed`] for bytes that are not one text an element.
+    /// As [`Tensor::from_bytes`], and [`Error::Packed`] for bytes that do not hold one text per
+    /// element.
     pub fn from_packed(dtype: DType, shape: impl Into<Shape>, bytes: &[u8]) -> Result<Self> {
         if dtype != DType::Str {
             return Self::from_bytes(dtype, shape, bytes);
@@ -255,7 +256,7 @@ impl Tensor {
         cast(&self.data)
     }
 
-    /// The elements for writing; copies them first when another tensor shares them.
+    /// The elements for writing; shared bytes are copied first.
     ///
     /// # Errors
     /// [`Error::DType`], or [`Error::OutOfMemory`] for the copy.
@@ -264,9 +265,8 @@ impl Tensor {
         cast_mut(self.as_bytes_mut()?)
     }
 
-    /// The raw bytes for writing; copies them first when another tensor shares them. A byte that
-    /// is no bool makes a bool tensor unreadable as such, and the same is true of elements of fewer
-    /// than eight bits.
+    /// The raw bytes for writing; shared bytes are copied first. Writing an invalid byte to a bool
+    /// tensor, or to one of fewer than eight bits per element, makes its elements unreadable.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] for the copy.
@@ -282,7 +282,7 @@ impl Tensor {
         }
     }
 
-    /// The same bytes under another shape; nothing is copied.
+    /// The same bytes with another shape, without copying.
     ///
     /// # Errors
     /// [`Error::Reshape`] when the element counts differ.
@@ -294,8 +294,8 @@ impl Tensor {
         Ok(Self { shape, ..self.clone() })
     }
 
-    /// The tensor for somebody who may keep it for long: bytes in an arena, which would keep all of
-    /// that, are copied to a buffer of the pool.
+    /// The tensor for long-term use. Bytes in an arena, which would keep the whole arena alive, are
+    /// copied to a buffer of the pool.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`].
@@ -338,7 +338,7 @@ impl Tensor {
     }
 }
 
-/// Two tensors are equal when dtype, shape and bytes, or texts, are: NaN equals the same NaN.
+/// Two tensors are equal when dtype, shape and bytes (or texts) are: NaN equals the same NaN.
 impl PartialEq for Tensor {
     fn eq(&self, other: &Self) -> bool {
         if self.dtype != other.dtype || self.shape != other.shape {
@@ -351,7 +351,7 @@ impl PartialEq for Tensor {
     }
 }
 
-/// A borrowed, contiguous, row-major tensor: what an operator reads.
+/// A borrowed, contiguous, row-major tensor: the input of an operator.
 #[derive(Debug, Clone)]
 pub struct TensorView<'a> {
     dtype: DType,
@@ -373,10 +373,12 @@ impl<'a> TensorView<'a> {
         Ok(Self { dtype: T::DTYPE, shape, data, owner: None, table: None })
     }
 
-    /// A view of raw bytes that are elements of any dtype but strings, row-major, in native byte order.
+    /// A view of raw bytes as elements of any dtype except strings, in row-major, native byte
+    /// order.
     ///
     /// # Errors
-    /// As [`Tensor::from_buffer`], and [`Error::Unaligned`] for bytes that lie where no element may begin.
+    /// As [`Tensor::from_buffer`], and [`Error::Unaligned`] for bytes that are not aligned for the
+    /// dtype.
     ///
     /// ```
     /// use lgp_memory::{DType, TensorView};
@@ -461,14 +463,13 @@ impl<'a> TensorView<'a> {
         texts(self.dtype, self.data, self.table)
     }
 
-    /// The texts that a string tensor's elements are numbers of.
+    /// The table that a string tensor's elements index.
     #[must_use]
     pub fn string_table(&self) -> Option<&'a StringTable> {
         self.table
     }
 
-    /// The elements of a string tensor as the numbers that they are stored as; any other view as
-    /// it is.
+    /// A string tensor's elements as the indices that are stored; any other view is unchanged.
     #[must_use]
     pub fn as_numbers(&self) -> Self {
         let dtype = if self.dtype == DType::Str { DType::U32 } else { self.dtype };
@@ -492,7 +493,7 @@ impl<'a, T: Element> TryFrom<ArrayViewD<'a, T>> for TensorView<'a> {
     }
 }
 
-/// A tensor with the name of the model input or output that it stands for.
+/// A tensor with the name of its model input or output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NamedTensor {
     /// Input or output name.

@@ -1,4 +1,4 @@
-//! JetStream, by a message for each commit, which is there once a server has said so.
+//! JetStream with one message per commit, which is durable once a server acknowledged it.
 
 use crate::{Engine, Load, Result, Times, drive};
 use async_nats::Client;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 const STREAM: &str = "bare";
-/// How long servers that have just begun may choose who leads.
+/// How long new servers may take to elect a leader.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 struct Messages {
@@ -39,9 +39,9 @@ pub(crate) fn run(host: &str, load: Load) -> Result<(Times, Duration)> {
     let options = async_nats::ConnectOptions::new().request_timeout(Some(PATIENCE));
     let client = runtime.block_on(options.connect(format!("nats://{host}")))?;
     let one = Messages { runtime: Arc::clone(&runtime), client: client.clone() };
-    // One that an earlier run has left.
+    // The stream of an earlier run.
     one.ask(&format!("$JS.API.STREAM.DELETE.{STREAM}"), Vec::new())?;
-    // As the log has its own.
+    // The same configuration as the log's stream.
     let config = json!({
         "name": STREAM, "subjects": [STREAM], "retention": "limits", "storage": "file",
         "discard": "new", "num_replicas": 3,

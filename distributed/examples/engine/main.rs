@@ -1,14 +1,15 @@
-//! What keeps a control plane, asked by its own client for what a coordinator's log asks of it: two
-//! records of each task, the second in place of the first once that is durable.
+//! Measures an engine through its own client, with the load of a coordinator's log: two records of
+//! each task, the second in place of the first once that is durable.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --features scale --example engine -- \
 //!     PLACE CALLERS BATCH RECORD_BYTES SECONDS
 //! ```
 //!
-//! The place is `postgres://…`, `nats://HOST:PORT`, or the path of a new redb file. So many callers at once
-//! have a commit under way, each of so many records: a commit for each record is what an application
-//! would write at first, one caller with a batch is what a log does that gathers. Prints one JSON value.
+//! The place is `postgres://…`, `nats://HOST:PORT`, or the path of a new redb file. Each of CALLERS
+//! has one commit of BATCH records in flight. One record per commit is what an application would
+//! write at first; one caller with a batch is what a log with group commit does. Prints one JSON
+//! value.
 
 mod jetstream;
 mod postgres;
@@ -20,29 +21,29 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What goes wrong here goes to a person.
+/// Errors here are for people.
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// What is done to it.
+/// The load on the engine.
 #[derive(Clone, Copy)]
 struct Load {
     callers: usize,
-    /// Records of a commit.
+    /// Records per commit.
     batch: usize,
     record_bytes: usize,
     duration: Duration,
 }
 
-/// A connection of one caller.
+/// One caller's connection.
 trait Engine: Send {
-    /// Makes these records durable, in place of those with the same numbers where there are any.
+    /// Makes these records durable, replacing those with the same numbers.
     fn commit(&mut self, numbers: &[i64], bytes: &[u8], is_end: bool) -> Result<()>;
 }
 
 /// How long each commit took.
 type Times = Vec<Duration>;
 
-/// Commits until the time is over: each batch a first time, and again in its own place.
+/// Commits until the time is over: each batch once, and then again in its own place.
 fn call(mut engine: impl Engine, caller: usize, load: Load) -> Result<Times> {
     let bytes = vec![7; load.record_bytes];
     let mut times = Vec::new();
@@ -60,7 +61,7 @@ fn call(mut engine: impl Engine, caller: usize, load: Load) -> Result<Times> {
     Ok(times)
 }
 
-/// Has every caller commit, each with what `connect` makes; how long all of it took.
+/// Lets every caller commit with what `connect` makes; returns all times and the total time.
 fn drive<E: Engine>(load: Load, connect: impl Fn() -> Result<E>) -> Result<(Times, Duration)> {
     let all = Arc::new(Mutex::new(Times::new()));
     let engines = (0..load.callers).map(|_| connect()).collect::<Result<Vec<_>>>()?;

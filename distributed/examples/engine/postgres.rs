@@ -1,4 +1,4 @@
-//! PostgreSQL, by a row for each record.
+//! PostgreSQL with one row per record.
 
 use crate::{Engine, Load, Result, Times, drive};
 use postgres::{Client, NoTls, Statement};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 struct Rows {
     client: Client,
-    /// What accepts and what ends.
+    /// The statements for accepting and for ending tasks.
     one: [Statement; 2],
     many: [Statement; 2],
 }
@@ -18,7 +18,7 @@ const ONE: [&str; 2] = [
 const MANY: [&str; 2] = [
     "INSERT INTO bare
      SELECT 1, seq, bytes FROM unnest($1::bigint[], $2::bytea[]) AS new (seq, bytes)",
-    // An UPDATE of what unnest gives reads the whole table.
+    // An UPDATE from unnest would read the whole table.
     "INSERT INTO bare
      SELECT 1, seq, bytes FROM unnest($1::bigint[], $2::bytea[]) AS new (seq, bytes)
      ON CONFLICT (epoch, seq) DO UPDATE SET bytes = excluded.bytes",
@@ -37,7 +37,7 @@ impl Engine for Rows {
 
 pub(crate) fn run(address: &str, load: Load) -> Result<(Times, Duration)> {
     let mut client = Client::connect(address, NoTls)?;
-    // As the log has its own.
+    // The same table as the log's.
     client.batch_execute(
         "DROP TABLE IF EXISTS bare; CREATE TABLE bare (
             epoch bigint NOT NULL, seq bigint NOT NULL, bytes bytea NOT NULL, PRIMARY KEY (epoch, seq))",

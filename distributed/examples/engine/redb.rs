@@ -1,4 +1,4 @@
-//! redb in a file, as a coordinator has it that is alone. Its transactions wait for one another.
+//! redb in a file, as a single coordinator uses it. Its transactions run one at a time.
 
 use crate::{Engine, Load, Result, Times, drive};
 use redb::{Database, TableDefinition};
@@ -19,7 +19,7 @@ impl Engine for File {
                 table.insert((1, *number), bytes)?;
             }
         }
-        // With the durability that it has by default, which is a sync.
+        // The default durability, which syncs.
         Ok(txn.commit()?)
     }
 }

@@ -1,4 +1,4 @@
-//! A bare QUIC stream a request, without a cluster: the floor below which no task can get.
+//! One bare QUIC stream per request, without a cluster: the lower bound for any task.
 
 use crate::Result;
 use crate::load::Percentiles;
@@ -15,20 +15,21 @@ use std::sync::Arc;
 use std::time::Instant;
 
 const NAME: &str = "localhost";
-/// An answer is about as long as that of a task without outputs.
+/// An answer is about as long as the one of a task without outputs.
 const ANSWER: [u8; 32] = [0; 32];
 const REQUEST_BYTES_MAX: usize = 64 << 20;
 
-/// What the other process is told.
+/// The instructions for the other process.
 #[derive(Serialize, Deserialize)]
 struct Bootstrap {
     certificate: Vec<u8>,
     key: Vec<u8>,
-    /// Another thread is asked before each answer, as a worker must ask one that may block.
+    /// Whether another thread is asked before each answer, as workers do for executors that may
+    /// block.
     asks_thread: bool,
 }
 
-/// A connection to a process that reads each request whole and answers it.
+/// A connection to a process that reads each whole request and answers it.
 pub(crate) struct Floor {
     connection: Connection,
     _endpoint: Endpoint,
@@ -53,7 +54,7 @@ impl Floor {
         Ok(Self { connection, _endpoint: endpoint, _server: server })
     }
 
-    /// One request after another; answers the milliseconds of each.
+    /// Sends requests one after another; returns the milliseconds of each.
     pub(crate) async fn requests(&self, request: &[u8], count: usize) -> Result<Vec<f64>> {
         let mut samples = Vec::with_capacity(count);
         for _ in 0..count {
@@ -68,7 +69,7 @@ impl Floor {
     }
 }
 
-/// What the other process does.
+/// The other process.
 pub(crate) async fn serve() -> Result<()> {
     let Bootstrap { certificate, key, asks_thread } = told()?;
     let certificate = CertificateDer::from(certificate);
@@ -80,7 +81,7 @@ pub(crate) async fn serve() -> Result<()> {
     let connection = endpoint.accept().await.ok_or("no connection")?.await?;
     while let Ok((mut send, mut recv)) = connection.accept_bi().await {
         tokio::spawn(async move {
-            // A request that breaks off concerns its sender alone.
+            // A broken request affects only its sender.
             if recv.read_to_end(REQUEST_BYTES_MAX).await.is_ok() {
                 if asks_thread {
                     let _ = tokio::task::spawn_blocking(|| ()).await;

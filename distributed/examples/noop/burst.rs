@@ -1,4 +1,4 @@
-//! Many tasks at once: how fast they are accepted, and whether each comes to its end.
+//! Many tasks at once: how fast they are accepted, and whether each one ends.
 
 use crate::Result;
 use crate::load::Percentiles;
@@ -15,7 +15,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     let beyond = 3 * queue;
     let config = CoordinatorConfig {
         queue_tasks_max: queue,
-        // Each record is looked at once all have been submitted.
+        // Each record is read after all tasks have been submitted.
         retained_tasks_max: tasks.max(beyond),
         ..Default::default()
     };
@@ -27,7 +27,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     Ok(json!({"queue_tasks_max": queue, "within": within, "beyond": beyond}).to_string())
 }
 
-/// Submits tasks without waiting for any; who is refused comes again when told to.
+/// Submits tasks without waiting for any; a refused submission is retried at the given time.
 async fn submit(coordinator: &Coordinator, spec: &TaskSpec, tasks: usize) -> Result<Value> {
     let mut ids: Vec<TaskId> = Vec::with_capacity(tasks);
     let (mut refusals, mut told) = (0u64, Duration::ZERO);

@@ -1,4 +1,4 @@
-//! A worker is killed under load, and another one started once that is noticed.
+//! A worker is killed under load, and another one is started once that is noticed.
 
 use crate::Result;
 use crate::options::Options;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 const IN_FLIGHT: usize = 64;
 
-/// What callers leave behind.
+/// The callers' records.
 #[derive(Default)]
 struct Log {
     timeline: Mutex<Timeline>,
@@ -71,7 +71,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     .to_string())
 }
 
-/// One task after another until it is enough.
+/// Runs one task after another until enough have run.
 async fn call(
     coordinator: lgp_distributed::Coordinator,
     task: TaskSpec,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-/// One worker; a run for each number of tasks in flight.
+/// One worker, and one run for each number of tasks in flight.
 pub(crate) async fn run(options: &Options) -> Result<String> {
     let slots = options.get("slots", Crew::ONE.slots)?;
     let tasks = options.get("tasks", 100_000)?;
@@ -25,7 +25,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
         measure(&coordinator, &spec, tasks / 10, first).await?;
     }
     for in_flight in lists {
-        // Alone a task takes some ten times as long as among many.
+        // A single task takes some ten times as long as one of many.
         let tasks = if in_flight == 1 { tasks.div_ceil(10) } else { tasks };
         runs.push(measure(&coordinator, &spec, tasks, in_flight).await?);
     }
@@ -39,12 +39,12 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
 struct Report {
     runs: Vec<Run>,
     slots: u32,
-    /// Of the coordinator's process, which is also the load generator.
+    /// The memory of the coordinator's process, which is also the load generator.
     rss_bytes_before: u64,
     rss_bytes: u64,
 }
 
-/// What became of tasks of which so many were in flight.
+/// The result for one number of tasks in flight.
 #[derive(Serialize)]
 pub(crate) struct Run {
     pub(crate) in_flight: usize,
@@ -66,10 +66,10 @@ pub(crate) struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of samples in milliseconds, as microseconds.
+    /// Converts samples in milliseconds to percentiles in microseconds.
     pub(crate) fn of_ms(mut samples: Vec<f64>) -> Self {
         samples.sort_unstable_by(f64::total_cmp);
-        // Nearest rank, as the coordinator's own statistics have it.
+        // Nearest rank, as in the coordinator's own statistics.
         let at = |per_mille: usize| {
             samples.get((samples.len() * per_mille).div_ceil(1000).saturating_sub(1)).copied()
         };
@@ -81,7 +81,7 @@ impl Percentiles {
 /// Milliseconds of one task: waiting, in the executor, and the rest.
 type Parts = (f64, f64, f64);
 
-/// Has so many callers run tasks one after another until `tasks` have run.
+/// Lets `in_flight` callers run tasks one after another until `tasks` have run.
 pub(crate) async fn measure(
     coordinator: &Coordinator,
     spec: &TaskSpec,
@@ -104,7 +104,7 @@ pub(crate) async fn measure(
     })
 }
 
-/// Runs tasks; answers the parts of each where they are kept.
+/// Runs tasks; returns the parts of each one if they are kept.
 pub(crate) async fn drive(
     coordinator: &Coordinator,
     spec: &TaskSpec,

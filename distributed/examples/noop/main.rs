@@ -1,4 +1,4 @@
-//! Load generator: a coordinator in this process, workers that do nothing in others.
+//! Load generator: a coordinator in this process, and workers that do nothing in other processes.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed --example noop -- [COMMAND] [--NAME VALUE …]
@@ -14,7 +14,7 @@
 //! | `scaling` | workers that sleep | `workers` (a list), `sleep-ms`, `tasks` (for each worker) |
 //! | `transfer` | large inputs beside a bare stream, in turns | `payload`, `tasks` (a turn), `turns` |
 //! | `faults` | a worker is killed under load | `seconds` |
-//! | `restart` | a coordinator with durable tasks is killed and started anew | `seconds`, `durable` |
+//! | `restart` | a coordinator with durable tasks is killed and restarted | `seconds`, `durable` |
 //!
 //! Each prints one JSON value.
 
@@ -34,12 +34,12 @@ mod workers;
 use options::Options;
 use std::error::Error;
 
-/// What goes wrong here goes to a person.
+/// Errors here are for people.
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    // Coordinating is little work: more threads would only hand it to one another.
+    // Coordinating is little work: more threads would only pass it around.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     match arguments.first().map(String::as_str) {
         Some("--worker") => return runtime.block_on(workers::serve()),

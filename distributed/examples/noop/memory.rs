@@ -1,4 +1,5 @@
-//! Resident memory of the coordinator's process, and whether it and the time a task stay the same.
+//! Resident memory of the coordinator's process, and whether memory and time per task stay
+//! constant.
 
 use crate::Result;
 use crate::load::drive;

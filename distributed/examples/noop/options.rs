@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Names that any command knows.
+/// The names of all commands' values.
 const NAMES: [&str; 12] = [
     "tasks",
     "in-flight",
@@ -25,7 +25,7 @@ const NAMES: [&str; 12] = [
 pub(crate) struct Options(BTreeMap<String, String>);
 
 impl Options {
-    /// The command, `run` where none is named, and the values.
+    /// The command (`run` if none is given), and the values.
     pub(crate) fn parse(arguments: &[String]) -> Result<(String, Self)> {
         let mut arguments = arguments.iter().peekable();
         let named = arguments.next_if(|first| !first.starts_with("--"));
@@ -50,14 +50,14 @@ impl Options {
         text.parse().map_err(|_| format!("--{name} {text:?} is not what it must be").into())
     }
 
-    /// A list with commas, or `default`.
+    /// A comma-separated list, or `default`.
     pub(crate) fn list(&self, name: &str, default: &[usize]) -> Result<Vec<usize>> {
         let Some(text) = self.0.get(name) else { return Ok(default.to_vec()) };
         let parse = |part: &str| part.parse().map_err(|_| format!("--{name} {part:?}").into());
         text.split(',').map(parse).collect()
     }
 
-    /// The folder of durable tasks, if they are to be durable.
+    /// The folder of durable tasks, if tasks should be durable.
     pub(crate) fn durable(&self) -> Option<PathBuf> {
         self.0.get("durable").map(PathBuf::from)
     }

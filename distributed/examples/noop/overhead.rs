@@ -1,4 +1,4 @@
-//! What a task costs besides its own work: bytes on the wire, and processor time.
+//! The cost of a task besides its own work: bytes on the wire, and processor time.
 
 use crate::Result;
 use crate::load::drive;
@@ -8,7 +8,7 @@ use lgp_distributed::{Coordinator, CoordinatorConfig, TaskSpec};
 use serde_json::{Value, json};
 use std::time::Instant;
 
-/// Tasks of a batch, and of as many single submissions.
+/// Tasks of a batch, and the number of single submissions compared with it.
 const BATCH: usize = 1000;
 
 pub(crate) async fn run(options: &Options) -> Result<String> {
@@ -54,7 +54,7 @@ async fn travel(
     }))
 }
 
-/// Microseconds to submit a task, alone and in a batch, and until such a batch has ended.
+/// Microseconds to submit a task, alone and in a batch, and until the whole batch has ended.
 async fn submit(coordinator: &Coordinator, spec: &TaskSpec) -> Result<Value> {
     let (mut alone, mut batch) = ([f64::INFINITY; 2], [f64::INFINITY; 2]);
     let us = |began: Instant| began.elapsed().as_secs_f64() * 1e6 / BATCH as f64;

@@ -1,8 +1,8 @@
-//! A coordinator with durable tasks is killed, and started anew on its journal.
+//! A coordinator with durable tasks is killed, and restarted on its journal.
 //!
-//! The coordinator and its callers are a process of their own, which tells the parent by a line each
-//! what was accepted and what ended; the parent kills it, and asks the next one for each task that
-//! was ever accepted.
+//! The coordinator and its callers run in a process of their own, which reports each accepted and
+//! each ended task to the parent in a line. The parent kills the process, and asks the next one for
+//! every task that was accepted.
 
 use crate::Result;
 use crate::options::Options;
@@ -18,19 +18,19 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 const IN_FLIGHT: usize = 64;
-/// Time for a restarted coordinator to bring every accepted task to its end.
+/// The time for a restarted coordinator to end every accepted task.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Serialize, Deserialize)]
 struct Role {
     folder: PathBuf,
     at: SocketAddr,
-    /// Tasks to ask for at the end, in a file.
+    /// A file with the tasks to ask for at the end.
     asked: Option<PathBuf>,
     seconds: u64,
 }
 
-/// What a coordinator's process says, and when it was heard.
+/// A line from a coordinator's process, and its time.
 struct Said {
     at: Instant,
     line: String,
@@ -41,7 +41,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     std::fs::create_dir_all(&folder)?;
     let seconds: u64 = options.get("seconds", 3)?;
     let pki = Pki::open(&folder.join("pki"))?;
-    // Workers come back to the same port.
+    // Workers reconnect to the same port.
     let at = UdpSocket::bind("127.0.0.1:0")?.local_addr()?;
     let asked = folder.join("asked.txt");
     let mut role = Role { folder, at, asked: None, seconds };
@@ -54,7 +54,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     log.listen(&heard, |_| Instant::now() >= killed)?;
     let killed = Instant::now();
     first.kill();
-    // What it had said and nobody had heard yet counts too.
+    // Lines that were written before the kill and not read yet count too.
     while let Ok(said) = heard.recv() {
         log.note(said);
     }
@@ -85,7 +85,7 @@ struct Log {
     timeline: Timeline,
     accepted: Vec<TaskId>,
     ready: Option<Instant>,
-    /// How many accepted tasks the second coordinator does not know or did not bring to their end.
+    /// How many accepted tasks the second coordinator does not know or did not end.
     verdict: Option<u64>,
 }
 
@@ -113,13 +113,13 @@ impl Log {
             }
             Some(("ready", _)) => self.ready = Some(at),
             Some(("lost", count)) => self.verdict = count.parse().ok(),
-            // The last line of one that was killed may be torn.
+            // The last line of a killed process may be cut off.
             _ => {}
         }
     }
 }
 
-/// Starts a coordinator's process; what it says comes through the channel.
+/// Starts a coordinator's process; its lines arrive through the channel.
 fn coordinator(role: &Role) -> Result<(Process, Receiver<Said>)> {
     let mut process = Process::start("--coordinator", &serde_json::to_string(role)?)?;
     let stdout = process.0.stdout.take().ok_or("no stdout")?;
@@ -134,14 +134,14 @@ fn coordinator(role: &Role) -> Result<(Process, Receiver<Said>)> {
     Ok((process, heard))
 }
 
-/// Says a line at once: what was said before a kill must be heard.
+/// Writes and flushes a line, because everything reported before a kill must arrive.
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // Nobody listens once the parent has ended.
+    // The parent may have ended.
     let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
 }
 
-/// What a coordinator's process does.
+/// The coordinator's process.
 pub(crate) async fn serve() -> Result<()> {
     let Role { folder, at, asked, seconds } = told()?;
     let config = CoordinatorConfig {
@@ -159,7 +159,7 @@ pub(crate) async fn serve() -> Result<()> {
     }
     let Some(asked) = asked else { return std::future::pending().await };
     let lost = ask(&coordinator, &asked).await?;
-    // Workers may come back later than that, and then the rate settles.
+    // Workers may reconnect later than that, and then the rate settles.
     coordinator.wait_for_workers(1).await?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     say(&format!("lost {lost}\n"));
@@ -177,12 +177,12 @@ async fn ask(coordinator: &Coordinator, asked: &Path) -> Result<u64> {
     Ok(lost)
 }
 
-/// One durable task after another.
+/// Runs one durable task after another.
 async fn call(coordinator: Coordinator, task: TaskSpec, caller: usize) {
     for number in 0.. {
         let began = Instant::now();
         let mut task = task.clone();
-        // Its record stays, for the question at the end.
+        // The key keeps its record for the question at the end.
         task.idempotency_key = Some(format!("{}-{caller}-{number}", std::process::id()));
         match coordinator.submit_all(vec![(task, Vec::new())]).await {
             Ok(ids) => {

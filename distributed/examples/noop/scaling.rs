@@ -1,4 +1,4 @@
-//! Workers that sleep instead of computing: how much of what they could do the cluster gets done.
+//! Workers that sleep instead of computing: which share of their capacity the cluster uses.
 
 use crate::Result;
 use crate::load::{drive, measure};
@@ -15,13 +15,13 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     for workers in options.list("workers", &[1, 5, 10, 20, 50])? {
         let crew = Crew { workers, slots: 1, sleep_ms };
         let (coordinator, _, _process) = cluster(CoordinatorConfig::default(), crew).await?;
-        // A task waits for each that runs, so that no worker waits for a caller.
+        // One task waits for each running one, so that no worker waits for a caller.
         let in_flight = 2 * workers;
         drive(&coordinator, &spec, 5 * workers, in_flight, false).await?;
         let run = measure(&coordinator, &spec, each * workers, in_flight).await?;
         coordinator.stop().await;
         let ideal = workers as f64 * 1e3 / sleep_ms as f64;
-        // What the sleep really took is the worker's business, not the cluster's.
+        // The measured sleep, because its error is the worker's and not the cluster's.
         let slept = workers as f64 * 1e6 / run.model_us.p50;
         rows.push(json!({
             "workers": workers,

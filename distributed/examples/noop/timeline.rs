@@ -1,16 +1,16 @@
-//! What tasks did over time: before, during and after something went wrong.
+//! Task rates and latencies over time: before, during and after a fault.
 
 use crate::load::Percentiles;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// The grain in which a rate is looked at.
+/// The resolution of rates.
 const BUCKET: Duration = Duration::from_millis(100);
-/// The share of the earlier rate that counts as recovered, in as many buckets one after another.
+/// The share of the earlier rate that counts as recovered, in `BUCKETS` successive buckets.
 const RECOVERED: f64 = 0.9;
 const BUCKETS: usize = 3;
 
-/// Ends of tasks, in the order of their coming.
+/// Ends of tasks, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Timeline {
     /// When a task ended, and its latency in milliseconds.
@@ -18,7 +18,7 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    /// Ends a second from one time to another, and their latency.
+    /// Rate and latency of the ends between two times.
     pub(crate) fn between(&self, from: Instant, to: Instant) -> Value {
         let inside = self.ends.iter().filter(|(at, _)| (from..to).contains(at));
         let latencies: Vec<f64> = inside.map(|(_, ms)| *ms).collect();
@@ -30,12 +30,12 @@ impl Timeline {
         })
     }
 
-    /// The time of the first end after a moment.
+    /// The time of the first end after `moment`.
     pub(crate) fn first_after(&self, moment: Instant) -> Option<Instant> {
         self.ends.iter().map(|(at, _)| *at).filter(|at| *at > moment).min()
     }
 
-    /// When the rate was again what it had been from `from` to `fault`, not looked for before
+    /// When the rate recovered to its mean between `from` and `fault`; the search starts at
     /// `after`.
     pub(crate) fn recovered(
         &self,
@@ -63,7 +63,7 @@ impl Timeline {
     }
 }
 
-/// Milliseconds from one time to another; null where it never came.
+/// Milliseconds between two times; `None` if the second never came.
 pub(crate) fn ms(from: Instant, to: Option<Instant>) -> Option<f64> {
     Some(to?.saturating_duration_since(from).as_secs_f64() * 1e3)
 }

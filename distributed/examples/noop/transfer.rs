@@ -9,7 +9,7 @@ use lgp_distributed::{Coordinator, CoordinatorConfig, TaskSpec};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// A picture of 224 × 224 × 3 as f32.
+/// An image of 224 × 224 × 3 as f32.
 const PICTURE_BYTES: usize = 602_112;
 
 pub(crate) async fn run(options: &Options) -> Result<String> {
@@ -21,7 +21,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     let network = CoordinatorConfig { shared_memory_bytes_max: 0, ..CoordinatorConfig::default() };
     let (quic, _, _far) = cluster(network, Crew::ONE).await?;
     let (shared, _, _near) = cluster(CoordinatorConfig::default(), Crew::ONE).await?;
-    // Memory is shared a moment after a worker joins, and shown at its next heartbeat.
+    // Memory is shared shortly after a worker joins, and shown at its next heartbeat.
     tokio::time::sleep(Duration::from_millis(1_200)).await;
     let floor = Floor::start(false).await?;
     let mut sides: [Side; 3] = Default::default();
@@ -67,7 +67,7 @@ pub(crate) async fn run(options: &Options) -> Result<String> {
     Ok(answer.to_string())
 }
 
-/// What was measured of one way.
+/// The measurements of one path.
 #[derive(Default)]
 struct Side {
     mb_per_s: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Worker processes, each with one worker or many, which do nothing or sleep.
+//! Worker processes with one or many workers each, which do nothing or sleep.
 
 use crate::Result;
 use lgp_distributed::{
@@ -39,7 +39,7 @@ impl Executor for Noop {
     }
 }
 
-/// What a worker process is to be.
+/// The configuration of a worker process.
 #[derive(Serialize, Deserialize)]
 struct Bootstrap {
     coordinator: SocketAddr,
@@ -48,7 +48,7 @@ struct Bootstrap {
     sleep_ms: u64,
 }
 
-/// Workers of one process.
+/// The workers of one process.
 #[derive(Clone, Copy)]
 pub(crate) struct Crew {
     pub(crate) workers: usize,
@@ -60,7 +60,7 @@ impl Crew {
     /// One worker with four slots that does nothing.
     pub(crate) const ONE: Self = Self { workers: 1, slots: 4, sleep_ms: 0 };
 
-    /// Starts a process of them, with names that begin with `name`.
+    /// Starts a process of workers whose names begin with `name`.
     pub(crate) fn start(self, at: SocketAddr, pki: &Pki, name: &str) -> Result<Process> {
         let identities = (0..self.workers).map(|n| pki.issue_worker(&format!("{name}-{n}")));
         let bootstrap = Bootstrap {
@@ -73,11 +73,11 @@ impl Crew {
     }
 }
 
-/// A process of this program, ended with its handle.
+/// A process of this program, which is killed when the handle is dropped.
 pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    /// Starts this program in a role and tells it `line`. Its output is piped.
+    /// Starts this program in a role and sends it `line`. Its output is piped.
     pub(crate) fn start(role: &str, line: &str) -> Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg(role).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -88,7 +88,7 @@ impl Process {
 
     /// Kills it at once, as `kill -9` does.
     pub(crate) fn kill(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -100,8 +100,8 @@ impl Drop for Process {
     }
 }
 
-/// The line that a process of this program is told first. It ends with its parent, whose end
-/// closes stdin whatever ended it.
+/// Reads the first line that a process gets. The process exits with its parent, because stdin
+/// closes when the parent ends for any reason.
 pub(crate) fn told<T: for<'a> Deserialize<'a>>() -> Result<T> {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line)?;
@@ -114,7 +114,7 @@ pub(crate) fn told<T: for<'a> Deserialize<'a>>() -> Result<T> {
     Ok(told)
 }
 
-/// What a worker process does.
+/// The worker process.
 pub(crate) async fn serve() -> Result<()> {
     let Bootstrap { coordinator, identities, slots, sleep_ms } = told()?;
     let executor = Arc::new(Noop(Duration::from_millis(sleep_ms)));
@@ -131,7 +131,7 @@ pub(crate) async fn serve() -> Result<()> {
     Ok(())
 }
 
-/// A coordinator on any port, with workers that are ready.
+/// A coordinator on a free port, with ready workers.
 pub(crate) async fn cluster(
     config: CoordinatorConfig,
     crew: Crew,
@@ -144,7 +144,7 @@ pub(crate) async fn cluster(
     Ok((coordinator, pki, process))
 }
 
-/// A task whose input takes so many bytes, four at least.
+/// A task with an input of `payload` bytes, at least four.
 pub(crate) fn spec(payload: usize) -> Result<TaskSpec> {
     let model = ModelRef { name: "noop".into(), version: 1, sha256: String::new() };
     let input = Tensor::zeros(DType::F32, [payload.div_ceil(4)])?;
@@ -159,8 +159,8 @@ pub(crate) fn rss_bytes() -> Result<u64> {
     Ok(kib.parse::<u64>()? * 1024)
 }
 
-/// Processor time of the main thread so far, in seconds: its own and the kernel's for it. The runtime has
-/// no other thread, but a journal has.
+/// Processor time of the main thread so far in seconds, including the kernel's. The runtime has no
+/// other thread, but a journal does.
 pub(crate) fn cpu_seconds() -> Result<f64> {
     let stat = std::fs::read_to_string("/proc/self/schedstat")?;
     let main: f64 = stat.split_whitespace().next().ok_or("no figure in schedstat")?.parse()?;

@@ -1,4 +1,4 @@
-//! What scheduling costs without a network: submission, choice of a worker, completion.
+//! The cost of scheduling without a network: submission, choice of a worker, completion.
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use lgp_distributed::balancing_strategies;
@@ -18,7 +18,7 @@ fn turns(c: &mut Criterion) {
     group.finish();
 }
 
-/// A choice alone; the measurements that it may rest on are fresh, or some minutes old.
+/// A choice alone, with measurements that are fresh or some minutes old.
 fn choices(c: &mut Criterion) {
     for (name, wait) in [("choice", 0), ("choice, old measurements", 100)] {
         let mut group = c.benchmark_group(name);

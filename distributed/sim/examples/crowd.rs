@@ -1,5 +1,5 @@
-//! What one event costs the core with more and more workers and tasks that wait, in microseconds, as one
-//! JSON value.
+//! Measures the core's time per event, in microseconds, with a growing number of workers and
+//! waiting tasks. Prints one JSON value.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed-sim --example crowd -- [EVENTS]
@@ -37,7 +37,7 @@ fn measure(
     let mut crowd = Crowd::new(workers, waiting, "least_loaded")?;
     let mut times: [Vec<Duration>; 6] = Default::default();
     let nothing = "no task is under way";
-    // In turns, so that the numbers of both stay what they are.
+    // Pairs of opposite events, so that the numbers of workers and tasks stay constant.
     for _ in 0..events {
         times[0].push(crowd.join()?);
         times[1].push(crowd.leave().ok_or(nothing)?);

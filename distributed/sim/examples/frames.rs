@@ -1,5 +1,5 @@
-//! Bytes of the frames around a task with 64 bytes of input, and the time to write and read them, as one
-//! JSON value.
+//! Measures the bytes of the frames around a task with 64 bytes of input, and the time to encode
+//! and decode them. Prints one JSON value.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed-sim --example frames
@@ -32,7 +32,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The least time of a call, in nanoseconds, of many batches.
+/// The shortest time of a call over many batches, in nanoseconds.
 fn nanoseconds(mut call: impl FnMut() -> Result<usize>) -> Result<f64> {
     const CALLS: u32 = 1000;
     let mut least = f64::INFINITY;

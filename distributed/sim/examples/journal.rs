@@ -1,4 +1,4 @@
-//! Damages the journal of durable tasks in every way, or measures how fast it is.
+//! Damages the journal of durable tasks in every way, or measures its speed.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed-sim --example journal -- damage [--all | --every BYTES]
@@ -6,10 +6,9 @@
 //! ```
 //!
 //! `damage` flips each bit and cuts at each length, and fails when a damaged journal is neither
-//! refused nor recovered exactly. Of pages that are never read it flips bits in one byte of 97,
-//! unless told `--all`, which takes hours; with `--every`, it does one byte or length in so many.
-//! `speed` writes in a folder of
-//! the disk to be measured.
+//! refused nor recovered exactly. In pages that are never read it flips bits of one byte in 97;
+//! `--all` flips all of them, which takes hours. `--every` tries one byte or length in BYTES.
+//! `speed` writes to a folder of the measured disk.
 
 use lgp_distributed_sim::{DamageReport, DamagedImage, journal_speed};
 use std::path::Path;
@@ -44,7 +43,7 @@ fn number(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("{text:?} is not a number from 1; {USAGE}"))
 }
 
-/// Damages one byte in `every`, or in `every_unread` where nothing is read.
+/// Damages one byte in `every`, or in `every_unread` in pages that are never read.
 fn damage(every: usize, every_unread: usize) -> Result<(), String> {
     let mut wrong = 0;
     for (name, crashed) in [("closed", false), ("crashed", true)] {
@@ -79,7 +78,7 @@ fn speed(folder: &str, seconds: usize) -> Result<(), String> {
     for in_flight in [1, 16, 64, 256] {
         let path = Path::new(folder).join("speed.journal");
         let speed = journal_speed(&path, in_flight, RECORD_BYTES, duration);
-        // Gone before an error is reported, so that the next run finds no journal.
+        // Removed before an error is returned, so that the next run finds no journal.
         let size = path.metadata().map_or(0, |metadata| metadata.len());
         let _ = std::fs::remove_file(&path);
         let speed = speed.map_err(|error| error.to_string())?;

@@ -1,12 +1,12 @@
-//! Measures how fast the log of durable tasks is, wherever it is kept.
+//! Measures the speed of the log of durable tasks, in any place.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed-sim --example log -- \
 //!     FOLDER CALLERS RECORD_BYTES SECONDS [CONTROL]
 //! ```
 //!
-//! It is kept in a file of the folder, or where the address says, `postgres://…` or `etcd://…,nats://…`.
-//! Prints one JSON value.
+//! The log is kept in a file of the folder, or on the engine at `postgres://…` or
+//! `etcd://…,nats://…`. Prints one JSON value.
 
 use lgp_distributed::Control;
 use lgp_distributed::inside::log_in;
@@ -16,7 +16,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-/// A name of its own, beside the clusters that are kept there.
+/// The log's own name on the engine, beside real clusters.
 const NAME: &str = "bench_log";
 
 fn main() -> Result<(), Box<dyn Error>> {

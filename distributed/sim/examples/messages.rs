@@ -1,4 +1,4 @@
-//! Writes messages of every kind into a folder, a file each, for the fuzzer to begin with.
+//! Writes a message of each kind into a folder, one file each, as the fuzzer's corpus.
 //!
 //! ```text
 //! cargo run -p lgp-distributed-sim --example messages -- FOLDER

@@ -1,5 +1,5 @@
-//! Runs the seeded simulation of the cluster's core, of its network code, or of several coordinators,
-//! and counts the faults it went through.
+//! Runs the seeded simulation of the cluster's core, of its network code, or of several
+//! coordinators, and counts the faults.
 //!
 //! ```text
 //! cargo run --release -p lgp-distributed-sim --example sim -- [--seeds N] [--seed FIRST]
@@ -8,9 +8,9 @@
 //! cargo run --release -p lgp-distributed-sim --example sim -- among [--seeds N | …]
 //! ```
 //!
-//! A broken invariant ends the run with the seed that repeats it and what led to it. With
-//! `--mutants`, faults are planted in the code, one after another, and each has to be noticed
-//! within so many seeds.
+//! A broken invariant ends the run with the seed that repeats it and a trace of events. With
+//! `--mutants`, faults are planted in the code, one after another, and each must be detected within
+//! N seeds.
 
 use lgp_distributed_sim::{
     AmongReport, GlueReport, SimFailure, SimReport, among_mutants, glue_mutants, simulate,
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// What is simulated.
+/// The simulated part.
 #[derive(Clone, Copy)]
 enum Part {
     Core,
@@ -84,12 +84,12 @@ fn parse() -> Result<Options, String> {
             other => return Err(format!("unknown argument {other:?}")),
         }
     }
-    // A seed alone is a seed to repeat.
+    // A single seed without a count is repeated once.
     let count = count.unwrap_or(if first.is_some() { 1 } else { 1_000 });
     Ok(Options { part, first: first.unwrap_or(0), count, mutants })
 }
 
-/// Runs the seeds on every core; each thread takes the next one.
+/// Runs the seeds on all processors; each thread takes the next one.
 fn run<R: Default + Send>(
     first: u64,
     count: u64,
@@ -109,7 +109,7 @@ fn run<R: Default + Send>(
             match simulate(seed) {
                 Ok(report) => add(&mut sum, &report),
                 Err(failure) => {
-                    // The others need not go on.
+                    // The other threads stop.
                     next.store(end, Ordering::Relaxed);
                     return Err(failure.to_string());
                 }

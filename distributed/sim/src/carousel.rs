@@ -1,4 +1,4 @@
-//! Scheduling without a network: what the core itself costs.
+//! Scheduling without a network: the cost of the core alone.
 
 use lgp_distributed::inside::balance::by_name;
 use lgp_distributed::inside::core::{Core, Order};
@@ -17,7 +17,7 @@ pub struct Carousel {
     now: Duration,
 }
 
-/// Settings of a core that keeps little.
+/// Settings of a core that keeps few records.
 pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
     Ok(CoreConfig {
         epoch: 1,
@@ -41,7 +41,7 @@ pub(super) fn config(balancing: &str) -> Result<CoreConfig> {
     })
 }
 
-/// What a worker of two slots says when it comes.
+/// The introduction of a worker with two slots.
 pub(super) fn joining(number: usize, status: ExecutorStatus) -> Result<Join> {
     Ok(Join {
         id: format!("worker-{number}").parse()?,
@@ -57,14 +57,14 @@ pub(super) fn joining(number: usize, status: ExecutorStatus) -> Result<Join> {
     })
 }
 
-/// A task without inputs that counts.
+/// A task whose inputs count as zero bytes.
 pub(super) fn order(spec: &Arc<TaskSpec>) -> Order {
     let (spec, digest) = (Arc::clone(spec), Digest::default());
     Order { spec, input_bytes: 0, queued_bytes: 0, digest, within: Vec::new() }
 }
 
 impl Carousel {
-    /// A core with so many workers of two slots each.
+    /// A core with `workers` workers of two slots each.
     ///
     /// # Errors
     /// [`Error::UnknownBalancing`](lgp_distributed::Error).
@@ -99,7 +99,7 @@ impl Carousel {
         Ok(())
     }
 
-    /// Tasks that the core still knows of, which is bounded however many there were.
+    /// Tasks that the core still knows, a bounded number.
     #[must_use]
     pub fn known(&self) -> usize {
         self.core.known()

@@ -1,4 +1,5 @@
-//! The coordinator's end of a run: the core's actions go out, the workers' words come in.
+//! The coordinator's side of a run: carries out the core's actions, and hands it the workers'
+//! messages.
 
 use super::network::Way;
 use super::worker::Report;
@@ -13,9 +14,9 @@ use lgp_memory::NamedTensor;
 use rand::RngExt;
 use std::time::Duration;
 
-/// Time after the coordinator stood still in which silence says nothing.
+/// Time after a freeze of the coordinator in which a worker's silence means nothing.
 const GRACE: Duration = Duration::from_secs(1);
-/// What loading a model took, as workers say.
+/// The reported time of loading a model.
 const LOAD: Duration = Duration::from_millis(5);
 
 impl World {
@@ -33,7 +34,7 @@ impl World {
         }
     }
 
-    /// Does what the core wants done, as the network layer would.
+    /// Carries out the core's actions, as the network layer would.
     pub(super) fn carry_out(&mut self) -> Result<(), String> {
         while let Some(action) = self.core.next_action(self.now) {
             match action {
@@ -64,7 +65,7 @@ impl World {
                 }
                 Action::Store { seq, outputs } => {
                     let life = self.life;
-                    // Some are longer than a lease.
+                    // Some writes take longer than a lease.
                     let slow = self.rng.random_bool(0.1);
                     let took = millis(&mut self.rng, if slow { 6_000 } else { 20 });
                     self.after(took, Happening::Stored { life, seq, outputs });
@@ -76,7 +77,7 @@ impl World {
                 Action::Finished { seq } => {
                     let record = self.core.record_of(self.now, seq).ok_or("no record")?;
                     self.ledger.finished(self.now, &record, &self.core)?;
-                    // Some callers fetch what became of their tasks, and others are late.
+                    // Some callers fetch the result of their tasks; others are late.
                     if seq.is_multiple_of(3) {
                         self.core.given(seq);
                         self.ledger.given(record.task_id);
@@ -106,7 +107,7 @@ impl World {
         Ok(())
     }
 
-    /// Nobody is given up for the time in which the coordinator itself stood still.
+    /// The core does not give up a worker for a time in which the coordinator itself was frozen.
     fn check_grace(&self, session: SessionId) -> Result<(), String> {
         let Some(&(worker, connection)) = self.ends.get(&session) else { return Ok(()) };
         let w = &self.workers[worker];
@@ -117,7 +118,7 @@ impl World {
         }
     }
 
-    /// The process of a worker is ended, of which a run does not stop, and another follows.
+    /// Replaces the process of a worker that has a run which does not stop.
     fn replace(&mut self, session: SessionId) {
         let end = self.ends.remove(&session);
         self.ledger.session_ended(session);
@@ -131,7 +132,7 @@ impl World {
         self.after(wait, Happening::Start { worker });
     }
 
-    /// Sees that the journal commits what waits, one commit after another.
+    /// Commits the journal's waiting changes, one commit after another.
     pub(super) fn sync(&mut self) {
         if self.disk.busy_until.is_some() || !self.disk.has_work() {
             return;
@@ -177,8 +178,8 @@ impl World {
         self.ends.remove(&session);
     }
 
-    /// The coordinator hears from a worker. Late words of ended sessions reach the core too:
-    /// they may have been read before the end.
+    /// Hands a worker's message to the core. Late messages of ended sessions reach the core too:
+    /// they may have been read before the session ended.
     pub(super) fn receive(
         &mut self,
         worker: usize,
@@ -190,7 +191,7 @@ impl World {
             return Ok(());
         }
         if let Report::Hello(stint) = report {
-            // A connection is made once and with one coordinator, whatever happens to its packets.
+            // A connection is made once and with one coordinator, even if its packets are repeated.
             if !self.sessions.contains_key(&connection) && connection > self.foreign {
                 self.join((worker, stint), connection)?;
             }
@@ -251,7 +252,7 @@ impl World {
         let (slots, threads) = (w.places(), w.threads);
         let (incarnation, status) = (w.life, w.status());
         let expected = self.core.next_session();
-        // Joining dispatches at once: the ledger must know the session before it hears of that.
+        // Joining dispatches tasks at once, so the ledger must know the session before.
         self.ledger.session_began(expected, slots, w);
         let input_bytes_max = u64::MAX;
         let machine = format!("m{worker}");
@@ -285,7 +286,7 @@ impl World {
         Ok(())
     }
 
-    /// The coordinator's process ends, whatever it was doing.
+    /// The coordinator's process crashes.
     pub(super) fn crash_coordinator(&mut self) {
         if !self.up {
             return;
@@ -293,7 +294,7 @@ impl World {
         self.report.coordinator_crashes += 1;
         self.up = false;
         self.life += 1;
-        // A commit under way may have reached the disk or not.
+        // A commit in progress may have reached the disk or not.
         let committed = self.rng.random_bool(0.5);
         self.disk.crash(self.now, committed);
         self.sessions.clear();
@@ -305,13 +306,13 @@ impl World {
         self.after(wait, Happening::StartCoordinator);
     }
 
-    /// A new coordinator takes over what the journal has.
+    /// A new coordinator continues with the contents of the journal.
     pub(super) fn start_coordinator(&mut self) -> Result<(), String> {
         if self.up {
             return Ok(());
         }
         self.up = true;
-        // A battery that is empty, a clock that someone set.
+        // An empty battery or a changed clock.
         let jump = self.rng.random_bool(0.3);
         self.report.clock_jumps += u64::from(jump);
         let clock = if jump { self.rng.random_range(0..20) } else { self.life };
@@ -329,14 +330,14 @@ impl World {
             Found::Stored(id) => recollect(self.disk.read(id)?),
         };
         self.ledger.coordinator_started(self.now, &self.core, record)?;
-        // Most notice at once that nobody listens at the old end.
+        // Most workers notice the crash at once.
         for worker in 0..self.workers.len() {
             if self.workers[worker].alive && self.rng.random_bool(0.7) {
                 let (life, wait) = (self.workers[worker].life, millis(&mut self.rng, 300));
                 self.after(wait, Happening::Connect { worker, life });
             }
         }
-        // Callers that do not know whether their request was heard ask again.
+        // Callers without an answer ask again.
         for number in self.ledger.unanswered() {
             let wait = millis(&mut self.rng, 1_000);
             self.after(wait, Happening::Submit(number));

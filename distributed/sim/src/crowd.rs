@@ -1,4 +1,4 @@
-//! Many workers and a long queue: what one event more costs the core.
+//! Many workers and a long queue: the core's cost of one more event.
 
 use crate::carousel::{config, joining, order};
 use lgp_distributed::inside::core::Core;
@@ -10,22 +10,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A core whose workers are all busy while tasks wait. Each call is one event, carried out to its end;
-/// it answers the time that the core took.
+/// A core whose workers are all busy while tasks wait. Each call handles one event completely and
+/// returns the core's time for it.
 pub struct Crowd {
     core: Core,
     spec: Arc<TaskSpec>,
     now: Duration,
     joined: usize,
-    /// What each worker holds.
+    /// The attempts of each worker.
     held: BTreeMap<SessionId, Vec<AttemptId>>,
-    /// The worker whose turn it is.
+    /// The worker of the next event.
     turn: SessionId,
     last: Option<TaskId>,
 }
 
 impl Crowd {
-    /// So many workers of two slots each, and so many tasks that wait.
+    /// `workers` workers of two slots each, and `waiting` waiting tasks.
     ///
     /// # Errors
     /// [`Error::UnknownBalancing`](lgp_distributed::Error).
@@ -54,7 +54,7 @@ impl Crowd {
         Ok(crowd)
     }
 
-    /// Does something at a moment of its own, and what the core wants done then.
+    /// Runs one event and the core's actions at a moment of its own.
     fn timed<T>(&mut self, event: impl FnOnce(&mut Core, Duration) -> T) -> (T, Duration) {
         self.now += Duration::from_nanos(100);
         let mut actions = Vec::new();
@@ -72,7 +72,7 @@ impl Crowd {
         (answer, took)
     }
 
-    /// The next worker that holds something.
+    /// The next worker that has attempts.
     fn next(&mut self) -> Option<SessionId> {
         let after = self.held.range(self.turn + 1..).chain(self.held.iter());
         let busy = after.filter(|(_, held)| !held.is_empty()).map(|(session, _)| *session).next();
@@ -80,24 +80,24 @@ impl Crowd {
         busy
     }
 
-    /// Another worker comes, and gets what waits.
+    /// Another worker joins and gets waiting tasks.
     ///
     /// # Errors
-    /// None that are expected: its name is one.
+    /// None are expected: the name is valid.
     pub fn join(&mut self) -> Result<Duration> {
         self.joined += 1;
         let join = joining(self.joined, ExecutorStatus::default())?;
         Ok(self.timed(|core, now| core.join(now, join)).1)
     }
 
-    /// A worker is gone, and its work is done elsewhere.
+    /// A worker leaves, and its tasks go to others.
     pub fn leave(&mut self) -> Option<Duration> {
         let session = self.next()?;
         self.held.remove(&session);
         Some(self.timed(|core, now| core.disconnected(now, session, Parting::Ended)).1)
     }
 
-    /// A worker says what it holds.
+    /// A worker sends a heartbeat.
     pub fn beat(&mut self) -> Option<Duration> {
         let session = self.next()?;
         let held: Vec<_> = self.held.get(&session)?.iter().map(|id| (*id, true)).collect();
@@ -105,7 +105,7 @@ impl Crowd {
         Some(self.timed(|core, now| core.heartbeat(now, session, beat)).1)
     }
 
-    /// A task is submitted, and waits.
+    /// A task is submitted and waits.
     ///
     /// # Errors
     /// As [`Coordinator::submit`](lgp_distributed::Coordinator::submit); there is room.
@@ -116,7 +116,7 @@ impl Crowd {
         Ok(took)
     }
 
-    /// A task ends, and its slot goes to the one that has waited longest.
+    /// A task ends, and its slot goes to the task that has waited longest.
     pub fn end(&mut self) -> Option<Duration> {
         let session = self.next()?;
         let id = self.held.get_mut(&session)?.pop()?;

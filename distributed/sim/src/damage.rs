@@ -1,5 +1,5 @@
-//! Proof by trial that a damaged journal is refused or recovered exactly: images of a small one,
-//! with a bit flipped or the end cut off, are opened in memory.
+//! Checks that a damaged journal is either refused or recovered exactly: images of a small journal,
+//! with one flipped bit or a cut end, are opened in memory.
 
 mod overlay;
 
@@ -15,10 +15,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 const NAME: &str = "journal";
-/// The coordinators that wrote the images had epochs below.
+/// The coordinators that wrote the images had smaller epochs.
 const EPOCH_MAX: u64 = 1_000;
 
-/// How damaged images were met.
+/// The results of opening damaged images.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DamageReport {
@@ -26,11 +26,11 @@ pub struct DamageReport {
     pub refused: u64,
     /// Opened with every acknowledged record and no other.
     pub recovered: u64,
-    /// Anything else: what was done to the image, and what came of it. Must be empty.
+    /// Any other result: the damage, and what happened. Must be empty.
     pub wrong: Vec<String>,
 }
 
-/// The bytes of a journal's file, to be damaged.
+/// The bytes of a journal's file, for damaging.
 #[derive(Debug, Clone)]
 pub struct DamagedImage {
     bytes: Arc<Vec<u8>>,
@@ -39,11 +39,10 @@ pub struct DamagedImage {
 }
 
 impl DamagedImage {
-    /// A small journal after several appends, closed as a coordinator that stops closes it, or,
-    /// when `crashed`, as it is while in use.
+    /// A small journal after several appends: closed properly, or as it is in use if `crashed`.
     ///
     /// # Errors
-    /// Those of a journal in memory: none that are expected.
+    /// Those of a journal in memory; none are expected.
     pub fn new(crashed: bool) -> Result<Self, JournalError> {
         let file = Arc::new(Overlay::new(Arc::default()));
         let shared: Arc<dyn StorageBackend> = Arc::clone(&file) as _;
@@ -51,7 +50,7 @@ impl DamagedImage {
         let mut expected = BTreeMap::new();
         let (opened, _) = start(shared, EPOCH_MAX - 2)?;
         let mut journal = opened.journal;
-        // Each commit differs from the one before it, so that an older state cannot pass.
+        // Each commit differs from the one before it, so that an older state is detected.
         for round in 0..6_u64 {
             let byte = u8::try_from(round).unwrap_or_default();
             let records = (0..3).map(|i| Record {
@@ -80,8 +79,8 @@ impl DamagedImage {
         Ok(image)
     }
 
-    /// Whether anything of the page with this byte is read when the undamaged file is opened,
-    /// appended to and opened again. Nothing can depend on the other bytes.
+    /// Whether any byte of this byte's page is read when the undamaged file is opened, appended to
+    /// and opened again. Nothing can depend on other pages.
     #[must_use]
     pub fn reads(&self, position: usize) -> bool {
         self.read.contains(&(position / PAGE_BYTES))
@@ -129,7 +128,7 @@ impl DamagedImage {
         }
     }
 
-    /// Whether it opens with just the `expected` records, also after another one was added.
+    /// Whether it opens with exactly the `expected` records, also after one was appended.
     fn open(&self, file: &Arc<Overlay>, expected: &[Record]) -> Result<bool, JournalError> {
         let (mut first, records) = start(Arc::clone(file) as _, 0)?;
         if records != expected || first.epochs != [EPOCH_MAX - 2, EPOCH_MAX - 1] {
@@ -144,7 +143,7 @@ impl DamagedImage {
     }
 }
 
-/// Opens a journal in memory, and answers its records too.
+/// Opens a journal in memory; returns it with its records.
 fn start(
     file: Arc<dyn StorageBackend>,
     now_ms: u64,
@@ -166,7 +165,7 @@ mod tests {
         for crashed in [false, true] {
             let image = DamagedImage::new(crashed).expect("in memory");
             let mut report = DamageReport::default();
-            // Every bit of the pages that say where everything is, and a sample of the rest.
+            // Every bit of the pages with the journal's structure, and a sample of the rest.
             for position in [0..64, 4096..4160, 8192..8192 + 320].into_iter().flatten() {
                 (0..8).for_each(|bit| image.flip(position, bit, &mut report));
             }

@@ -1,5 +1,5 @@
-//! The coordinator's disk: commits take time, may find no room, and survive a crash as far as
-//! they were made durable.
+//! The coordinator's disk: commits take time, may find no room, and survive a crash only if they
+//! were durable.
 
 use lgp_distributed::inside;
 use lgp_distributed::inside::core::Left;
@@ -12,20 +12,20 @@ use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// What the journal holds, and what is under way to it.
+/// The contents of the journal, and its waiting changes.
 #[derive(Default)]
 pub(super) struct Disk {
     records: BTreeMap<(u64, u64), Image>,
-    /// Outputs that lie apart, and the tasks that they are of.
+    /// Outputs that are kept apart, and the tasks that own them.
     files: BTreeMap<[u8; 32], Vec<NamedTensor>>,
     owners: BTreeMap<u64, [u8; 32]>,
-    /// By ticket, in order.
+    /// Changes by ticket, in order.
     waiting: VecDeque<(u64, Change)>,
-    /// Commits now until then.
+    /// A commit runs until then.
     pub(super) busy_until: Option<Duration>,
-    /// Has no room until then.
+    /// The disk is full until then.
     pub(super) full_until: Duration,
-    /// Of every coordinator so far.
+    /// The epochs of all coordinators so far.
     epochs: Vec<u64>,
 }
 
@@ -38,14 +38,15 @@ impl Disk {
         !self.waiting.is_empty()
     }
 
-    /// Ends a commit of what waited for it. Answers the last ticket, and those that found no room.
+    /// Ends a commit of the waiting changes. Returns the last ticket, and the tickets that found no
+    /// room.
     pub(super) fn commit(&mut self, now: Duration) -> (u64, Vec<u64>) {
         let full = now < self.full_until;
         let mut failed = Vec::new();
         let mut last = 0;
         for (ticket, change) in std::mem::take(&mut self.waiting) {
             last = ticket;
-            // What makes room always finds some, and what is small now and then.
+            // A change that frees space always fits, and some others do.
             if full && matches!(change, Change::Put(_)) && !ticket.is_multiple_of(4) {
                 failed.push(ticket);
             } else {
@@ -67,7 +68,7 @@ impl Disk {
         }
     }
 
-    /// The coordinator ends in the middle of everything: what waited is there or not, all of it.
+    /// The coordinator crashes: all waiting changes are committed, or none.
     pub(super) fn crash(&mut self, now: Duration, committed: bool) {
         self.busy_until = None;
         if committed {
@@ -76,7 +77,7 @@ impl Disk {
         self.waiting.clear();
     }
 
-    /// A coordinator starts: its epoch, and what is there. `clock_ms` may have jumped.
+    /// Starts a coordinator; returns its epoch and the contents. `clock_ms` may have jumped.
     pub(super) fn open(&mut self, clock_ms: u64) -> (u64, Left) {
         let last = self.epochs.last().copied().unwrap_or_default();
         let epoch = (last + 1).max(clock_ms);
@@ -92,7 +93,7 @@ impl Disk {
         (epoch, left)
     }
 
-    /// What it has of a task; nothing where outputs that lie apart are not there.
+    /// The image of a task; `None` if its separate outputs are missing.
     pub(super) fn read(&self, id: TaskId) -> Option<Image> {
         let image = self.records.get(&inside::key(id))?.clone();
         let Some(apart) = image.outputs_apart() else { return Some(image) };
@@ -100,7 +101,7 @@ impl Disk {
         Some(image.with_outputs(outputs))
     }
 
-    /// Keeps a task's outputs apart, unless there is no room.
+    /// Keeps a task's outputs apart, unless the disk is full.
     pub(super) fn store(
         &mut self,
         now: Duration,
@@ -120,14 +121,14 @@ impl Disk {
         Ok(Some(Apart { blob, tensors }))
     }
 
-    /// A task has no outputs apart any more.
+    /// Removes a task's separate outputs.
     pub(super) fn release(&mut self, seq: u64) {
         if self.owners.remove(&seq).is_some() {
             self.sweep();
         }
     }
 
-    /// Removes what belongs to no task.
+    /// Removes files without an owner.
     fn sweep(&mut self) {
         let owners = &self.owners;
         self.files.retain(|sha256, _| owners.values().any(|own| own == sha256));

@@ -1,4 +1,4 @@
-//! A task's frames without a stream: what wrapping and unwrapping them costs.
+//! A task's frames without a stream: the cost of encoding and decoding them.
 
 use lgp_distributed::inside::frame;
 use lgp_distributed::inside::message::{AttemptId, Kind, OutcomeHeader, TaskHeader, Verdict};
@@ -12,17 +12,17 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// The frames of a task that answers nothing.
+    /// The frames of a task that returns nothing.
     #[must_use]
     pub fn new(spec: TaskSpec) -> Self {
-        // Numbers as they are after some days: small ones take fewer bytes.
+        // Numbers as after some days, because small ones take fewer bytes.
         Self { spec, id: AttemptId { epoch: 1_800_000_000_000, seq: 10_000_000, attempt: 1 } }
     }
 
-    /// The task's frame up to its tensors' bytes.
+    /// Encodes the task's frame without the bytes of its tensors.
     ///
     /// # Errors
-    /// [`Error::Frame`](lgp_distributed::Error) for a task that fits none.
+    /// [`Error::Frame`](lgp_distributed::Error) for a task that fits no frame.
     pub fn task(&self) -> Result<Vec<u8>> {
         let (tensors, body_bytes) = describe(&self.spec.inputs)?;
         let header = TaskHeader {
@@ -39,17 +39,17 @@ impl Envelope {
         Ok(frame::encode(Kind::Task, &header, body_bytes, 0)?)
     }
 
-    /// The frame of the answer.
+    /// Encodes the frame of the answer.
     ///
     /// # Errors
-    /// [`Error::Frame`](lgp_distributed::Error); never.
+    /// [`Error::Frame`](lgp_distributed::Error), which does not happen.
     pub fn answer(&self) -> Result<Vec<u8>> {
         let answer = OutcomeHeader::of(self.id, Verdict::Done(Vec::new()));
         let header = OutcomeHeader { model_us: 15_000, ..answer };
         Ok(frame::encode(Kind::Outcome, &header, 0, 0)?)
     }
 
-    /// Reads what [`Envelope::task`] wrote and plans its tensors; answers how many there are.
+    /// Decodes the frame of [`Envelope::task`] and plans its tensors; returns their number.
     ///
     /// # Errors
     /// [`Error::Frame`](lgp_distributed::Error) for bytes that are no such frame.
@@ -59,7 +59,7 @@ impl Envelope {
         Ok(plan(header.tensors, prefix.body_bytes)?.len())
     }
 
-    /// Reads what [`Envelope::answer`] wrote; true when it is this task's.
+    /// Decodes the frame of [`Envelope::answer`]; true if it belongs to this task.
     ///
     /// # Errors
     /// [`Error::Frame`](lgp_distributed::Error) for bytes that are no such frame.

@@ -1,9 +1,9 @@
-//! The network code under seeds: a real coordinator, workers and clients in one thread, on a simulated
-//! network, clock and log.
+//! The network code under seeds: a real coordinator, workers and clients in one thread, with
+//! simulated network, clock and log.
 //!
-//! A seed determines the load, the faults and what becomes of each datagram of a direction by its
-//! number. Keys, signatures and the order in which maps are gone through are not seeded, so that a run
-//! is repeated closely, and not always exactly.
+//! A seed determines the load, the faults, and the fate of each datagram by its direction and
+//! number. Keys, signatures and the iteration order of maps are not seeded, so a repeated run is
+//! similar, but not always identical.
 
 mod among;
 mod callers;
@@ -25,7 +25,7 @@ use scene::Scene;
 use std::sync::Arc;
 
 figures! {
-    /// What one run of the network code went through, or several together.
+    /// The figures of one run of the network code, or of several together.
     GlueReport {
         workers: "workers",
         simulated_ms: "simulated milliseconds",
@@ -59,13 +59,13 @@ figures! {
 /// Runs the network code under one seed.
 ///
 /// # Errors
-/// [`SimFailure`] when something was seen that must not be.
+/// [`SimFailure`] when an invariant is broken.
 pub fn simulate_glue(seed: u64) -> Result<GlueReport, SimFailure> {
     run(seed, None)
 }
 
-/// Plants each known fault in the network code, one after another, and answers its name with the first
-/// failure of `seeds` runs; `None` for a fault that none notices.
+/// Plants each known fault in the network code, one after another. Returns each fault's name with
+/// the first failure of `seeds` runs; `None` if no run detects it.
 #[must_use]
 pub fn glue_mutants(seeds: u64) -> Vec<(String, Option<SimFailure>)> {
     let find = |fault| (0..seeds).find_map(|seed| run(seed, Some(fault)).err());
@@ -76,7 +76,7 @@ fn run(seed: u64, fault: Option<GlueFault>) -> Result<GlueReport, SimFailure> {
     in_scene(seed, fault, async |scene| world::World::new(scene).run().await)
 }
 
-/// Runs something in simulated time.
+/// Runs `run` in simulated time.
 fn in_scene<R>(
     seed: u64,
     fault: Option<GlueFault>,

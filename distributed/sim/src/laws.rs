@@ -1,21 +1,21 @@
-//! What must hold of breakers and of the retry budget, by accounts of their own.
+//! The laws of breakers and of the retry budget, checked by independent accounts.
 
 use lgp_distributed::inside::message::AttemptId;
 use lgp_distributed::inside::state::SessionId;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Failures in a row after which a worker is left alone with a model, but for a probe now and
-/// then: so many a second at most, for one that is lost on the way may be followed by another.
+/// Failures in a row after which a worker gets only probes of a model: at most `PROBES` a second,
+/// because a lost probe may be followed by another.
 const FAILURES: u32 = 5;
 const PROBES: usize = 3;
 const SECOND: Duration = Duration::from_secs(1);
-/// Retries of failures that may have begun: in any case, for each task, and for each second.
+/// The retries of failed attempts that are allowed: in any case, per task, and per second.
 const RESERVE: f64 = 21.0;
 const PER_TASK: f64 = 0.2;
 const PER_SECOND: f64 = 2.0;
 
-/// Attempts, and when they began.
+/// Attempts with their start times.
 type Probes = VecDeque<(Duration, AttemptId)>;
 
 /// The accounts of one coordinator's life.
@@ -24,7 +24,7 @@ pub(super) struct Laws {
     began: Duration,
     first_attempts: u32,
     retries: u32,
-    /// Failures in a row by session and model, and the last attempts that began since the fifth.
+    /// Failures in a row by session and model, and the last attempts since the fifth failure.
     streaks: BTreeMap<(SessionId, String), (u32, Probes)>,
 }
 
@@ -33,7 +33,7 @@ impl Laws {
         Self { began, ..Self::default() }
     }
 
-    /// An attempt that took a slot ended with the worker's own failure, or without.
+    /// An attempt that took a slot was answered; `failed` if the worker failed.
     pub(super) fn answered(&mut self, session: SessionId, model: &str, failed: bool) {
         let key = (session, model.to_owned());
         if failed {
@@ -43,19 +43,19 @@ impl Laws {
         }
     }
 
-    /// An attempt ended without a verdict: it was no probe.
+    /// An attempt ended without a verdict, so it was no probe.
     pub(super) fn came_back(&mut self, session: SessionId, id: AttemptId, model: &str) {
         if let Some((_, began)) = self.streaks.get_mut(&(session, model.to_owned())) {
             began.retain(|(_, other)| *other != id);
         }
     }
 
-    /// A caller had all workers let go of a model: what they did with it counts no more.
+    /// A caller unloaded a model from all workers, which resets its streaks.
     pub(super) fn unloaded(&mut self, model: &str) {
         self.streaks.retain(|(_, of), _| of != model);
     }
 
-    /// An attempt begins; `retry` when the one before it failed with an answer.
+    /// An attempt begins; `retry` if the previous one failed with an answer.
     pub(super) fn dispatched(
         &mut self,
         now: Duration,

@@ -1,4 +1,4 @@
-//! An independent record of what was promised, and the invariants that follow from it.
+//! An independent record of all promises, and the invariants that follow from them.
 
 mod attempts;
 mod ends;
@@ -18,75 +18,75 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How much later than its deadline a durable task may end: its end has to reach the disk, which may
-/// be full for seconds more than once, and the coordinator may be away meanwhile.
+/// How much later than its deadline a durable task may end: its end must reach the disk, which may
+/// be full for seconds more than once while the coordinator may be down.
 const DISK: Duration = Duration::from_secs(20);
-/// Wait of a task of the next lower priority that makes it the equal of a more urgent one.
+/// The wait that makes a task the equal of one with the next higher priority.
 const AGEING: Duration = Duration::from_secs(10);
 
-/// What the ledger knows of a task.
+/// The ledger's record of a task.
 struct Entry {
     spec: Arc<TaskSpec>,
     digest: Digest,
     submitted: Duration,
-    /// The submission that it came with.
+    /// The number of its submission.
     number: usize,
     cancelled: bool,
-    /// The journal has it, so it must never be lost.
+    /// The journal has the task, so it must never be lost.
     acknowledged: bool,
-    /// Attempts of this life of the coordinator, the last of each session.
+    /// Attempts in this life of the coordinator, and the last attempt of each session.
     attempts: u32,
     current: Vec<(SessionId, AttemptId)>,
     /// The last attempt failed with an answer.
     unavailable: bool,
-    /// Its last attempt came back unbegun, and no other is under way.
+    /// The last attempt came back unbegun, and no other one is running.
     refused: bool,
-    /// Attempts that were asked back.
+    /// Attempts that were recalled.
     recalled: BTreeSet<(SessionId, AttemptId)>,
-    /// The end that callers were shown.
+    /// The end that callers saw.
     shown: Option<(TaskState, Option<Vec<NamedTensor>>)>,
-    /// Somebody was given its result.
+    /// A caller has read the result.
     read: bool,
-    /// It went with a coordinator, or was rejected.
+    /// The task was lost with its coordinator, or was rejected.
     gone: bool,
 }
 
-/// Everything that happened, as seen from outside of the core.
+/// The record of a run, as seen from outside the core.
 pub(super) struct Ledger {
     tasks: BTreeMap<TaskId, Entry>,
-    /// Tasks of this life of the coordinator.
+    /// Tasks in this life of the coordinator.
     alive: BTreeMap<u64, TaskId>,
-    /// Those that depend on a task.
+    /// The dependants of each task.
     dependants: BTreeMap<TaskId, Vec<TaskId>>,
     open: usize,
-    /// Ids by submission, of those that were answered.
+    /// Ids of the answered submissions.
     ids: BTreeMap<usize, Vec<TaskId>>,
-    /// Submissions that nobody answered.
+    /// Submissions without an answer.
     unheard: BTreeSet<usize>,
-    /// Slots of the sessions that have not ended.
+    /// Slots of the open sessions.
     sessions: BTreeMap<SessionId, u32>,
     held: BTreeMap<SessionId, BTreeMap<AttemptId, (u32, ModelRef)>>,
-    /// The model of each attempt of this coordinator, whether it is current or not.
+    /// The model of each attempt of this coordinator, current or not.
     models: BTreeMap<AttemptId, String>,
-    /// Models that devices were told to load, until they said that they do not have them.
+    /// Models that devices were told to load and did not report as missing.
     placed: BTreeMap<(SessionId, u32), BTreeSet<ModelRef>>,
-    /// Models that devices last said they have.
+    /// Models that devices reported last.
     told: BTreeMap<(SessionId, u32), BTreeSet<ModelRef>>,
-    /// Models that devices were told to let go of and have not said that they have.
+    /// Models that devices were told to unload, before they confirm it.
     going: BTreeSet<(SessionId, u32, ModelRef)>,
     keys: BTreeMap<String, TaskId>,
     keys_kept_for: Duration,
-    /// For how long results must be kept that nobody has read, where there is room.
+    /// The time for which unread results must be kept.
     results_kept_for: Duration,
     deadlines: BTreeSet<(Duration, TaskId)>,
-    /// Tasks that could begin and were not begun yet, by model and place in line.
+    /// Tasks that are ready but not begun, by model and place in line.
     fresh: BTreeMap<String, BTreeSet<(Duration, TaskId)>>,
     laws: Laws,
 }
 
 impl Ledger {
     pub(super) fn new(config: &CoreConfig) -> Self {
-        // Where there is room for few, any may go.
+        // With room for few results, any of them may be removed.
         let roomy = config.retention.results_max > 1_000;
         let results_kept_for =
             if roomy { config.retention.results_kept_for } else { Duration::ZERO };
@@ -125,7 +125,7 @@ impl Ledger {
         self.sessions.insert(session, slots * worker.devices);
     }
 
-    /// A worker goes on with what it held in an earlier session.
+    /// A worker continues the attempts of an earlier session.
     pub(super) fn resumed(&mut self, session: SessionId, core: &Core) {
         let mut moved = Vec::new();
         for entry in self.tasks.values_mut() {
@@ -150,7 +150,7 @@ impl Ledger {
         self.going.retain(|(of, ..)| *of != session);
     }
 
-    /// Notes that a task could begin from now on, if so.
+    /// Notes that a task is ready to begin, if so.
     fn may_begin(&mut self, id: TaskId) {
         let Some(entry) = self.tasks.get(&id) else { return };
         let succeeded = |id: &TaskId| {
@@ -179,7 +179,7 @@ impl Ledger {
         Ok((id, entry))
     }
 
-    /// What holds after every step.
+    /// Checks the invariants that hold after every step.
     pub(super) fn check(&self, now: Duration, core: &Core) -> Result<(), String> {
         let counts = core.counts();
         let of = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
@@ -204,20 +204,20 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether the result of a task must be there: it is durable, and nobody has read it.
+    /// Whether the result of a task must exist: it is durable and unread.
     fn must_answer(&self, now: Duration, entry: &Entry) -> bool {
         let young = now < entry.submitted + self.results_kept_for;
         entry.spec.durable && entry.shown.is_some() && !entry.read && !entry.gone && young
     }
 
-    /// Somebody was given the result of a task.
+    /// A caller was given the result of a task.
     pub(super) fn given(&mut self, id: TaskId) {
         if let Some(entry) = self.tasks.get_mut(&id) {
             entry.read = true;
         }
     }
 
-    /// Results wait to be read.
+    /// Checks that unread results are still there.
     pub(super) fn check_results(
         &self,
         now: Duration,
@@ -230,7 +230,7 @@ impl Ledger {
         })
     }
 
-    /// What holds at the end, long after the last fault.
+    /// Checks that no task is open at the end, long after the last fault.
     pub(super) fn check_end(&self) -> Result<(), String> {
         let open = self.tasks.iter().find(|(_, e)| !e.gone && e.shown.is_none());
         open.map_or(Ok(()), |(id, e)| {

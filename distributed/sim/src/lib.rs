@@ -1,17 +1,17 @@
-//! What the cluster is tried with: a seeded simulation of its core ([`simulate`]), of its network code
-//! ([`simulate_glue`]) and of several coordinators ([`simulate_among`]), damaged journals
-//! ([`DamagedImage`]), made-up bytes ([`Untrusted`]), and measurements of parts ([`Carousel`],
-//! [`Crowd`], [`Selection`], [`Envelope`], [`journal_speed`], [`log_speed`]).
+//! Tests and measurements of the cluster: a seeded simulation of its core ([`simulate`]), of its
+//! network code ([`simulate_glue`]) and of several coordinators ([`simulate_among`]), damaged
+//! journals ([`DamagedImage`]), invalid bytes ([`Untrusted`]), and measurements of parts
+//! ([`Carousel`], [`Crowd`], [`Selection`], [`Envelope`], [`journal_speed`], [`log_speed`]).
 //!
-//! The core runs on a bad network, among workers that crash, stall, leave and come back. The same seed
-//! gives the same run, which has two halves: chaos, in which messages are delayed, lost, repeated and
-//! overtake one another, and healing, in which every task must come to its end. A ledger that knows
-//! nothing of the core's insides checks each step.
+//! The core runs on a bad network, with workers that crash, stall, leave and come back. The same
+//! seed gives the same run. A run has two halves: chaos, in which messages are delayed, lost,
+//! repeated and reordered, and healing, in which every task must end. A ledger that knows nothing
+//! of the core's internals checks each step.
 //!
-//! All of this builds on `lgp_distributed::inside`, which no build without this crate has.
+//! The crate builds on `lgp_distributed::inside`, which exists only in builds with this crate.
 #![forbid(unsafe_code)]
 
-/// Figures of runs, each with its name: the struct, their sum, and their table.
+/// Defines a report: the struct, the sum of two reports, and the table of its figures.
 macro_rules! figures {
     ($(#[$what:meta])* $report:ident { $($field:ident: $name:literal,)* }) => {
         $(#[$what])*
@@ -71,7 +71,7 @@ use std::time::Duration;
 pub use untrusted::Untrusted;
 
 figures! {
-    /// What one simulated run went through, or several together.
+    /// The figures of one simulated run, or of several together.
     SimReport {
         workers: "workers",
         events: "events",
@@ -116,7 +116,7 @@ figures! {
 }
 
 impl SimReport {
-    /// Faults of processes, disks and links; lost and late messages are not among them.
+    /// Faults of processes, disks and links; lost and late messages do not count.
     #[must_use]
     pub fn faults(&self) -> u64 {
         self.crashes
@@ -138,7 +138,7 @@ impl SimReport {
 #[error("seed {seed} at {at:?}: {what}\n{}", trace.join("\n"))]
 #[non_exhaustive]
 pub struct SimFailure {
-    /// Repeats the run.
+    /// The seed that repeats the run.
     pub seed: u64,
     /// Simulated time.
     pub at: Duration,
@@ -163,7 +163,7 @@ pub fn simulate(seed: u64) -> Result<SimReport, SimFailure> {
 }
 
 fn run(world: impl Fn() -> world::World) -> Result<SimReport, SimFailure> {
-    // Only a run that failed is worth watching, and it fails again in the same way.
+    // Only a failed run records its events, and it fails again in the same way.
     world().run().or_else(|_| {
         let mut again = world();
         again.watch();
@@ -171,9 +171,8 @@ fn run(world: impl Fn() -> world::World) -> Result<SimReport, SimFailure> {
     })
 }
 
-/// Plants each known fault in the core, one after another, and answers its name with the seed of
-/// the first of `seeds` runs that notices, and what it noticed; `None` for a fault that none
-/// does.
+/// Plants each known fault in the core, one after another. Returns each fault's name with the
+/// failure of the first of `seeds` runs that detects it; `None` if no run does.
 #[must_use]
 pub fn simulate_mutants(seeds: u64) -> Vec<(String, Option<SimFailure>)> {
     let planted = |seed, fault| run(|| world::World::new(seed).plant(fault)).err();

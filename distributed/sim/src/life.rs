@@ -1,4 +1,4 @@
-//! The workers' side of a run, and the faults that befall them.
+//! The workers' side of a run, and their faults.
 
 use super::worker::{IDLE_TIMEOUT, Recalled, Report};
 use super::workload::{MODELS, millis, model};
@@ -12,9 +12,9 @@ use rand::RngExt;
 use std::time::Duration;
 
 const HEARTBEAT: Duration = Duration::from_millis(500);
-/// From a new connection to the end of a process that has a run which does not stop.
+/// From a new connection until a worker with a run that does not stop ends its process.
 const STUCK: Duration = Duration::from_millis(1_500);
-/// From a worker's last sign of life to the end of its session; messages under way prolong it.
+/// From a worker's last message to the end of its session; messages in flight prolong it.
 const DETECTION: Duration = Duration::from_secs(2);
 
 impl World {
@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// What came by an earlier connection was asked to stop: a worker of which it does not ends itself.
+    /// Runs of earlier connections were asked to stop. A worker with one that did not stop exits.
     pub(super) fn stuck(&mut self, worker: usize, life: u64) {
         let w = &self.workers[worker];
         if w.alive && w.life == life && w.is_stuck() {
@@ -51,7 +51,7 @@ impl World {
         self.after(wait, Event::Connect { worker, life });
     }
 
-    /// A worker hears from the coordinator.
+    /// A worker receives an order of the coordinator.
     pub(super) fn obey(&mut self, worker: usize, connection: u64, order: Order) {
         let w = &mut self.workers[worker];
         if !w.alive || w.connection != connection {
@@ -142,7 +142,7 @@ impl World {
             self.report.device_errors += u64::from(device_error);
             let current = self.workers[worker].connection;
             if connection != current && self.rng.random_bool(0.5) {
-                // No worker of ours does that, but the answer must not count all the same.
+                // Real workers never do this, but the answer must not count either way.
                 connection = current;
                 self.report.misdirected += 1;
             }
@@ -167,13 +167,13 @@ impl World {
             self.say(worker, connection, &Report::Heartbeat(heartbeat));
         }
         if self.workers[worker].leaving {
-            // As long as nothing answers, it repeats that it wants to go.
+            // It repeats that it is leaving until the coordinator answers.
             self.say(worker, connection, &Report::Draining);
         }
         self.after(HEARTBEAT, Event::Beat { worker, connection });
     }
 
-    /// One fault, and the appointment for the next.
+    /// Causes one fault, and schedules the next.
     pub(super) fn chaos(&mut self) {
         if self.healed {
             return;
@@ -210,7 +210,7 @@ impl World {
         self.after(wait, Event::Chaos);
     }
 
-    /// The coordinator's process is stopped for a while.
+    /// The coordinator's process is suspended for a while.
     fn freeze(&mut self) {
         if self.up {
             self.report.freezes += 1;
@@ -218,12 +218,12 @@ impl World {
         }
     }
 
-    /// Whether the coordinator notices what happens now.
+    /// Whether the coordinator's process is running now.
     pub(super) fn is_awake(&self) -> bool {
         self.up && self.now >= self.frozen_until
     }
 
-    /// A caller has no more use for the second model, and then has again.
+    /// A caller unloads the second model, and later loads it again.
     fn change_mind(&mut self) {
         if !self.is_awake() {
             return;
@@ -246,7 +246,7 @@ impl World {
             let life = self.life;
             self.after(DETECTION + super::network::DELAY_MAX, Event::Detected { life, session });
             if self.rng.random_bool(0.3) && self.is_awake() {
-                // A supervisor saw it.
+                // A supervisor reported the exit.
                 self.core.worker_exited(self.now, &format!("w{worker}"));
             }
         }
@@ -254,7 +254,7 @@ impl World {
         self.after(wait, Event::Start { worker });
     }
 
-    /// The connection breaks; the worker works on and comes back.
+    /// The connection breaks; the worker continues and reconnects.
     fn disconnect(&mut self, worker: usize) {
         let connection = self.workers[worker].connection;
         let Some(&session) = self.sessions.get(&connection) else { return };
@@ -284,7 +284,7 @@ impl World {
         }
     }
 
-    /// A worker says that it leaves, and gives back what it has not begun.
+    /// A worker announces that it leaves, and returns the attempts that it has not begun.
     fn farewell(&mut self, worker: usize) {
         let w = &mut self.workers[worker];
         let (connection, refused) = (w.connection, w.leave());
@@ -294,7 +294,7 @@ impl World {
         }
     }
 
-    /// The end of all faults: every process runs and every message arrives.
+    /// Ends all faults: every process runs and every message arrives.
     pub(super) fn heal(&mut self) {
         debug_assert!(self.now >= CHAOS);
         self.healed = true;

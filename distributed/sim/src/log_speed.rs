@@ -1,4 +1,5 @@
-//! How many records a second a log makes durable for callers that wait for each, and in how few commits.
+//! Measures how many records a second a log makes durable for waiting callers, and in how many
+//! commits.
 
 use lgp_distributed::JournalError;
 use lgp_distributed::inside::log::{Change, Outcome, Place};
@@ -7,30 +8,30 @@ use std::collections::VecDeque;
 use std::sync::mpsc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What is done to a log.
+/// The load on a log.
 #[derive(Debug, Clone, Copy)]
 pub struct LogLoad {
-    /// Callers, each of which has one record under way.
+    /// Callers, each with one record in flight.
     pub callers: usize,
     /// Bytes of each record.
     pub record_bytes: usize,
-    /// For how long callers go on.
+    /// How long callers continue.
     pub duration: Duration,
 }
 
-/// What one measurement found.
+/// The result of a measurement.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LogSpeed {
-    /// Commits that they became durable in.
+    /// Commits that made the records durable.
     pub commits: u64,
-    /// How long that took, in all.
+    /// The total time.
     pub elapsed: Duration,
-    /// From submission to the answer, for each record, in order of length.
+    /// The time from submission to the answer of each record, sorted.
     pub latencies: Vec<Duration>,
 }
 
-/// A record under way.
+/// A record in flight.
 struct Asked {
     ticket: u64,
     seq: u64,
@@ -38,11 +39,11 @@ struct Asked {
     at: Instant,
 }
 
-/// Has callers put two records of each task, the second in place of the first once that is durable, as a
-/// coordinator does with what it accepts and what has ended.
+/// Callers put two records per task, the second in place of the first once that is durable, like a
+/// coordinator when a task is accepted and when it ends.
 ///
 /// # Errors
-/// Those of opening the log and of what is submitted to it.
+/// Those of opening the log and of submitting to it.
 pub fn log_speed(place: &dyn Place, load: LogLoad) -> Result<LogSpeed, JournalError> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let lead = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
@@ -66,7 +67,7 @@ pub fn log_speed(place: &dyn Place, load: LogLoad) -> Result<LogSpeed, JournalEr
         let durable = match heard.recv() {
             Ok(Outcome::Durable(ticket)) => ticket,
             Ok(Outcome::Failed { error, .. }) => return Err(error),
-            // The log is held here, so that it cannot have gone.
+            // The log is alive here, so the channel cannot be closed.
             Err(_) => break,
         };
         commits += 1;

@@ -1,4 +1,4 @@
-//! What becomes of a message: delayed, lost, repeated, overtaken, or cut off by a partition.
+//! The fate of a message: delayed, lost, repeated, reordered, or cut off by a partition.
 
 use super::SimReport;
 use rand::RngExt;
@@ -27,7 +27,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    /// A network as bad as the seed makes it.
+    /// A network whose faults depend on the seed.
     pub(super) fn new(rng: &mut Xoshiro256PlusPlus) -> Self {
         let reliable = rng.random_bool(0.3);
         let up_to = |max: f64, rng: &mut Xoshiro256PlusPlus| rng.random_range(0.0..max);
@@ -40,7 +40,7 @@ impl Network {
         }
     }
 
-    /// From now on every message arrives, once and soon.
+    /// From now on every message arrives once and soon.
     pub(super) fn heal(&mut self) {
         (self.loss, self.duplication, self.spikes) = (0.0, 0.0, 0.0);
         self.partitions.clear();

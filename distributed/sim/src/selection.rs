@@ -1,4 +1,4 @@
-//! Choosing a worker among many unlike ones: what a choice alone costs.
+//! The cost of choosing one of many different workers.
 
 use crate::carousel::{config, joining, order};
 use lgp_distributed::inside::balance::by_name;
@@ -9,8 +9,8 @@ use lgp_distributed::{DeviceStatus, ExecutorStatus, ModelRef, Result, TaskSpec};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A core whose workers differ in load, memory, speed and in who has the model: each has two slots,
-/// was measured once, and a third of all slots are taken.
+/// A core whose workers differ in load, memory, speed and models. Each has two slots and was
+/// measured once; a third of all slots are taken.
 pub struct Selection {
     core: Core,
     model: Arc<ModelRef>,
@@ -18,12 +18,12 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// A core with so many workers.
+    /// A core with `workers` workers.
     ///
     /// # Errors
     /// [`Error::UnknownBalancing`](lgp_distributed::Error).
     pub fn new(workers: usize, balancing: &str) -> Result<Self> {
-        // Everybody has a turn before anybody has two.
+        // Every worker gets one task before any gets two.
         let settings = CoreConfig { queue_tasks_max: workers, ..config("round_robin")? };
         let now = Duration::from_millis(1);
         let mut core = Core::new(Duration::ZERO, settings, 1);
@@ -46,12 +46,12 @@ impl Selection {
         Ok(Self { core, model: Arc::new(model), now })
     }
 
-    /// Chooses a worker for a task, and leaves it at that. False when there is none.
+    /// Chooses a worker for a task without dispatching it; false if there is none.
     pub fn choose(&mut self) -> bool {
         self.core.choose(self.now, &self.model, Errand::default()).is_some()
     }
 
-    /// Lets time pass for the choices to come, of which workers are not heard: measurements fade.
+    /// Advances the time, with a heartbeat of every worker: measurements fade.
     pub fn wait(&mut self, time: Duration) {
         self.now += time;
         for session in 1..self.core.next_session() {
@@ -72,7 +72,7 @@ fn status(worker: usize, model: &ModelRef) -> DeviceStatus {
     }
 }
 
-/// Submits tasks; answers where each was sent.
+/// Submits tasks; returns the worker of each.
 fn submit(
     core: &mut Core,
     now: Duration,

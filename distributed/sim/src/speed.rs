@@ -1,4 +1,4 @@
-//! How many records a second become durable, and how long one takes.
+//! Measures how many records a second become durable, and how long one takes.
 
 use lgp_distributed::JournalError;
 use lgp_distributed::inside::journal::Embedded;
@@ -9,24 +9,24 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What one measurement found.
+/// The result of a measurement.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct JournalSpeed {
     /// Records that became durable.
     pub records: u64,
-    /// How long that took, in all.
+    /// The total time.
     pub elapsed: Duration,
-    /// From submission to the answer, for each record, in order of length.
+    /// The time from submission to the answer of each record, sorted.
     pub latencies: Vec<Duration>,
 }
 
-/// Keeps `in_flight` records of `record_bytes` under way in a new journal at `path`, for as long
-/// as `duration`. Of each task there are two, the second in place of the first; a finished task
-/// is forgotten when a thousand came after it.
+/// Keeps `in_flight` records of `record_bytes` in flight in a new journal at `path` for `duration`.
+/// Each task has two records, the second in place of the first; a finished task is removed after a
+/// thousand later ones.
 ///
 /// # Errors
-/// Those of opening the journal and of what is submitted to it.
+/// Those of opening the journal and of submitting to it.
 pub fn journal_speed(
     path: &Path,
     in_flight: usize,
@@ -35,7 +35,7 @@ pub fn journal_speed(
 ) -> Result<JournalSpeed, JournalError> {
     let opened = Embedded(path.to_owned()).open(1.into(), &mut |_, _| Ok(()))?;
     let (outcomes, heard) = mpsc::channel();
-    // The receiver goes last.
+    // The receiver outlives the log.
     let log = (opened.start)(Box::new(move |outcome| drop(outcomes.send(outcome))))?;
     let began = Instant::now();
     let mut under_way = VecDeque::new();
@@ -48,7 +48,7 @@ pub fn journal_speed(
         let bytes = vec![ticket.to_le_bytes()[0]; record_bytes];
         log.submit(2 * ticket, Change::Put(Record { epoch: 1, seq, bytes }).into())?;
         under_way.push_back((2 * ticket, now));
-        // Once a task: with its second record.
+        // One removal per task, with its second record.
         match seq.checked_sub(1_000) {
             Some(seq) if ticket.is_multiple_of(2) => {
                 log.submit(2 * ticket + 1, Change::Remove { epoch: 1, seq }.into())

@@ -1,6 +1,5 @@
-//! Readers of bytes that peers, joiners or files may make up, behind one function: for those who
-//! try them with bytes that nobody would send. Those of rings and of shared memory have tests of
-//! their own.
+//! Readers of bytes from peers, joiners or files, behind one function, for fuzzing. The readers of
+//! rings and of shared memory have their own tests.
 
 mod samples;
 
@@ -15,24 +14,24 @@ use lgp_distributed::inside::tensors::plan;
 use lgp_distributed::inside::{self, call, frame, record, rpc};
 use lgp_distributed::{CaHash, JoinRefusal, JoinToken, Pki, Result, Role, TaskId, WorkerId};
 
-/// A record's key, under which samples and what is made of them are read.
+/// The key under which samples and their variations are read.
 const KEY: (u64, u64) = (7, 9);
 
-/// The readers; the first byte of an input says which one gets the rest.
+/// The readers. The first byte of an input chooses the reader of the rest.
 pub struct Untrusted {
     pki: Pki,
 }
 
 impl Untrusted {
-    /// Readers with a certificate authority of their own.
+    /// Readers with their own certificate authority.
     ///
     /// # Errors
-    /// [`Error::Pki`](lgp_distributed::Error) where the system gives no random numbers.
+    /// [`Error::Pki`](lgp_distributed::Error) if the system has no random numbers.
     pub fn new() -> Result<Self> {
         Ok(Self { pki: Pki::generate()? })
     }
 
-    /// Whether an input is something that its reader takes.
+    /// Whether the reader of an input accepts it.
     #[must_use]
     pub fn read(&self, input: &[u8]) -> bool {
         let Some((reader, bytes)) = input.split_first() else { return false };
@@ -53,16 +52,16 @@ impl Untrusted {
         }
     }
 
-    /// Whether a request could be certified.
+    /// Whether a certificate request would be signed.
     fn certify(&self, role: Role, name: &str, csr: &[u8]) -> bool {
         let name = name.parse::<WorkerId>();
         name.is_ok_and(|name| inside::signs(&self.pki, role, &name, csr))
     }
 
-    /// Inputs that are taken, to begin with.
+    /// Valid inputs to start from.
     ///
     /// # Errors
-    /// None that are expected.
+    /// None are expected.
     pub fn samples(&self) -> Result<Vec<Vec<u8>>> {
         let mut samples = samples::frames()?;
         let (_, csr) = rpc::request()?;
@@ -120,7 +119,7 @@ fn is_known_text(text: &str) -> bool {
         || text.parse::<WorkerId>().is_ok()
 }
 
-/// Reads a frame as a stream would bring it, with all that its header says.
+/// Reads a frame as from a stream, with everything that its header describes.
 fn whole_frame(bytes: &[u8]) -> Option<()> {
     let (start, rest) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
     let Prefix { kind, header_bytes, body_bytes } = Prefix::decode(start).ok()?;
@@ -134,7 +133,7 @@ fn whole_frame(bytes: &[u8]) -> Option<()> {
         other => return report(other, header),
     };
     for planned in plan(metas, body_bytes).ok()? {
-        // A stream that says more than it brings has the memory that it says, until it ends.
+        // A real stream holds the announced memory until it ends, even if it brings less.
         let (own, others) = body.split_at_checked(planned.bytes)?;
         let mut buffer = planned.buffer().ok()?;
         buffer.copy_from_slice(own);
@@ -171,7 +170,7 @@ mod tests {
         let (mut tried, mut refused) = (0, 0);
         for sample in readers.samples().expect("own") {
             assert!(readers.read(&sample), "{sample:?}");
-            // With every length, and with bytes here and there that are something else.
+            // Cut at every length, and with some bytes changed.
             for cut in 0..sample.len() {
                 let mut other = sample.clone();
                 for changed in [0, 1, 127, 128, 255] {

@@ -13,13 +13,13 @@ use rand::rngs::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Silence after which a worker makes its connection anew, as the transport would.
+/// Silence after which a worker reconnects, as the transport would.
 pub(super) const IDLE_TIMEOUT: Duration = Duration::from_millis(2_500);
 
 /// Messages from a worker.
 #[derive(Debug, Clone)]
 pub(super) enum Report {
-    /// The stint that it knows of.
+    /// The stint that the worker knows.
     Hello(Option<Stint>),
     Heartbeat(Heartbeat),
     Completion(AttemptId, Completion),
@@ -40,66 +40,66 @@ struct Job {
     /// The number of the batch that it runs in.
     batch: Option<u64>,
     cancelled: bool,
-    /// Its model found no room when it began.
+    /// The job's model found no room when the job began.
     no_room: bool,
-    /// Its run never ends by itself, nor when it is asked to.
+    /// The job's run never ends, not even when asked to.
     hangs: bool,
-    /// A coordinator came that does not know it.
+    /// A new coordinator does not know the job.
     abandoned: bool,
 }
 
-/// What a worker has of an attempt that it is asked for.
+/// The state of an attempt that the coordinator recalls.
 pub(super) enum Recalled {
     Refused,
     Begun,
-    /// It has ended, or has not come yet.
+    /// The attempt has ended, or has not arrived yet.
     Unknown,
 }
 
-/// A worker process, or the place where one was.
+/// A worker's process, or its place while none runs.
 pub(super) struct Worker {
     pub(super) threads: u32,
-    /// Tasks of a batch.
+    /// The most tasks in a batch.
     batch_max: u32,
-    /// Batches begun and tasks received, ever.
+    /// Batches begun and tasks received since the start of the run.
     batches: u64,
     received: u64,
-    /// Counts the processes of this name; what an earlier one started means nothing.
+    /// Counts the processes of this name; events of an earlier process are ignored.
     pub(super) life: u64,
     pub(super) alive: bool,
-    /// The connection in use; numbers are never used twice.
+    /// The present connection. Numbers are never reused.
     pub(super) connection: u64,
     pub(super) last_heard: Duration,
     pub(super) leaving: bool,
-    /// Stands still until then, as if suspended.
+    /// The worker is suspended until then.
     pub(super) stalled_until: Duration,
-    /// Fails most of what it runs.
+    /// The worker fails most of its runs.
     pub(super) sick: bool,
     pub(super) devices: u32,
-    /// What each of its devices has for models, in bytes, if that is limited.
+    /// The memory for models on each device, in bytes, if limited.
     pub(super) memory: Option<u64>,
     service: Duration,
     jobs: Vec<Job>,
     models: BTreeSet<(u32, ModelRef)>,
-    /// Attempts that were asked back and were not here.
+    /// Attempts that were recalled or cancelled before they arrived.
     early: BTreeSet<AttemptId>,
     /// Attempts that have ended here.
     ended: BTreeSet<AttemptId>,
-    /// Whether the coordinator has greeted it on its connection.
+    /// Whether the coordinator has welcomed it on its connection.
     welcomed: bool,
-    /// What the coordinator last told it that it goes on with.
+    /// The stint of the last welcome.
     stint: Option<Stint>,
-    /// The last answers, each with its connection: they may not have arrived.
+    /// The last answers, each with its connection: they may be lost.
     said: Vec<(u64, Report)>,
 }
 
-/// Answers that may be on their way.
+/// Answers that may be in flight.
 const SAID: usize = 4;
 
 impl Worker {
     pub(super) fn new(rng: &mut Xoshiro256PlusPlus, sick: f64, small: f64) -> Self {
-        // Some machines are a hundred times slower than others.
-        // Some take longer than the lease, so that it has to be renewed.
+        // Some machines are a hundred times slower than others, and some runs outlast the lease,
+        // which must then be renewed.
         let ms = match rng.random_range(0..20) {
             0 => 2_500,
             1..=4 => 800,
@@ -131,14 +131,14 @@ impl Worker {
         }
     }
 
-    /// It makes a connection.
+    /// Makes a connection.
     pub(super) fn connect(&mut self, connection: u64) -> Report {
         (self.connection, self.welcomed) = (connection, false);
         Report::Hello(self.stint)
     }
 
-    /// The coordinator greets it. Where that goes on with the stint that it knows of, so does it, and
-    /// answers that may not have arrived are given again; else nobody waits for what it holds.
+    /// The coordinator welcomes the worker. If it continues the worker's stint, answers that may be
+    /// lost are sent again; otherwise the worker's jobs are abandoned.
     pub(super) fn welcomed(&mut self, stint: Stint) -> Vec<Report> {
         self.welcomed = true;
         let resumed = self.stint.replace(stint) == Some(stint);
@@ -153,7 +153,7 @@ impl Worker {
         said.filter(|(by, _)| *by != connection).map(|(_, report)| report).collect()
     }
 
-    /// What was answered by a connection, which may not arrive.
+    /// Keeps an answer that may be lost.
     pub(super) fn remember(&mut self, connection: u64, report: &Report) {
         if self.said.len() == SAID {
             self.said.remove(0);
@@ -161,7 +161,7 @@ impl Worker {
         self.said.push((connection, report.clone()));
     }
 
-    /// Tasks that each device holds at most.
+    /// The most tasks on each device.
     pub(super) fn places(&self) -> u32 {
         self.threads * self.batch_max
     }
@@ -173,7 +173,7 @@ impl Worker {
         self.leaving = false;
     }
 
-    /// The process is gone, and with it all it had.
+    /// The process crashes, and everything in it is lost.
     pub(super) fn crash(&mut self) {
         self.alive = false;
         self.stint = None;
@@ -194,7 +194,7 @@ impl Worker {
         ExecutorStatus { devices: (0..self.devices).map(device).collect(), unused: Vec::new() }
     }
 
-    /// None before the greeting.
+    /// `None` before the welcome.
     pub(super) fn heartbeats(&self) -> Option<Vec<Heartbeat>> {
         if !self.welcomed {
             return None;
@@ -205,7 +205,7 @@ impl Worker {
         Some(Heartbeat::all(&held, self.status()))
     }
 
-    /// Loading takes place at once; whether it works is up to chance.
+    /// Loads a model at once; chance decides whether that fails.
     pub(super) fn load(
         &mut self,
         device: u32,
@@ -220,7 +220,7 @@ impl Worker {
         }
     }
 
-    /// Loads a model if it is not there yet; false where there is no room.
+    /// Loads a model if it is missing; false if there is no room.
     fn take(&mut self, device: u32, model: &ModelRef) -> bool {
         let place = (device, model.clone());
         let others = self.models.iter().filter(|other| other.0 == device && **other != place);
@@ -237,9 +237,9 @@ impl Worker {
     }
 }
 
-/// An output that tells which attempt made it.
+/// An output that names the attempt that made it.
 pub(super) fn answer(id: AttemptId) -> Vec<NamedTensor> {
-    // Two numbers always fit in memory; an empty answer would be noticed.
+    // Two numbers always fit in memory; an empty answer would be detected.
     let made_by = [id.seq, u64::from(id.attempt)];
     Tensor::from_slice([2], &made_by).map(|t| NamedTensor::new("made_by", t)).into_iter().collect()
 }

@@ -1,4 +1,4 @@
-//! What callers do during a run: submissions of every kind, cancellations, repetitions.
+//! The callers' actions during a run: submissions of each kind, cancellations, repetitions.
 
 use lgp_distributed::inside::core::{Core, Order};
 use lgp_distributed::inside::state::Digest;
@@ -8,11 +8,11 @@ use rand::rngs::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Models that every worker is told to load; some fail at the second.
+/// Models that every worker is told to load; some workers cannot load the second.
 pub(super) const MODELS: [&str; 2] = ["a", "b"];
-/// What each of them takes of a device's memory.
+/// The memory that each of them takes on a device.
 pub(super) const MODEL_BYTES: u64 = 1_000;
-/// A model whose every input is bad.
+/// A model that rejects every input.
 pub(super) const BAD_MODEL: &str = "bad";
 
 /// One task of a submission.
@@ -22,7 +22,7 @@ pub(super) struct Wish {
     pub(super) digest: Digest,
     /// Tasks of the same submission that it depends on, by position.
     pub(super) within: Vec<usize>,
-    /// Earlier submissions whose first tasks it depends on, as far as these were accepted.
+    /// Earlier submissions whose first tasks it depends on, if they were accepted.
     pub(super) after: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn model(name: &str) -> ModelRef {
     ModelRef { name: name.into(), version: 1, sha256: String::new() }
 }
 
-/// Has a coordinator load the models. The second may answer in place of the first.
+/// Tells a coordinator to load the models. The second one is a variant of the first.
 pub(super) fn load_models(core: &mut Core, now: Duration) {
     for name in MODELS {
         let variants = if name == MODELS[0] { vec![model(MODELS[1])] } else { Vec::new() };
@@ -56,7 +56,7 @@ pub(super) fn load_models(core: &mut Core, now: Duration) {
     }
 }
 
-/// Submissions over the time of the chaos, in the order of their numbers and times.
+/// The submissions during the chaos, in order.
 pub(super) fn submissions(rng: &mut Xoshiro256PlusPlus, chaos: Duration) -> Vec<Submission> {
     let tasks: usize = rng.random_range(200..260);
     let mut made: Vec<Submission> = Vec::new();
@@ -78,7 +78,7 @@ pub(super) fn submissions(rng: &mut Xoshiro256PlusPlus, chaos: Duration) -> Vec<
     made
 }
 
-/// The same request again, sometimes with another body under its key.
+/// The same request again, sometimes with a changed body under its key.
 fn repeated(rng: &mut Xoshiro256PlusPlus, earlier: &Submission) -> Submission {
     let mut again = earlier.clone();
     if rng.random_bool(0.3) {
@@ -91,7 +91,7 @@ fn repeated(rng: &mut Xoshiro256PlusPlus, earlier: &Submission) -> Submission {
 
 fn fresh(rng: &mut Xoshiro256PlusPlus, number: usize, keys: &mut u32) -> Submission {
     let size = if rng.random_bool(0.05) { rng.random_range(2..5) } else { 1 };
-    // A graph is durable as a whole, or what is durable could depend on what is not.
+    // A graph is durable as a whole, so that no durable task depends on a volatile one.
     let durable = rng.random_bool(0.4);
     let wishes = (0..size)
         .map(|at: usize| {

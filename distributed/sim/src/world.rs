@@ -1,4 +1,4 @@
-//! The run itself: one clock, one line of events, the core in the middle.
+//! The run: one clock, one queue of events, the core in the middle.
 
 mod event;
 mod handle;
@@ -21,46 +21,46 @@ use rand::{RngExt, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// Length of the chaos, and of the time in which everything must then come to its end: enough
-/// for the slowest worker alone with every task.
+/// The length of the chaos. In the healing time after it everything must end: it is enough for the
+/// slowest worker alone with every task.
 pub(super) const CHAOS: Duration = Duration::from_secs(20);
-/// Time after the coordinator stood still until a worker that is gone must be noticed.
+/// Time after a freeze of the coordinator until a lost worker must be noticed.
 const THAWED: Duration = Duration::from_millis(4_500);
 const HEALING: Duration = Duration::from_secs(900);
-/// Events that a failure shows.
+/// The number of events in a failure's trace.
 const TRACE: usize = 40;
 
 pub(super) struct World {
     pub(super) seed: u64,
     pub(super) rng: Xoshiro256PlusPlus,
     pub(super) now: Duration,
-    /// By time and, within it, in the order of their making.
+    /// Events by time, then in the order of their creation.
     pub(super) events: BTreeMap<(Duration, u64), Event>,
     pub(super) made: u64,
     pub(super) config: CoreConfig,
     pub(super) core: Core,
-    /// Whether the coordinator runs, and how often it ended.
+    /// Whether the coordinator runs, and how often it crashed.
     pub(super) up: bool,
     pub(super) life: u64,
-    /// The coordinator stands still until then.
+    /// The coordinator is frozen until then.
     pub(super) frozen_until: Duration,
-    /// What is remembered of devices on which runs did not stop.
+    /// The recorded hangs of devices.
     pub(super) hangs: HangTable,
     pub(super) disk: Disk,
     pub(super) ledger: Ledger,
     pub(super) network: Network,
     pub(super) workers: Vec<Worker>,
     pub(super) connections: u64,
-    /// Connections up to this number belong to coordinators that are gone.
+    /// Connections up to this number belong to earlier coordinators.
     pub(super) foreign: u64,
-    /// The coordinator's end: sessions by connection and the reverse.
+    /// The coordinator's side: sessions by connection, and the reverse.
     pub(super) sessions: BTreeMap<u64, SessionId>,
     pub(super) ends: BTreeMap<SessionId, (usize, u64)>,
     pub(super) submissions: Vec<Submission>,
     pub(super) healed: bool,
     pub(super) report: SimReport,
     pub(super) planted: Option<Planted>,
-    /// The last events, where a failed run is repeated to be seen.
+    /// The last events, while a failed run is repeated.
     pub(super) trace: Option<VecDeque<(Duration, Event)>>,
 }
 
@@ -71,7 +71,7 @@ impl World {
         let mut core = Core::new(Duration::ZERO, config.clone(), rng.random());
         load_models(&mut core, Duration::ZERO);
         let network = Network::new(&mut rng);
-        // Now and then a bad driver came to almost all of them.
+        // Now and then almost all workers have a bad driver.
         let sick = if rng.random_bool(0.1) { 0.9 } else { 0.1 };
         // Devices that hold one model at a time: some, all, or none.
         let small = [0.0, 0.3, 1.0][rng.random_range(0..3)];
@@ -121,14 +121,14 @@ impl World {
         self.at(CHAOS, Event::Heal);
     }
 
-    /// The same, with a fault in every core of the run.
+    /// The same run, with a fault planted in each core.
     pub(super) fn plant(mut self, fault: Planted) -> Self {
         self.planted = Some(fault);
         self.core.plant(self.planted);
         self
     }
 
-    /// Keeps the last events, for a run that is known to fail.
+    /// Records the last events, for a run that is known to fail.
     pub(super) fn watch(&mut self) {
         self.trace = Some(VecDeque::new());
     }
@@ -148,7 +148,7 @@ impl World {
         }
     }
 
-    /// Adds up what a core counted, before another takes its place.
+    /// Adds a core's counts to the report, before another core replaces it.
     pub(super) fn retire_core(&mut self) {
         let stats = self.core.stats(self.now);
         self.report.tasks = self.ledger.accepted_tasks();
@@ -199,7 +199,7 @@ impl World {
         self.ledger.check_end()
     }
 
-    /// The record of a task, wherever it is.
+    /// The record of a task, from memory or the disk.
     pub(super) fn record(&self, id: TaskId) -> Option<TaskRecord> {
         match self.core.find(self.now, id).ok()? {
             Found::Here(record) => Some(*record),
@@ -217,13 +217,13 @@ impl World {
     }
 }
 
-/// A coordinator with much room or little.
+/// Settings of a coordinator, with much room or little.
 fn settings(seed: u64, rng: &mut Xoshiro256PlusPlus) -> CoreConfig {
     let balancing = balancing_strategies()[rng.random_range(0..balancing_strategies().len())];
     CoreConfig {
         epoch: 1,
         first_seq: None,
-        // The table's own names are in the table.
+        // Every name of the table is found in it.
         balancing: by_name(balancing).unwrap_or_else(|e| unreachable!("{e}")),
         queue_tasks_max: if rng.random_bool(0.2) { 20 } else { 1_000 },
         queue_bytes_max: 1 << 20,
@@ -234,7 +234,7 @@ fn settings(seed: u64, rng: &mut Xoshiro256PlusPlus) -> CoreConfig {
             results_kept_for: Duration::from_secs(if rng.random_bool(0.2) { 5 } else { 3_600 }),
             results_bytes_max: 1 << 30,
             results_max: if rng.random_bool(0.3) { 10 } else { 10_000 },
-            // All outputs of some runs lie apart.
+            // In some runs all outputs are kept apart.
             outputs_inline_max: if seed.is_multiple_of(2) { 0 } else { 1 << 20 },
         },
         durable: true,

@@ -1,13 +1,13 @@
-//! What addresses of engines say alike: how a connection is encrypted, with PostgreSQL's names for that.
-//! Nothing of an address is repeated that may be part of a password.
+//! The encryption parameters of engine addresses, with PostgreSQL's names. Messages never repeat a
+//! part of an address that may belong to a password.
 
 use super::tls::Tls;
 use std::path::PathBuf;
 
-/// What may be said of encryption.
+/// The names of the encryption parameters.
 pub(super) const NAMES: &str = "sslmode, sslrootcert, sslcert, sslkey";
 
-/// What is said of encryption.
+/// The encryption parameters of an address.
 #[derive(Debug, Default)]
 pub(super) struct Said {
     mode: Option<String>,
@@ -17,10 +17,10 @@ pub(super) struct Said {
 }
 
 impl Said {
-    /// Takes a parameter, if that is one of these.
+    /// Takes a parameter, if it is one of these.
     ///
     /// # Errors
-    /// That its value is not well formed.
+    /// The parameter's value is not well formed.
     pub(super) fn take(&mut self, name: &str, value: &str) -> Result<bool, String> {
         let path = || decoded(value).map(|path| Some(PathBuf::from(path)));
         match name {
@@ -38,10 +38,10 @@ impl Said {
         self.mode.as_deref() == Some("verify-full")
     }
 
-    /// How the connection is encrypted. Files that are named are read now.
+    /// How the connection is encrypted. The named files are read now.
     ///
     /// # Errors
-    /// What is not safe, or cannot be used, and what to write instead.
+    /// What is unsafe or unusable, and what to write instead.
     pub(super) fn tls(self) -> Result<Option<Tls>, String> {
         let write = "write sslmode=verify-full, and sslrootcert=FILE with the authority of the server's \
                      certificate unless this system knows that";
@@ -86,7 +86,7 @@ impl Said {
     }
 }
 
-/// What to do about a host that is not this machine and to which nothing is encrypted.
+/// What to do about a remote host without encryption.
 pub(super) fn over_network(host: &str, own: &str) -> String {
     format!(
         "{host} is reached over the network, where whoever is on it reads along, and may answer in its \
@@ -95,13 +95,13 @@ pub(super) fn over_network(host: &str, own: &str) -> String {
     )
 }
 
-/// A parameter's name as far as it is one.
+/// The parameter's name, if it looks like a name.
 pub(super) fn shown(name: &str) -> &str {
     let is_name = name.len() <= 32 && name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'_'));
     if is_name { name } else { "what comes after its ?" }
 }
 
-/// A value without its percent signs.
+/// Decodes percent signs.
 pub(super) fn decoded(value: &str) -> Result<String, String> {
     let wrong = || "a % in it is not followed by two hexadecimal digits".to_owned();
     let mut bytes = Vec::with_capacity(value.len());

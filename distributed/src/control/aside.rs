@@ -1,5 +1,5 @@
-//! A thread with a runtime of its own, for engines whose clients are asynchronous: whoever asks waits
-//! in the plain way, and may be a thread of another runtime, which must not wait on a second one.
+//! A thread with its own runtime, for engines with asynchronous clients. The caller blocks on a
+//! channel, because a thread of another runtime must not wait on a second runtime.
 
 use std::future::Future;
 use std::sync::mpsc;
@@ -8,20 +8,20 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// How much longer than a limit an answer is waited for, where the thread comes late.
+/// How much longer than the limit the caller waits, because the thread may be late.
 const LATE: Duration = Duration::from_secs(5);
 
-/// The thread. What it still does when this is dropped is given up.
+/// The thread. Dropping this aborts its unfinished work.
 #[derive(Debug)]
 pub(super) struct Aside {
     handle: Handle,
-    /// It ends with this.
+    /// Dropping this ends the thread.
     _stop: oneshot::Sender<()>,
 }
 
 impl Aside {
     /// # Errors
-    /// Why there can be none.
+    /// The reason why the thread could not be started.
     pub(super) fn start(name: &str) -> Result<Self, String> {
         let built = Builder::new_current_thread().enable_all().build();
         let runtime = built.map_err(|error| format!("no runtime for its connection: {error}"))?;
@@ -34,7 +34,7 @@ impl Aside {
         Ok(Self { handle, _stop: stop })
     }
 
-    /// Does something there, and waits for it; `None` if that took longer than the limit.
+    /// Runs `work` on the thread and waits for it; `None` if it took longer than the limit.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -43,7 +43,7 @@ impl Aside {
         let (answer, answered) = mpsc::channel();
         self.handle.spawn(async move {
             if let Ok(done) = tokio::time::timeout(limit, work).await {
-                // Whoever asked may have gone.
+                // The caller may have given up.
                 let _ = answer.send(done);
             }
         });

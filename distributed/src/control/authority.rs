@@ -1,6 +1,6 @@
-//! What coordinators of one cluster share beside the log, whatever keeps it: who leads, and documents
-//! such as tokens and revocations that only the one who leads writes. The laws that every authority
-//! obeys are those that `conformance` checks.
+//! State that the coordinators of a cluster share besides the log: who leads, and documents such as
+//! tokens and revocations, which only the leader writes. `conformance` checks the laws that every
+//! authority obeys.
 
 #[cfg(test)]
 pub(crate) mod conformance;
@@ -19,11 +19,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use tokio::sync::watch;
 
-/// Keeps what the coordinators of a cluster share. Every call waits for the disk, or whatever else
-/// keeps it.
+/// Keeps the shared state of a cluster's coordinators. Every call blocks on the disk or on the
+/// engine that keeps it.
 pub trait Authority: fmt::Debug + Send + Sync {
-    /// Takes the lead, or takes it anew: answers an epoch that is greater than any before it, and no
-    /// smaller than `now_ms`, the milliseconds since 1970. Whoever wrote in an earlier epoch is refused
+    /// Takes the lead, or takes it anew. Returns an epoch that is greater than any before it, and
+    /// no smaller than `now_ms`, the milliseconds since 1970. Writes of earlier epochs are refused
     /// from now on. The lead lasts until [`Authority::resign`], or until this is dropped.
     ///
     /// # Errors
@@ -31,88 +31,90 @@ pub trait Authority: fmt::Debug + Send + Sync {
     /// [`Error::Damaged`](crate::Error::Damaged).
     fn lead(&self, now_ms: u64) -> Result<u64>;
 
-    /// Gives up the lead that was taken with an epoch, if it still holds.
+    /// Gives up the lead that was taken with `epoch`, if it still holds.
     fn resign(&self, epoch: u64);
 
-    /// Whether the lead that was taken with an epoch holds, as far as is known here without asking.
+    /// Whether the lead of `epoch` holds, as far as this process knows without asking the
+    /// authority.
     fn holds(&self, epoch: u64) -> bool;
 
-    /// Whether that lead holds at this moment, by this machine's clock: where it lasts for a time that is
-    /// renewed, that time is not over. A process that stood still may go on taking it to hold, see
-    /// [`Authority::holds`], while another leads; with this it notices.
+    /// Whether the lead of `epoch` holds at this moment by this machine's clock: a lease that must
+    /// be renewed has not run out. A process that was suspended may still report
+    /// [`Authority::holds`] while another coordinator leads; this check detects that.
     fn holds_now(&self, epoch: u64) -> bool {
         self.holds(epoch)
     }
 
-    /// How several coordinators take part at once, where that can be.
+    /// The membership interface, if several coordinators can share this authority.
     fn members(&self) -> Option<&dyn Members> {
         None
     }
 
-    /// A document as it was written last, if it ever was.
+    /// The latest version of a document, if it was ever written.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File).
     fn read(&self, document: &str) -> Result<Option<Vec<u8>>>;
 
-    /// Replaces a document, or leaves it as it is.
+    /// Replaces a document; on failure the document is unchanged.
     ///
     /// # Errors
-    /// [`Error::Deposed`](crate::Error::Deposed) unless `epoch` is that of the lead which this holds;
+    /// [`Error::Deposed`](crate::Error::Deposed) unless this holds the lead of `epoch`;
     /// [`Error::File`](crate::Error::File).
     fn write(&self, epoch: u64, document: &str, bytes: &[u8]) -> Result<()>;
 
-    /// The names of all documents, in order, but for what it keeps there of its own.
+    /// The names of all documents in order, except the authority's own.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File).
     fn documents(&self) -> Result<Vec<String>>;
 
-    /// Where a document is, for people.
+    /// The location of a document, for people.
     fn locate(&self, document: &str) -> PathBuf;
 }
 
-/// Where several coordinators take part at once: each knows of the others, and which of them leads.
+/// An authority that several coordinators share: each one sees the others and which of them leads.
 pub trait Members: fmt::Debug + Send + Sync {
-    /// Takes part until this is dropped, and shows the others `about`. Answers a number that no other
-    /// has or had, no smaller than `now_ms`. Whoever takes part already gets a new number.
+    /// Registers this coordinator as a member until this is dropped, and publishes `about` to the
+    /// others. Returns a number that no other member has or had, no smaller than `now_ms`. A
+    /// registered member gets a new number.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File).
     fn enter(&self, now_ms: u64, about: &[u8]) -> Result<u64>;
 
-    /// Those that take part, the one that leads first. One that ended without a word is among them for
-    /// as long as a lease.
+    /// The members, the leader first. A member that crashed stays listed until its lease runs out.
     ///
     /// # Errors
     /// [`Error::File`](crate::Error::File).
     fn present(&self) -> Result<Vec<Present>>;
 
-    /// Wakes when who leads, or a document, may have changed, where that is told: sooner than by looking,
-    /// which finds what was missed.
+    /// Notifies when the leader or a document may have changed, if the engine supports
+    /// notifications. It is faster than polling; polling finds what a notification missed.
     fn changes(&self) -> Option<watch::Receiver<()>> {
         None
     }
 
-    /// What keeps all this: a name and a version, for people. Known once it was reached.
+    /// Name and version of the engine, for people. Known once the engine was reached.
     fn engine(&self) -> String;
 }
 
-/// A coordinator that takes part.
+/// A registered coordinator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Present {
-    /// The number that it got.
+    /// The number that the coordinator got when it registered.
     pub number: u64,
     pub leads: bool,
     pub about: Vec<u8>,
 }
 
-/// A document that is kept in memory, too.
+/// A document that is also cached in memory.
 pub(crate) trait Reread: Send + Sync {
-    /// Takes it as the authority has it now.
+    /// Reloads the document from the authority.
     ///
     /// # Errors
-    /// Those of [`Authority::read`]; [`Error::Damaged`](crate::Error::Damaged). It is then as before.
+    /// Those of [`Authority::read`]; [`Error::Damaged`](crate::Error::Damaged). The cached document
+    /// is then unchanged.
     fn reread(&self, lead: &Lead) -> Result<()>;
 }
 
@@ -121,9 +123,9 @@ pub(crate) struct Lead {
     authority: Box<dyn Authority>,
     epoch: Mutex<Option<u64>>,
     documents: Mutex<Vec<Weak<dyn Reread>>>,
-    /// A coordinator of this process takes part: it leads by election alone.
+    /// Whether a coordinator of this process is a member, which leads only by election.
     takes_part: AtomicBool,
-    /// Why nothing can be written at present.
+    /// The reason why nothing can be written at present.
     away: Mutex<Option<String>>,
 }
 
@@ -148,42 +150,42 @@ impl Lead {
         &*self.authority
     }
 
-    /// How several coordinators take part, where that can be.
+    /// The membership interface, if several coordinators can share this authority.
     pub(crate) fn members(&self) -> Option<&dyn Members> {
         self.authority.members()
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<u64>> {
-        // It is replaced as a whole.
+        // The value is only replaced as a whole.
         self.epoch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on a document is read again with the others.
+    /// Registers a document that [`Lead::reread`] reloads.
     pub(crate) fn keep_fresh(&self, document: Weak<dyn Reread>) {
         self.documents().push(document);
     }
 
     fn documents(&self) -> MutexGuard<'_, Vec<Weak<dyn Reread>>> {
-        // Every step leaves it whole.
+        // Every step leaves the list consistent.
         self.documents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes documents as another coordinator wrote them.
+    /// Reloads the documents that another coordinator may have written.
     ///
     /// # Errors
-    /// Those of the first that cannot be read; the others were.
+    /// That of the first document that cannot be read; the others are still reloaded.
     pub(crate) fn reread(&self) -> Result<()> {
         let mut documents = self.documents().clone();
         documents.retain(|document| document.strong_count() > 0);
         let mut all = Ok(());
         for document in documents.iter().filter_map(Weak::upgrade) {
-            // One that fails keeps none of the others old.
+            // A failing document does not keep the others from being reloaded.
             all = all.and(document.reread(self));
         }
         all
     }
 
-    /// Leads, unless the cluster is not whole here, or kept elsewhere by now.
+    /// Takes the lead, unless the cluster is incomplete here or was moved elsewhere.
     fn begin(&self, now_ms: u64) -> Result<u64> {
         let taken = self.authority.lead(now_ms)?;
         match marker::refuse(&*self.authority) {
@@ -195,7 +197,8 @@ impl Lead {
         }
     }
 
-    /// Takes the lead, see [`Authority::lead`], and the documents as who led before left them.
+    /// Takes the lead, see [`Authority::lead`], and reloads the documents that the previous leader
+    /// wrote.
     ///
     /// # Errors
     /// Those of [`Authority::lead`]; [`Error::Incomplete`](crate::Error::Incomplete),
@@ -215,12 +218,13 @@ impl Lead {
         self.takes_part.store(true, Relaxed);
     }
 
-    /// Whether the authority answers: nobody waits for one that does not.
+    /// Notes whether the authority answers, so that writes fail at once while it does not.
     pub(crate) fn set_away(&self, why: Option<String>) {
         *self.away.lock().unwrap_or_else(PoisonError::into_inner) = why;
     }
 
-    /// Replaces a document; where this process does not lead, it does for as long as that takes.
+    /// Replaces a document. If this process does not lead, it takes the lead for the duration of
+    /// the write.
     ///
     /// # Errors
     /// Those of [`Authority::write`] and [`Lead::take`].
@@ -243,7 +247,7 @@ impl Lead {
     }
 }
 
-/// The lead as it was taken once. It is given up with this, unless it was taken anew since.
+/// A lead that was taken. Dropping this gives it up, unless the lead was taken anew since.
 #[derive(Debug)]
 pub(crate) struct Leading {
     lead: Arc<Lead>,
@@ -255,17 +259,17 @@ impl Leading {
         self.epoch
     }
 
-    /// Whether it still holds, as far as is known here.
+    /// Whether the lead still holds, as far as this process knows.
     pub(crate) fn holds(&self) -> bool {
         self.lead.authority.holds(self.epoch)
     }
 
-    /// Whether no other can have it at this moment, see [`Authority::holds_now`].
+    /// Whether no other coordinator can lead at this moment, see [`Authority::holds_now`].
     pub(crate) fn holds_now(&self) -> bool {
         self.lead.authority.holds_now(self.epoch)
     }
 
-    /// Gives the lead up.
+    /// Gives up the lead.
     pub(crate) fn resign(&self) {
         let mut epoch = self.lead.lock();
         if *epoch == Some(self.epoch) {

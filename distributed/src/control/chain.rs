@@ -1,4 +1,5 @@
-//! What a commit of a shared log is called: its number, and a digest over it and all before it.
+//! The identity of a commit of a shared log: its number, and a digest over it and all commits
+//! before it.
 
 use super::log::{Change, Opener};
 use serde::{Deserialize, Serialize};
@@ -12,7 +13,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// The commit of these changes after this one.
+    /// The commit of `changes` that follows this one.
     pub(super) fn next<'a>(&self, changes: impl IntoIterator<Item = &'a Change>) -> Self {
         let number = self.number + 1;
         let mut hash = Sha256::new();
@@ -26,7 +27,7 @@ impl Link {
             hash.update([kind]);
             hash.update(epoch.to_le_bytes());
             hash.update(seq.to_le_bytes());
-            // With its length before it, no value can be taken for the change after it.
+            // The length prefix keeps a value from being read as the change after it.
             hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(bytes);
         }
@@ -45,7 +46,7 @@ impl Link {
         Self { number, digest: hash.finalize().to_vec() }
     }
 
-    /// The commit by which a coordinator makes sure that nobody writes while it reads what there is.
+    /// The commit by which a coordinator fences other writers while it reads the log.
     pub(super) fn claimed(&self, lead: u64) -> Self {
         let number = self.number + 1;
         let mut hash = Sha256::new();

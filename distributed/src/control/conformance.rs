@@ -1,4 +1,4 @@
-//! The laws of a log, checked of each kind there is.
+//! The laws of a log, checked for each kind.
 
 use super::embedded::{Embedded, opened};
 use super::journal::Journal;
@@ -17,9 +17,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// A place whose room a test decides on.
+/// A place whose free space a test controls.
 pub(super) trait Bounded: Place {
-    /// From now on there is room for about so much more, or for everything.
+    /// Limits the space to about `more_bytes` more; `None` lifts the limit.
     fn limit(&self, more_bytes: Option<usize>);
 }
 
@@ -30,7 +30,7 @@ impl Bounded for Memory {
     }
 }
 
-/// The embedded log on a disk in memory, which has no locks.
+/// The embedded log on an in-memory disk without locks.
 struct OnDisk(Arc<Disk>);
 
 impl Place for OnDisk {
@@ -50,7 +50,7 @@ impl Bounded for OnDisk {
     }
 }
 
-/// A log, what it held when it was opened, and what it tells.
+/// An open log, its contents at opening, and its outcomes.
 pub(super) struct Running {
     pub(super) epoch: u64,
     pub(super) epochs: Vec<u64>,
@@ -59,7 +59,7 @@ pub(super) struct Running {
     pub(super) outcomes: Receiver<Outcome>,
 }
 
-/// Opens one as the coordinator with the latest lead.
+/// Opens a log as the coordinator with the latest lead.
 pub(super) fn open(place: &dyn Place, epoch: u64) -> Result<Running, JournalError> {
     static LEADS: AtomicU64 = AtomicU64::new(0);
     let lead = 1_000_000 + LEADS.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +80,7 @@ fn open_as(place: &dyn Place, opener: Opener) -> Result<Running, JournalError> {
 }
 
 impl Running {
-    /// Waits for the fate of tickets, of which nothing was told yet: whether each is durable.
+    /// Waits for the outcome of tickets that were not reported yet: whether each is durable.
     pub(super) fn fates(&self, tickets: RangeInclusive<u64>) -> BTreeMap<u64, bool> {
         let mut fates = BTreeMap::new();
         while fates.last_key_value().is_none_or(|(last, _)| last < tickets.end()) {
@@ -127,7 +127,7 @@ fn two_exclude_each_other(place: &dyn Place) {
     assert!(matches!(refused, JournalError::InUse { .. }), "{refused}");
     drop(first);
     drop(open(place, 1).expect("free again"));
-    // One that was opened and never started lets go as well.
+    // A log that was opened but never started is released too.
     drop(place.open(1.into(), &mut |_, _| Ok(())).expect("free"));
     drop(open(place, 1).expect("free again"));
 }
@@ -139,7 +139,7 @@ fn the_latest_lead_has_it(place: &dyn Place) {
     let second = open_as(place, Opener { lead: 20, epoch: 3 }).expect("a later lead");
     assert_eq!((second.epoch, second.epochs.clone()), (3, vec![3, 7, 10, 20]), "each as it is");
     assert_eq!(second.found.keys().copied().collect::<Vec<_>>(), [(7, 1)]);
-    // Late, and more than one change.
+    // A late ticket with more than one change.
     let late = vec![put(2, 10), Change::Remove { epoch: 7, seq: 1 }];
     first.log.submit(2, late.into()).expect("taken");
     let told = first.outcomes.recv_timeout(Duration::from_secs(60)).expect("it is told");
@@ -183,7 +183,7 @@ fn what_was_told_durable_is_read_again(place: &dyn Place) {
     for key in (0..1_300).map(|seq| (7, seq)) {
         assert_eq!(running.log.read(key).expect("open"), expected.get(&key).cloned(), "{key:?}");
     }
-    // What nobody waits for is written too.
+    // A change that no test waits for is written too.
     running.log.submit(201, put(5_000, 5).into()).expect("taken");
     expected.insert((7, 5_000), vec![u8::try_from(5_000 % 251).expect("small"); 5]);
     drop(running);
@@ -207,7 +207,7 @@ pub(super) fn changes_of_a_ticket_are_there_whole_or_not_at_all(place: &dyn Boun
     log.submit(1, vec![put(1, 100), put(2, 100)].into()).expect("taken");
     assert_eq!(running.fates(1..=1), [(1, true)].into());
     place.limit(Some(200_000));
-    // Parts of these would fit.
+    // Parts of the next two tickets would fit.
     log.submit(2, (100..200).map(|seq| put(seq, 9_000)).collect::<Vec<_>>().into()).expect("taken");
     log.submit(3, vec![Change::Remove { epoch: 7, seq: 1 }, put(9, 900_000)].into())
         .expect("taken");
@@ -256,7 +256,7 @@ fn what_a_reader_refuses_is_not_opened(place: &dyn Place) {
     assert!((2..=3).contains(&noted), "{:?}", running.epochs);
 }
 
-/// Of every log.
+/// Laws of every log.
 const LAWS: [fn(&dyn Place); 4] = [
     what_was_told_durable_is_read_again,
     tickets_rise,
@@ -264,13 +264,13 @@ const LAWS: [fn(&dyn Place); 4] = [
     what_a_reader_refuses_is_not_opened,
 ];
 
-/// Of one that a coordinator has for itself.
+/// Laws of a log that one coordinator owns.
 const ALONE: [fn(&dyn Place); 2] = [epochs_rise_and_are_known, two_exclude_each_other];
 
-/// Of one that coordinators share.
+/// Laws of a log that coordinators share.
 const SHARED: [fn(&dyn Place); 1] = [the_latest_lead_has_it];
 
-/// Checks every law of a log that coordinators share, each with a place of its own.
+/// Checks every law of a shared log, each in its own place.
 pub(super) fn check_shared(place: &dyn Fn(usize) -> Box<dyn Place>) {
     for (at, law) in LAWS.into_iter().chain(SHARED).enumerate() {
         law(&*place(at));

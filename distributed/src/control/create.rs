@@ -1,4 +1,4 @@
-//! New journal files: empty ones, and copies.
+//! Creates journal files: empty ones and copies.
 
 use super::file::Unnamed;
 use super::guard::{Guard, HEAD_BYTES, Mark};
@@ -13,16 +13,15 @@ use redb::{Database, ReadTransaction, StorageBackend};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Values that a copy gathers before it writes them, in bytes.
+/// Bytes of values that a copy collects before it writes them.
 const CHUNK_BYTES: usize = 4 << 20;
 
-/// Makes the journal `path` with `totals` and the records of `source`, and answers its file,
-/// which is locked. It gets its name when it is complete and `complete` has succeeded.
+/// Creates the journal `path` with `totals` and the records of `source`, and returns its locked
+/// file. The file gets its name once it is complete and `complete` has succeeded.
 ///
 /// # Errors
-/// Those of `complete`;
-/// [`JournalError::Exists`], [`JournalError::InUse`], [`JournalError::Full`],
-/// [`JournalError::Io`]; [`JournalError::Damaged`] when the source is.
+/// Those of `complete`; [`JournalError::Exists`], [`JournalError::InUse`], [`JournalError::Full`],
+/// [`JournalError::Io`]; [`JournalError::Damaged`] when the source is damaged.
 pub(super) fn create(
     path: &Path,
     totals: Totals,

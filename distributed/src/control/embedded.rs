@@ -1,4 +1,4 @@
-//! The log that a coordinator has of its own: a journal in one file, and the thread that writes it.
+//! The log of a single coordinator: a journal in one file, and the thread that writes it.
 
 use super::journal::{self, Journal};
 use super::keeper::{Keeper, Reader};
@@ -24,7 +24,7 @@ impl Place for Embedded {
     }
 }
 
-/// A journal that was opened, as a log with commits of so many bytes.
+/// Turns an opened journal into a log with commits of at most `batch_bytes` bytes.
 pub(super) fn opened(found: journal::Opened, batch_bytes: usize) -> Opened {
     let journal::Opened { journal, epoch, epochs } = found;
     let start = move |told: Told| -> Result<Arc<dyn super::log::Log>, JournalError> {
@@ -78,7 +78,7 @@ impl Reader for Upkeep {
     }
 }
 
-/// A journal in a file that only the simulation has.
+/// A journal in a simulated file.
 #[cfg(feature = "planted")]
 pub struct On(pub Arc<dyn StorageBackend>);
 
@@ -90,14 +90,14 @@ impl Place for On {
     }
 }
 
-/// Makes an empty journal of an empty file.
+/// Creates an empty journal in an empty file.
 #[cfg(feature = "planted")]
 pub fn fill(path: &Path, file: &Arc<dyn StorageBackend>) -> Result<(), JournalError> {
     let filled = create::fill(file, Totals::new(Format::CURRENT.version), None);
     filled.map_err(|(trouble, store)| trouble.on_open(path, store.as_deref()))
 }
 
-/// Opens a journal in such a file, which errors name by the path.
+/// Opens a journal in a simulated file; `path` appears in errors only.
 #[cfg(feature = "planted")]
 pub fn start(
     path: &Path,

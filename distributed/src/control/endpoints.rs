@@ -1,15 +1,15 @@
-//! The servers of an engine, and how they are spoken to.
+//! The addresses of an engine's servers, and how to connect to them.
 
 use super::tls::Tls;
 use std::fmt;
 
-/// Where they answer, each `HOST:PORT`.
+/// The servers, each as `HOST:PORT`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Endpoints {
     pub(super) hosts: Vec<String>,
-    /// Whom they are asked as, if they ask for that.
+    /// The account for servers that require a login.
     pub(super) account: Option<Account>,
-    /// Where connections are encrypted.
+    /// TLS settings for encrypted connections.
     pub(super) tls: Option<Tls>,
 }
 

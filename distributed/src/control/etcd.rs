@@ -1,9 +1,9 @@
 //! The authority in etcd, for coordinators on several machines.
 //!
-//! A coordinator has a lease, which a thread keeps alive; who leads is a key that goes with the lease.
-//! A document is written by a transaction that asks for that key, and for the document as it was when it
-//! was read here: who was deposed changes nothing, however late its writes come. etcd does not tell the
-//! time, so a clock that is wrong is not noticed: leases go by etcd's own.
+//! A coordinator has a lease, which a thread keeps alive. A key bound to that lease names the
+//! leader. A document is written by a transaction that compares that key and the document's last
+//! known revision, so a deposed leader changes nothing, however late its writes arrive. etcd does
+//! not tell the time, so a wrong clock goes unnoticed; leases run by etcd's own clock.
 
 mod authority;
 mod channels;
@@ -23,13 +23,13 @@ use super::endpoints::Endpoints;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a lease lasts that is not renewed, and so about how long it takes until another leads. It is
-/// the shortest that etcd grants as it is set up by default: one and a half election timeouts.
+/// How long a lease lasts without renewal, and so about how long a failover takes. It is the
+/// shortest lease that etcd grants by default: one and a half election timeouts.
 const LEASE: Duration = Duration::from_secs(2);
 /// The version of the keys, noted in `format`.
 const FORMAT: &str = "1";
 
-/// Where a cluster's keys are.
+/// The location of a cluster's keys.
 #[derive(Debug, Clone)]
 pub(crate) struct Keys {
     endpoints: Endpoints,
@@ -37,7 +37,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Those of the cluster of this name, in the etcd that answers at these endpoints.
+    /// The keys of the cluster `name`, in the etcd at these endpoints.
     pub(super) fn new(endpoints: Endpoints, name: &str) -> Self {
         Self { endpoints, prefix: format!("radeon-cluster/{name}/") }
     }
@@ -54,21 +54,21 @@ impl Keys {
         self.key(&format!("member/{holder}"))
     }
 
-    /// What errors call them: no user, no password.
+    /// The name in errors, without user and password.
     fn label(&self) -> PathBuf {
         let hosts = self.endpoints.hosts.join(",");
         format!("etcd://{hosts}/{}", self.prefix.trim_end_matches('/')).into()
     }
 }
 
-/// What goes wrong with etcd.
+/// A failure of etcd.
 #[derive(Debug, Clone)]
 enum Trouble {
-    /// It did not answer: whether it did what was asked is not known.
+    /// etcd did not answer, so the outcome of the request is unknown.
     Away(String),
-    /// The lease has ended; it did nothing.
+    /// The lease has ended; the request had no effect.
     Ended,
-    /// It refused, and did nothing.
+    /// etcd refused the request, which had no effect.
     Refused(String),
 }
 

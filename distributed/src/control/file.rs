@@ -1,4 +1,5 @@
-//! A journal's file in its folder: it appears complete or not at all, and has one user at a time.
+//! A journal's file in its folder. The file appears complete or not at all, and one process uses it
+//! at a time.
 
 use crate::error::JournalError;
 use redb::StorageBackend;
@@ -9,10 +10,10 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens and locks the file at `path`, or answers `None` where there is none.
+/// Opens and locks the file at `path`; `None` if it does not exist.
 ///
 /// # Errors
-/// [`JournalError::InUse`] while another has it open, [`JournalError::Io`].
+/// [`JournalError::InUse`] while another process has it open, [`JournalError::Io`].
 pub(super) fn open(path: &Path) -> Result<Option<Arc<dyn StorageBackend>>, JournalError> {
     match options().open(path) {
         Ok(file) => lock(path, file).map(Some),
@@ -24,20 +25,20 @@ pub(super) fn open(path: &Path) -> Result<Option<Arc<dyn StorageBackend>>, Journ
 /// A file that gets its name once its contents are complete.
 #[derive(Debug)]
 pub(super) struct Unnamed {
-    /// Where it will be.
+    /// The final path.
     path: PathBuf,
-    /// Where it is so far; what a crash leaves there is overwritten next time.
+    /// The present path. A file that a crash left there is overwritten next time.
     made_at: PathBuf,
-    /// Its contents, locked.
+    /// The contents, locked.
     pub(super) file: Arc<dyn StorageBackend>,
 }
 
 impl Unnamed {
-    /// An empty file beside `path`.
+    /// Creates an empty file beside `path`.
     ///
     /// # Errors
-    /// [`JournalError::Exists`] when there is one at `path`, [`JournalError::InUse`] while another
-    /// makes one, [`JournalError::Io`].
+    /// [`JournalError::Exists`] when `path` exists, [`JournalError::InUse`] while another process
+    /// creates it, [`JournalError::Io`].
     pub(super) fn new(path: &Path) -> Result<Self, JournalError> {
         let exists = || path.symlink_metadata().is_ok();
         let refused = || JournalError::Exists { path: path.to_path_buf() };
@@ -51,13 +52,13 @@ impl Unnamed {
         let opened = options().create(true).open(&made_at).map_err(wrong)?;
         let found = opened.metadata().map_err(wrong)?;
         let mut file = lock(path, opened)?;
-        // Looked for again under the lock: whoever had it before may have named the file since.
+        // Check again under the lock: its previous holder may have named the file meanwhile.
         if exists() {
             let _ = file.close();
             return Err(refused());
         }
         if has_another_name(path, &made_at, &found)? {
-            // The lock of the one is held until there is that of the other.
+            // The first lock is held until the new file is locked.
             fs::remove_file(&made_at).map_err(wrong)?;
             let opened = options().create_new(true).open(&made_at).map_err(wrong)?;
             file = lock(path, opened)?;
@@ -66,13 +67,13 @@ impl Unnamed {
         Ok(Self { path: path.to_path_buf(), made_at, file })
     }
 
-    /// Gives it its name, durably, and answers its contents, still locked.
+    /// Gives the file its name durably, and returns its contents, still locked.
     ///
     /// # Errors
     /// [`JournalError::Exists`] when the name was taken meanwhile, [`JournalError::Io`].
     pub(super) fn name(self) -> Result<Arc<dyn StorageBackend>, JournalError> {
         self.file.sync_data().map_err(|e| failed(&self.made_at, e))?;
-        // A link, unlike a renaming, never replaces what is there; not every file system has one.
+        // A hard link, unlike a rename, never replaces a file; some file systems lack links.
         let made = match fs::hard_link(&self.made_at, &self.path) {
             Ok(()) => fs::remove_file(&self.made_at),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -82,25 +83,25 @@ impl Unnamed {
             Err(_) => Ok(fs::rename(&self.made_at, &self.path).map_err(|e| failed(&self.path, e))?),
         };
         made.and_then(|()| sync_folder(&self.path)).map_err(|error| {
-            // Whoever is told that it failed must not find it.
+            // After a reported failure the file must not be found.
             let _ = fs::remove_file(&self.path);
             failed(&self.path, error)
         })?;
         Ok(self.file)
     }
 
-    /// Leaves nothing behind.
+    /// Deletes the unfinished file.
     pub(super) fn discard(self) {
         let _ = fs::remove_file(&self.made_at);
         let _ = self.file.close();
     }
 }
 
-/// Whether the file that was found at `made_at`, and is locked, has its own name too: a crash came
-/// between the two steps of naming it, it was moved since, and it is not to be emptied.
+/// Whether the locked file at `made_at` has another name too. Then a crash interrupted its naming,
+/// the file was moved since, and it must not be emptied.
 ///
 /// # Errors
-/// [`JournalError::InUse`] where another file is there by now, [`JournalError::Io`].
+/// [`JournalError::InUse`] if another file is there by now, [`JournalError::Io`].
 #[cfg(unix)]
 fn has_another_name(
     path: &Path,
@@ -115,7 +116,7 @@ fn has_another_name(
     }
 }
 
-/// Elsewhere nothing tells how many names a file has.
+/// Other systems do not report how many names a file has.
 #[cfg(not(unix))]
 fn has_another_name(_: &Path, _: &Path, _: &fs::Metadata) -> Result<bool, JournalError> {
     Ok(false)

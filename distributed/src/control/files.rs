@@ -1,11 +1,11 @@
-//! Files that only their owner may read: keys and hashes of secrets. They appear whole or not at
-//! all, and are on the disk before anybody relies on them.
+//! Files that only their owner may read: keys and hashes of secrets. They appear complete or not at
+//! all, and are durable before the program relies on them.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Makes a folder that only its owner may enter. A folder that is there already is an error.
+/// Creates a folder that only its owner may enter. A folder that exists already is an error.
 pub(crate) fn make_private_folder(path: &Path) -> io::Result<()> {
     let mut builder = DirBuilder::new();
     #[cfg(unix)]
@@ -19,7 +19,7 @@ pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let staging = staging_beside(path);
     let written = create_private(&staging, bytes).and_then(|()| std::fs::rename(&staging, path));
     if written.is_err() {
-        // It may not even have been made.
+        // The staging file may not exist.
         let _ = std::fs::remove_file(&staging);
     }
     written?;
@@ -37,7 +37,7 @@ pub(crate) fn create_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Opens a file to be locked, and makes it where it is not there.
+/// Opens a file for locking, and creates it if it does not exist.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
@@ -51,7 +51,7 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// A hidden name in the same folder that nobody else uses.
+/// A random hidden name in the same folder.
 pub(crate) fn staging_beside(path: &Path) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     path.with_file_name(format!(".{name}-{:016x}", rand::random::<u64>()))
@@ -68,8 +68,8 @@ pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::InvalidData, what))
 }
 
-/// Takes from everybody else what a copy or a restored backup gave them. What was readable may
-/// have been read, so the log says so.
+/// Removes the access of other users, which a copy or a restored backup may have granted. The file
+/// may have been read meanwhile, so the log reports it.
 pub(crate) fn keep_private(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     {

@@ -1,10 +1,10 @@
 //! The first two pages of a journal's file, outside redb: which commits were acknowledged.
 //!
-//! redb falls back to an older commit where the newest does not verify, as it should after a
-//! power loss. It cannot tell such a torn commit, which nobody was told of, from an acknowledged
-//! one that was damaged since. So each commit is numbered, and its number is written here,
-//! durably, after the commit and before it is acknowledged: records older than that are damaged.
-//! The pages take turns, so that a torn write leaves the number before it.
+//! redb falls back to an older commit if the newest fails verification, which is right after a
+//! power loss. redb cannot tell a torn, never acknowledged commit from an acknowledged one that was
+//! damaged later. So each commit is numbered, and the guard records its number durably after the
+//! commit and before the acknowledgement: a journal with an older number is damaged. The two pages
+//! take turns, so a torn write leaves the previous number.
 
 use redb::StorageBackend;
 use std::io;
@@ -15,7 +15,7 @@ const PAGE_BYTES: u64 = 4096;
 const MAGIC: [u8; 8] = *b"LGPjrnl\x1a";
 const MARK_BYTES: usize = 24;
 
-/// What a page says.
+/// The contents of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mark {
     /// The journal's format version when it was written.
@@ -24,14 +24,14 @@ pub(super) struct Mark {
     pub(super) commits: u64,
 }
 
-/// Where the newest mark stands; the next one goes to the other page.
+/// The page of the newest mark; the next mark goes to the other page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guard {
     page: u64,
 }
 
 impl Guard {
-    /// A guard of a new file, whose first mark is to be written.
+    /// A guard of a new file without marks.
     pub(super) const NEW: Self = Self { page: 1 };
 
     /// The newest mark of a file, or `None` when neither page holds one.

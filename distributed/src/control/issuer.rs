@@ -1,11 +1,11 @@
-//! Authorities that are made for a test, and what they certify.
+//! Certificate authorities for tests, and the certificates that they issue.
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose,
 };
 
-/// An authority that certifies what is to be certified.
+/// A certificate authority.
 struct Issuer(CertifiedIssuer<'static, KeyPair>);
 
 impl Issuer {
@@ -18,7 +18,7 @@ impl Issuer {
         Self(CertifiedIssuer::self_signed(params, key).expect("signed"))
     }
 
-    /// A certificate for a name or an address, and its key.
+    /// Issues a certificate for a name or an address; returns the certificate and its key.
     fn certify(&self, name: &str, usage: ExtendedKeyUsagePurpose) -> (String, String) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
         params.distinguished_name.push(DnType::CommonName, name);
@@ -29,7 +29,7 @@ impl Issuer {
     }
 }
 
-/// The one that a server and its clients trust, and another.
+/// The authority that a server and its clients trust, and an untrusted one.
 pub(super) struct Issuers(Issuer, Issuer);
 
 impl Issuers {
@@ -37,9 +37,9 @@ impl Issuers {
         Self(Issuer::new("authority"), Issuer::new("another"))
     }
 
-    /// Writes what a server of this name, and a client of that one, have: `ca.pem` and `other.pem` of
-    /// the two; `server`, `elsewhere`, which is of another name, `client`, and `stranger`, which is not
-    /// certified by the first, each with `.pem` and `.key`.
+    /// Writes the PEM files of a server `host` and of a client `client`: `ca.pem` and `other.pem`
+    /// of the two authorities; then `server`, `elsewhere` (for another host), `client`, and
+    /// `stranger` (not certified by the first authority), each with `.pem` and `.key`.
     pub(super) fn issue(&self, host: &str, client: &str, put: &dyn Fn(&str, &str)) {
         let Self(ours, others) = self;
         put("ca.pem", &ours.0.pem());

@@ -1,10 +1,11 @@
 //! The log in a stream of NATS JetStream, for coordinators on several machines.
 //!
-//! A commit is one message, or some that follow one another and count once the last of them is there.
-//! Each is published as the one after the last that is known here, so whoever opened the log since is
-//! not written over; opening it is a message, too. The state is what all messages from the first one
-//! leave: whoever writes publishes again what still counts of the oldest, and purges those then, so
-//! there are never many more than what they leave. Each commit has a digest over it and all before it.
+//! A commit is one message, or several consecutive ones that count once the last has arrived. Each
+//! message is published with the expected last sequence, so a deposed leader cannot overwrite the
+//! log of its successor; opening the log is a message too. The state is the result of all messages
+//! from the first one on. The leader republishes the live records of the oldest messages and then
+//! purges those, so the stream stays not much longer than the state. Each commit has a digest over
+//! it and all commits before it.
 
 mod along;
 mod client;
@@ -28,50 +29,51 @@ use crate::error::JournalError;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a cluster's stream is.
+/// The location of a cluster's stream.
 #[derive(Debug, Clone)]
 pub(crate) struct Stream {
     servers: Endpoints,
     name: String,
-    /// Bytes that there may be beyond twice what counts.
+    /// Bytes that the stream may have beyond twice its live bytes.
     slack: u64,
-    /// Bytes of values that are kept while a log is opened; others are fetched when they are handed on.
+    /// Bytes of values that are cached while a log is opened; other values are fetched when they
+    /// are read.
     kept_bytes: usize,
 }
 
 impl Stream {
-    /// That of the cluster of this name, with the servers that answer at these endpoints.
+    /// The stream of the cluster `name`, on the servers at these endpoints.
     pub(super) fn new(servers: Endpoints, name: &str) -> Self {
         let name = format!("radeon_cluster_{name}");
         Self { servers, name, slack: 16 << 20, kept_bytes: 64 << 20 }
     }
 
-    /// What errors call it: no user, no password.
+    /// The name in errors, without user and password.
     fn label(&self) -> PathBuf {
         format!("nats://{}/{}", self.servers.hosts.join(","), self.name).into()
     }
 }
 
-/// What goes wrong with a stream.
+/// A failure of a stream.
 #[derive(Debug, Clone)]
 enum Trouble {
-    /// It did not answer: whether it did what was asked is not known.
+    /// The stream did not answer, so the outcome of the request is unknown.
     Away(String),
-    /// There is no room; it did nothing.
+    /// There is no room; the request had no effect.
     Full(String),
-    /// Another message than the one that was named is the last; it did nothing.
+    /// The expected last message is not the last one; the request had no effect.
     Behind,
     /// There is no such message or stream.
     Absent,
-    /// Another has it.
+    /// Another coordinator has the log.
     Taken,
-    /// It refused, and did nothing.
+    /// The stream refused the request, which had no effect.
     Refused(String),
-    /// It is not what was written to it.
+    /// The contents do not match what was written.
     Damaged(String),
-    /// It is not the one that this machine knows, or an older state of it.
+    /// The stream is not the one that this machine knows, or an older state of it.
     Older(String),
-    /// It was written by a program that is later than this one.
+    /// A later program wrote the stream.
     TooNew(u32),
 }
 

@@ -1,7 +1,7 @@
-//! The journal: opening it, verified or not at all, and appending to it.
+//! The journal: opens a file only after verifying it, and appends to it.
 //!
-//! The order of an append is: redb's commit, made durable; the commit's number in the guard, made
-//! durable; the answer. What was answered is therefore found again or its loss noticed.
+//! An append runs in this order: redb's durable commit; the durable commit number in the guard; the
+//! answer. An acknowledged record is therefore found again, or its loss is detected.
 
 use super::create;
 use super::file;
@@ -18,7 +18,7 @@ use redb::StorageBackend;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Durable records, in one file that no one else has open.
+/// Durable records in one file that no other process has open.
 #[derive(Debug)]
 pub struct Journal {
     pub(super) shared: Arc<Shared>,
@@ -31,32 +31,32 @@ pub struct Journal {
 /// A journal that was opened.
 #[derive(Debug)]
 pub struct Opened {
-    /// To append to.
+    /// The journal, for appending.
     pub journal: Journal,
     /// This coordinator's epoch, durably greater than any before it.
     pub epoch: u64,
-    /// The epochs that it knows, in order, this one as the last.
+    /// The known epochs in order; this one is the last.
     pub epochs: Vec<u64>,
 }
 
-/// What a journal shares with those who copy it.
+/// State that a journal shares with its readers and copiers.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) path: PathBuf,
     pub(super) file: Arc<dyn StorageBackend>,
-    /// Held for reading while it is read and appended to: neither waits for the other.
+    /// Readers and the appender hold it for reading, so neither waits for the other.
     live: RwLock<Option<Live>>,
 }
 
 impl Journal {
-    /// Opens the journal at `path`, or makes an empty one, and hands its records to `each`. `now_ms`,
-    /// the milliseconds since 1970, becomes the epoch unless the clock jumped back behind the last
-    /// one.
+    /// Opens the journal at `path`, or creates an empty one, and hands its records to `each`. The
+    /// epoch is `now_ms`, the milliseconds since 1970, unless the clock jumped back behind the last
+    /// epoch.
     ///
     /// # Errors
     /// [`JournalError::InUse`], [`JournalError::TooNew`] and [`JournalError::Damaged`] leave the
-    /// file as it is; [`JournalError::Upgrade`] leaves its contents. [`JournalError::Full`] and
-    /// [`JournalError::Io`] say what the disk said.
+    /// file unchanged; [`JournalError::Upgrade`] leaves its contents unchanged.
+    /// [`JournalError::Full`] and [`JournalError::Io`] report the disk's error.
     pub(super) fn open(
         path: &Path,
         now_ms: u64,
@@ -66,7 +66,7 @@ impl Journal {
         let file = match file::open(path)? {
             Some(file) => file,
             None => match create::create(path, Totals::new(format.version), None, || Ok(())) {
-                // Another made it meanwhile.
+                // Another process created it meanwhile.
                 Err(JournalError::Exists { path }) => {
                     file::open(&path)?.ok_or(JournalError::InUse { path })?
                 }
@@ -76,7 +76,7 @@ impl Journal {
         Self::start(path, file, now_ms, format, each)
     }
 
-    /// Opens the journal in `file`, which is locked already.
+    /// Opens the journal in `file`, which is already locked.
     pub(super) fn start(
         path: &Path,
         file: Arc<dyn StorageBackend>,
@@ -90,7 +90,7 @@ impl Journal {
         let begun = live.store.release().map_err(Trouble::from).and_then(|()| {
             let epoch = totals.epoch.saturating_add(1).max(now_ms);
             let first = Totals { epoch, ..totals };
-            // The last one's too: formats before the third had none.
+            // The last epoch is marked too, because formats before the third had no markers.
             let epochs = [totals.epoch, epoch].into_iter().filter(|epoch| *epoch > 0);
             let markers: Vec<Change> = epochs.map(tables::marker).collect();
             live.commit(|txn| {
@@ -102,7 +102,7 @@ impl Journal {
             let mark = Mark { version: new.version, commits: new.commits };
             guard.write(&*file, mark).map_err(Trouble::from).map(|()| new)
         });
-        // The step of an upgrade may rewrite values.
+        // An upgrade step may rewrite values.
         let upgraded = totals.version != format.version;
         let read = written.and_then(|new| match upgraded {
             true => live.read(format, &mut reader).map(|()| new),
@@ -128,13 +128,13 @@ impl Journal {
         }
     }
 
-    /// Makes `changes`, all or none, and answers once they are durable.
+    /// Applies all of `changes` or none, and returns once they are durable.
     ///
     /// # Errors
-    /// - [`JournalError::Full`], [`JournalError::TooLarge`]: nothing of this was written, and later
+    /// - [`JournalError::Full`], [`JournalError::TooLarge`]: no change was written, and later
     ///   appends may succeed.
-    /// - [`JournalError::Broken`]: whether this was written shows when the journal is opened
-    ///   again. Every later append answers the same.
+    /// - [`JournalError::Broken`]: the outcome is unknown until the journal is opened again. Every
+    ///   later append returns the same error.
     pub fn append<'a>(
         &mut self,
         changes: impl IntoIterator<Item = &'a Change> + Clone,
@@ -163,12 +163,12 @@ impl Journal {
         }
     }
 
-    /// Whether it can be read, or never will be again.
+    /// Whether no reopening is due: the database is open, or the journal failed for good.
     pub(super) fn is_open(&self) -> bool {
         self.broken.is_some() || self.shared.read().is_some()
     }
 
-    /// Sees that the database is open, unless it takes no more.
+    /// Reopens the database if it is closed, unless the journal failed for good.
     pub(super) fn prepare(&mut self) -> Result<(), JournalError> {
         if let Some(error) = &self.broken {
             return Err(error.clone());
@@ -178,7 +178,7 @@ impl Journal {
         if closed { self.reopen(&mut shared.write()) } else { Ok(()) }
     }
 
-    /// Writes the number of a commit that is durable into the guard.
+    /// Writes the number of a durable commit into the guard.
     fn acknowledge(&mut self, totals: Totals) -> Result<(), JournalError> {
         if totals == self.totals {
             return Ok(());
@@ -191,8 +191,8 @@ impl Journal {
         Ok(())
     }
 
-    /// redb does nothing more after a failed write. Where that was for want of room, the database
-    /// is opened anew; then it is known whether the change is in it.
+    /// redb does nothing more after a failed write. If the disk was full, this reopens the
+    /// database, which shows whether the change is in it.
     pub(super) fn recover(&mut self, trouble: Trouble) -> Result<(), JournalError> {
         let shared = Arc::clone(&self.shared);
         let slot = &mut *shared.write();
@@ -203,15 +203,15 @@ impl Journal {
         };
         let before = self.totals;
         match self.reopen(slot) {
-            // redb tidies up after a commit, and it was that which found no room.
+            // Only redb's cleanup after the commit found no room.
             Ok(()) | Err(JournalError::Full { .. }) if self.totals != before => Ok(()),
             Ok(()) => Err(self.full(full)),
             Err(error) => Err(error),
         }
     }
 
-    /// Opens the database anew. It holds what was acknowledged, or one commit more, which is
-    /// acknowledged then.
+    /// Reopens the database. It holds the acknowledged commits or one more, which is then
+    /// acknowledged.
     fn reopen(&mut self, slot: &mut Option<Live>) -> Result<(), JournalError> {
         let shared = Arc::clone(&self.shared);
         let Verified { live, totals, .. } = verify(&shared.path, &shared.file, self.format, None)
@@ -234,7 +234,7 @@ impl Journal {
         let failure = live.store.failure();
         live.abandon();
         match failure.filter(Failure::is_full) {
-            // What is in the file is known, and the next change tries again.
+            // The contents of the file are known, and the next change tries again.
             Some(full) => Err(self.full(full)),
             None => Err(self.break_down(&error.to_string())),
         }

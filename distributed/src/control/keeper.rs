@@ -1,16 +1,16 @@
-//! What a [`Writer`](super::writer::Writer) writes to, and what others read from meanwhile.
+//! The storage that a [`Writer`](super::writer::Writer) writes to, and its concurrent readers.
 
 use super::log::{Change, Complete};
 use super::record::Key;
 use crate::error::JournalError;
 use std::path::Path;
 
-/// Keeps records: what a writer's thread has for itself, which alone changes them.
+/// Storage of records. It belongs to the writer's thread, which alone changes it.
 pub(super) trait Keeper: Send + 'static {
-    /// What others read with meanwhile.
+    /// The type of concurrent readers.
     type Reader: Reader;
 
-    /// Where they are, for people.
+    /// The location of the records, for people.
     fn path(&self) -> &Path;
 
     fn reader(&self) -> Self::Reader;
@@ -18,19 +18,19 @@ pub(super) trait Keeper: Send + 'static {
     /// Makes changes durable, all or none.
     ///
     /// # Errors
-    /// [`JournalError::Full`]: they are surely not there, and later ones may succeed.
-    /// [`JournalError::Broken`]: that is in doubt, and nothing more is taken.
+    /// [`JournalError::Full`]: no change was made, and later ones may succeed.
+    /// [`JournalError::Broken`]: the outcome is unknown, and later changes are refused.
     fn append<'a>(
         &mut self,
         changes: impl IntoIterator<Item = &'a Change> + Clone,
     ) -> Result<(), JournalError>;
 
-    /// Whether it can be read, or never will be again.
+    /// Whether no reopening is due: the storage is open, or it failed for good.
     fn is_open(&self) -> bool {
         true
     }
 
-    /// Makes one that is not open so, if that can be.
+    /// Reopens closed storage if possible.
     fn prepare(&mut self) -> Result<(), JournalError> {
         Ok(())
     }
@@ -41,7 +41,7 @@ pub(super) trait Keeper: Send + 'static {
     }
 }
 
-/// Reads what is kept, while it is written.
+/// Reads records while others are written.
 pub(super) trait Reader: Send + Sync + 'static {
     /// See [`Log::read`](super::log::Log::read).
     fn get(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError>;

@@ -1,4 +1,4 @@
-//! A database that is open on a journal's file, after everything in the file was checked.
+//! A database that is open on a journal's file, after the whole file was verified.
 
 use super::guard::Guard;
 use super::log::Each;
@@ -12,7 +12,7 @@ use redb::{Database, ReadableDatabase, StorageBackend, WriteTransaction};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What redb may keep of the file in memory.
+/// redb's cache, in bytes.
 pub(super) const CACHE_BYTES: usize = 2 << 20;
 
 /// An open database on the file.
@@ -22,14 +22,14 @@ pub(super) struct Live {
     pub(super) store: Arc<Store>,
 }
 
-/// A file whose contents are sound, and to which nothing was written yet.
+/// A verified file, to which nothing was written yet.
 pub(super) struct Verified {
     pub(super) live: Live,
     pub(super) totals: Totals,
     pub(super) guard: Guard,
 }
 
-/// Takes the records of a journal that is opened, and the epochs that it knows.
+/// Collects the records and the epochs of a journal that is being opened.
 pub(super) struct Reader<'a, 'b> {
     pub(super) each: &'a mut Each<'b>,
     pub(super) epochs: Vec<u64>,
@@ -51,7 +51,7 @@ impl Reader<'_, '_> {
 }
 
 impl Live {
-    /// One durable transaction, with the next number.
+    /// Commits one durable transaction, with the next number.
     pub(super) fn commit(
         &self,
         change: impl FnOnce(&WriteTransaction) -> Result<Totals, Trouble>,
@@ -66,13 +66,13 @@ impl Live {
         })
     }
 
-    /// Hands every record on.
+    /// Hands on every record.
     pub(super) fn read(&self, format: Format, to: &mut Reader<'_, '_>) -> Result<(), Trouble> {
         let txn = self.database.begin_read()?;
         tables::read(&txn, format.version, |_, key, value| to.take(key, value)).map(drop)
     }
 
-    /// Drops the database without another write to the file.
+    /// Drops the database without writing to the file again.
     pub(super) fn abandon(self) {
         self.store.kill();
         let _ = contained(|| {
@@ -82,8 +82,8 @@ impl Live {
     }
 }
 
-/// Reads and checks the whole file without writing to it. Hands every record on, if they are in
-/// `format` already: others are to be read once they are.
+/// Reads and verifies the whole file without writing to it. Hands on every record if the records
+/// are in `format` already; otherwise they are read after the upgrade.
 pub(super) fn verify(
     path: &Path,
     file: &Arc<dyn StorageBackend>,
@@ -115,7 +115,7 @@ pub(super) fn verify(
     });
     let (database, totals) = checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;
     let live = Live { database, store };
-    // One commit may be durable and not yet acknowledged; one page of the guard may be damaged.
+    // One commit may be durable but not acknowledged, and one page of the guard may be damaged.
     let possible = mark.commits..=mark.commits.saturating_add(2);
     if !possible.contains(&totals.commits) {
         live.abandon();

@@ -1,5 +1,5 @@
-//! What a coordinator needs of a durable log, whatever keeps it. The laws that every log obeys are
-//! those that `conformance` checks.
+//! The interface of a durable log, independent of its storage. `conformance` checks the laws that
+//! every log obeys.
 
 use super::record::{Key, Record};
 use crate::error::JournalError;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 /// One change of a record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
-    /// Keeps a record, in place of the one with the same key if there is one.
+    /// Stores a record; an old record with the same key is replaced.
     Put(Record),
-    /// Forgets a record, if it is there.
+    /// Removes a record, if it exists.
     Remove {
         /// The coordinator's epoch when the task was accepted.
         epoch: u64,
@@ -20,103 +20,102 @@ pub enum Change {
     },
 }
 
-/// Takes each record of a log that is being opened, in the order of their keys, or says what is
-/// wrong with it, which refuses the log. What it took counts once opening has succeeded.
+/// Receives each record of a log that is being opened, in the order of the keys. An error describes
+/// a defect and refuses the log. The records count only once opening has succeeded.
 pub type Each<'a> = dyn FnMut(Key, &[u8]) -> Result<(), String> + 'a;
 
-/// Is told what becomes of changes, in the order of their tickets.
+/// Receives the outcomes of changes, in the order of their tickets.
 pub type Told = Box<dyn FnMut(Outcome) + Send>;
 
-/// Makes what belongs to a copy complete before the copy gets its name.
+/// Completes the files that belong to a copy, before the copy gets its name.
 pub type Complete<'a> = Box<dyn FnOnce() -> Result<(), JournalError> + 'a>;
 
-/// Who opens a log.
+/// The coordinator that opens a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opener {
-    /// Its lead: where coordinators share a log, a later one takes it over from an earlier one, which
-    /// then writes nothing more.
+    /// Its lead. A shared log goes to the later lead; the earlier one then writes nothing more.
     pub lead: u64,
-    /// What its tasks' ids are to have as their epoch.
+    /// The epoch for the ids of its tasks.
     pub epoch: u64,
 }
 
 impl From<u64> for Opener {
-    /// One whose lead and whose epoch are the same number.
+    /// An opener whose lead and epoch are the same number.
     fn from(number: u64) -> Self {
         Self { lead: number, epoch: number }
     }
 }
 
-/// Where a log is kept.
+/// The location of a log.
 pub trait Place: Send + Sync {
-    /// Opens the log, or makes an empty one. Where a coordinator has it for itself, the epoch becomes
-    /// greater than any before it.
+    /// Opens the log, or creates an empty one. If a single coordinator owns the log, the epoch
+    /// becomes greater than any before it.
     ///
     /// # Errors
-    /// [`JournalError::InUse`] while another has it open, or where one with a later lead had;
-    /// [`JournalError::Damaged`], also for what `each` found wrong; what else keeps it from being used.
+    /// [`JournalError::InUse`] while another coordinator has it open, or if a later lead opened it;
+    /// [`JournalError::Damaged`], also for defects that `each` reports; any other reason why the
+    /// log cannot be used.
     fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError>;
 
-    /// Called about once a second while another has it open: a log that takes long to read may do so
-    /// now, aside, so that it opens soon. Returns at once.
+    /// Called about once a second while another coordinator has the log open. A log that takes long
+    /// to read may read ahead in the background now, so that it opens soon. Returns at once.
     fn follow(&self) {}
 }
 
-/// A log that is held and not written to yet.
+/// A log that is held but not written to yet.
 pub struct Opened {
-    /// This coordinator's epoch, which no other had.
+    /// This coordinator's unique epoch.
     pub epoch: u64,
-    /// The leads and the epochs of all that opened it, this one too, by size, as far back as that was
-    /// noted.
+    /// The leads and the epochs of all openers including this one, sorted, as far back as they were
+    /// recorded.
     pub epochs: Vec<u64>,
-    /// Lets changes begin.
+    /// Starts accepting changes.
     pub start: Start,
 }
 
-/// Starts to take changes.
+/// Starts accepting changes.
 pub(crate) type Start = Box<dyn FnOnce(Told) -> Result<Arc<dyn Log>, JournalError> + Send>;
 
-/// A log that takes changes. Dropping the last handle writes what waits.
+/// A log that accepts changes. Dropping the last handle writes the waiting changes.
 pub trait Log: Send + Sync {
-    /// Hands changes over, of which all become durable or none, without waiting for that. Tickets
-    /// rise, and name them in what is told of them.
+    /// Submits changes that become durable all or none, without waiting for that. Tickets rise;
+    /// outcomes refer to changes by their tickets.
     ///
     /// # Errors
-    /// Nothing was accepted: [`JournalError::Ticket`], and what ended the log.
+    /// Nothing was accepted: [`JournalError::Ticket`], or the error that ended the log.
     fn submit(&self, ticket: u64, draft: Draft) -> Result<(), JournalError>;
 
-    /// The bytes of a record that is durable. Waits for the disk, but for no commit.
+    /// The bytes of a durable record. Waits for the disk, but for no commit.
     ///
     /// # Errors
-    /// [`JournalError::Closed`], also while it is not known whether a full disk lets it go on;
+    /// [`JournalError::Closed`], also until a log that a full disk closed is open again;
     /// [`JournalError::Damaged`], [`JournalError::Io`].
     fn read(&self, key: Key) -> Result<Option<Vec<u8>>, JournalError>;
 
-    /// Gives space back that nothing uses; answers whether there was any. Waits for that.
+    /// Frees unused space and waits for that; returns whether there was any.
     ///
     /// # Errors
-    /// [`JournalError::Busy`] while it is copied, and what ended the log.
+    /// [`JournalError::Busy`] while the log is copied, or the error that ended the log.
     fn compact(&self) -> Result<bool, JournalError>;
 
-    /// Copies what it holds at this moment into a new file, while changes go on. The copy gets its
-    /// name once it is complete and `complete` has succeeded.
+    /// Copies the present contents into a new file, while changes continue. The copy gets its name
+    /// once it is complete and `complete` has succeeded.
     ///
     /// # Errors
-    /// Those of `complete`; [`JournalError::Exists`] for a file that is there, and what the disk
-    /// said.
+    /// Those of `complete`; [`JournalError::Exists`] if the file exists; the disk's errors.
     fn back_up(&self, to: &Path, complete: Complete<'_>) -> Result<(), JournalError>;
 
-    /// Bytes that it takes on the disk.
+    /// Bytes that the log takes on the disk.
     ///
     /// # Errors
     /// [`JournalError::Io`].
     fn size_bytes(&self) -> Result<u64, JournalError>;
 }
 
-/// Changes of one ticket, which the log's thread makes of what it is given: writing down takes long
-/// for large values, and whoever submits may hold a lock.
+/// The changes of one ticket, which the log's thread encodes: encoding large values takes long, and
+/// the submitter may hold a lock.
 pub struct Draft {
-    /// About how many bytes the values will have.
+    /// The approximate size of the values.
     pub(crate) bytes: usize,
     pub(crate) write: Box<dyn FnOnce() -> Result<Vec<Change>, JournalError> + Send>,
 }
@@ -141,7 +140,7 @@ impl From<Change> for Draft {
 }
 
 impl Change {
-    /// Bytes of the value that it keeps.
+    /// Bytes of the stored value.
     pub(super) fn value_bytes(&self) -> usize {
         match self {
             Self::Put(record) => record.bytes.len(),
@@ -154,13 +153,14 @@ impl Change {
     }
 }
 
-/// What became of submitted changes.
+/// The outcome of submitted changes.
 #[derive(Debug, Clone)]
 pub enum Outcome {
-    /// Every change up to this ticket is durable, apart from those that were reported as failed.
+    /// Every change up to this ticket is durable, except those reported as failed.
     Durable(u64),
-    /// These did not become durable. After [`JournalError::Full`] they are surely not there, and
-    /// later ones may succeed; after [`JournalError::Broken`] that is in doubt, and none will.
+    /// These changes did not become durable. After [`JournalError::Full`] they are not in the log,
+    /// and later ones may succeed. After [`JournalError::Broken`] the outcome is unknown, and all
+    /// later ones fail.
     Failed {
         /// In order.
         tickets: Vec<u64>,

@@ -1,4 +1,4 @@
-//! The laws of coordinators on two machines, checked on each engine that they may share.
+//! The laws of coordinators on two machines, checked for each shared engine.
 
 use crate::net::coordinator::gate::Services;
 use crate::{
@@ -9,23 +9,23 @@ use lgp_memory::{NamedTensor, Tensor};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The name that the cluster's own has.
+/// The name of the cluster's data on the engine.
 pub(super) const NAME: &str = "machines";
 
-/// Servers that a test has for itself.
+/// Servers that one test owns.
 pub(super) trait Engine {
     fn address(&self) -> String;
 
-    /// Has another lead, as if the one that does had been cut off for longer than its lease.
+    /// Ends the present lead, as if its coordinator had been cut off for longer than its lease.
     fn depose(&self);
 
     fn kill(&mut self);
 
-    /// Starts what was killed, and waits until it answers.
+    /// Starts the killed server and waits until it answers.
     fn run(&mut self);
 }
 
-/// What a machine has of its own: a data folder.
+/// The data folder of one machine.
 struct Machine {
     folder: tempfile::TempDir,
     control: Control,
@@ -52,7 +52,7 @@ impl Machine {
         Coordinator::start_with(config, &pki, Services { tokens, ..Services::default() }).await
     }
 
-    /// Gives another machine the authority's certificate and key.
+    /// Copies the authority's certificate and key to another machine.
     fn give_authority(&self, other: &Self) {
         let name = Path::new("pki");
         let (from, to) = (self.folder.path().join(name), other.folder.path().join(name));
@@ -83,10 +83,10 @@ pub(in crate::control) async fn until(what: &str, limit: Duration, is: impl Asyn
     }
 }
 
-/// Longer than a lease, a look, and the opening of a small log.
+/// Longer than a lease, a poll, and the opening of a small log.
 pub(in crate::control) const SOON: Duration = Duration::from_secs(10);
 
-/// `named` begins what the engine is called.
+/// The engine's name must start with `named`.
 pub(super) async fn another_machine_goes_on_with_the_tasks(engine: &impl Engine, named: &str) {
     let (one, two) = (Machine::new(engine), Machine::new(engine));
     let first = one.start().await.expect("free");
@@ -95,7 +95,7 @@ pub(super) async fn another_machine_goes_on_with_the_tasks(engine: &impl Engine,
     let ids = ids.await.expect("durable");
     first.cancel(ids[3]).await.expect("it waits");
     let token = first.tokens().expect("given").create(1, Duration::from_secs(60)).expect("a token");
-    // An end is shown once it is durable.
+    // The coordinator shows an end once it is durable.
     let cancelled = async || known(&first).await[3].1 == TaskState::Cancelled;
     until("it is cancelled", SOON, cancelled).await;
     let before = known(&first).await;
@@ -121,14 +121,14 @@ pub(super) async fn another_machine_goes_on_with_the_tasks(engine: &impl Engine,
     let (found, trouble) = second.engine().expect("outside");
     assert!(found.starts_with(named) && trouble.is_none(), "{found} {trouble:?}");
 
-    // As if the first machine were cut off for longer than its lease.
+    // Simulates that the first machine was cut off for longer than its lease.
     tokio::task::block_in_place(|| engine.depose());
     until("another leads", SOON, async || second.leads() || first.leads()).await;
     until("one of them leads", SOON, async || second.leads() != first.leads()).await;
     for coordinator in [&first, &second] {
         until("as before", SOON, async || known(coordinator).await == before).await;
     }
-    // Whoever leads now ends; the other one goes on.
+    // The present leader stops, and the other coordinator continues.
     let (leader, other) = if first.leads() { (&first, &second) } else { (&second, &first) };
     let began = Instant::now();
     leader.stop().await;
@@ -153,7 +153,7 @@ pub(super) async fn what_runs_goes_on_while_it_is_away(engine: &mut impl Engine)
     let began = Instant::now();
     refused_token(&coordinator);
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-    // A task that lives in memory is taken; a durable one waits.
+    // A task in memory is accepted; a durable one waits.
     let fleeting = TaskSpec { durable: false, idempotency_key: None, ..task("") };
     coordinator.submit(fleeting).expect("no engine is asked");
     let waiting = tokio::spawn({
@@ -161,7 +161,8 @@ pub(super) async fn what_runs_goes_on_while_it_is_away(engine: &mut impl Engine)
         async move { coordinator.submit_all(vec![(task("b"), vec![])]).await }
     });
     until("its lease may be over", SOON, async || !coordinator.leads_now()).await;
-    // Another may lead by now, for all that is known here, and have seen the first one end.
+    // As far as this coordinator knows, another one may lead by now and have seen the first task
+    // end.
     let asked = tokio::spawn({
         let (coordinator, id) = (coordinator.clone(), before[0]);
         async move { coordinator.state_of(id).await }
@@ -172,7 +173,7 @@ pub(super) async fn what_runs_goes_on_while_it_is_away(engine: &mut impl Engine)
     tokio::task::block_in_place(|| engine.run());
     match asked.await.expect("no panic") {
         Ok(state) => assert_eq!(state, TaskState::Queued),
-        // It took too long to start.
+        // The server took too long to start.
         Err(error) => assert!(matches!(error, Error::NoLeader { .. }), "{error}"),
     }
     waiting.await.expect("no panic").expect("durable now");
@@ -182,7 +183,7 @@ pub(super) async fn what_runs_goes_on_while_it_is_away(engine: &mut impl Engine)
     coordinator.stop().await;
 }
 
-/// Nobody waits for an engine that is known not to answer.
+/// A write fails at once while the engine is known not to answer.
 fn refused_token(coordinator: &Coordinator) {
     let tokens = coordinator.tokens().expect("given");
     let refused = tokens.create(1, Duration::from_secs(60)).expect_err("it cannot be kept");

@@ -1,4 +1,4 @@
-//! A log in memory, for tests: it survives those who opened it, and has no room when it is told so.
+//! A log in memory for tests. It outlives its openers, and a test can limit its room.
 
 use super::log::{Change, Complete, Draft, Each, Log, Opened, Opener, Outcome, Place, Told};
 use super::record::{Key, VALUE_BYTES_MAX};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
 
-/// Where it is kept.
+/// The place of the log.
 #[derive(Debug, Clone, Default)]
 pub struct Memory(Arc<Mutex<State>>);
 
@@ -17,20 +17,20 @@ pub struct Memory(Arc<Mutex<State>>);
 struct State {
     records: BTreeMap<Key, Vec<u8>>,
     epochs: BTreeSet<u64>,
-    /// Counts those who opened it.
+    /// The number of times that it was opened.
     opened: u64,
-    /// The one of them who has it.
+    /// The opener that owns the log.
     holder: Option<u64>,
-    /// Several coordinators share it: the one with the latest lead has it.
+    /// Whether several coordinators share it; then the latest lead owns it.
     shared: bool,
     /// The latest lead.
     lead: u64,
-    /// Bytes of values that there is room for.
+    /// Bytes of values that fit.
     room: Option<usize>,
 }
 
 impl Memory {
-    /// One that several coordinators share.
+    /// A log that several coordinators share.
     #[cfg(test)]
     pub(crate) fn shared() -> Self {
         let memory = Self::default();
@@ -38,7 +38,7 @@ impl Memory {
         memory
     }
 
-    /// From now on there is room for so many bytes of values, or for all.
+    /// Limits the room for values to `room` bytes; `None` lifts the limit.
     pub fn limit(&self, room: Option<usize>) {
         self.lock().room = room;
     }
@@ -57,7 +57,7 @@ impl Memory {
         "memory".into()
     }
 
-    /// Makes the changes of a ticket, all or none.
+    /// Applies the changes of a ticket, all or none.
     fn apply(&self, holder: u64, changes: Vec<Change>) -> Result<(), JournalError> {
         let mut state = self.lock();
         if state.holder.is_some_and(|other| other != holder) {
@@ -118,7 +118,7 @@ impl Place for Memory {
     }
 }
 
-/// Frees the log for another when it goes.
+/// Dropping this releases the log.
 struct Held(Memory, u64);
 
 impl Drop for Held {
@@ -132,7 +132,7 @@ type Drafts = mpsc::Sender<(u64, Draft)>;
 
 struct Running {
     memory: Memory,
-    /// The last ticket, and the way to the thread.
+    /// The last ticket, and the channel to the thread.
     queue: Mutex<(u64, Option<Drafts>)>,
     thread: Option<JoinHandle<()>>,
 }

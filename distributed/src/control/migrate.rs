@@ -1,4 +1,4 @@
-//! Formats of a journal, and how one becomes the next.
+//! Formats of a journal, and the upgrades between them.
 
 use super::record;
 use super::tables::{self, RECORDS, Totals};
@@ -9,32 +9,31 @@ use std::collections::BTreeSet;
 /// A format, and the steps that lead to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Format {
-    /// What this program writes. Newer ones are refused.
+    /// The version that this program writes. Newer ones are refused.
     pub(crate) version: u32,
-    /// One step a version, from the oldest that is still read.
+    /// One step per version, from the oldest that can still be read.
     pub(crate) steps: &'static [Step],
 }
 
-/// Makes version `from + 1` of version `from`, inside a transaction that may yet be undone.
+/// Upgrades version `from` to version `from + 1`, in a transaction that may still be aborted.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
-    /// What it starts with.
+    /// The version before the step.
     pub(crate) from: u32,
-    /// Rewrites the tables; totals are counted anew afterwards.
+    /// Rewrites the tables; totals are recounted afterwards.
     pub(crate) run: fn(&WriteTransaction) -> Result<(), Trouble>,
 }
 
 impl Format {
-    /// What is written today. Version 2 has tasks whose inputs are kept apart, and version 3 ones
-    /// whose outputs are: records of older versions are read as they are. Version 3 has a record of
-    /// each epoch too.
+    /// The present format. Version 2 keeps inputs of tasks apart, and version 3 outputs too; older
+    /// records stay valid. Version 3 also has a record of each epoch.
     pub(crate) const CURRENT: Self = Self {
         version: 3,
         steps: &[Step { from: 1, run: |_| Ok(()) }, Step { from: 2, run: mark_epochs }],
     };
 }
 
-/// Notes the epochs that tasks are known of.
+/// Adds a record for each epoch that has tasks.
 fn mark_epochs(txn: &WriteTransaction) -> Result<(), Trouble> {
     let mut table = txn.open_table(RECORDS)?;
     let mut epochs = BTreeSet::new();
@@ -50,7 +49,7 @@ fn mark_epochs(txn: &WriteTransaction) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Brings what is in the transaction to `format`.
+/// Upgrades the contents of the transaction to `format`.
 pub(super) fn upgrade(
     txn: &WriteTransaction,
     format: &Format,

@@ -1,9 +1,10 @@
-//! Takes log and authority of a cluster from one place to another, such as from the files of one machine
-//! to an engine that several share, or back. Any two places will do that obey the laws of both traits.
+//! Moves a cluster's log and authority to another place, such as from the files of one machine to a
+//! shared engine, or back. It works for any two places that obey the laws of both traits.
 //!
-//! Both are led from the beginning to the end, so no coordinator begins on either. The target says of
-//! itself that it is incomplete before anything else is written to it, and the source that it was moved
-//! before the target is whole: at no moment would a coordinator begin on both, or on half of one.
+//! The migration holds the lead of both places from beginning to end, so no coordinator starts on
+//! either. The target is marked incomplete before anything else is written to it, and the source is
+//! marked as moved before the target is marked whole. So at no moment could coordinators start on
+//! both, or on half of one.
 
 mod held;
 pub(crate) mod marker;
@@ -20,55 +21,54 @@ use marker::{Marker, Migrated};
 use records::{Original, refused};
 use std::collections::BTreeSet;
 
-/// How far a migration has come.
+/// The progress of a migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MigrationStep {
-    /// So many records of the source were read and checked.
+    /// This many records of the source were read and verified.
     Read(usize),
-    /// So many are in the target.
+    /// Records were copied to the target.
     Copied {
-        /// Those that are.
+        /// Copied records.
         done: usize,
-        /// All.
+        /// All records.
         total: usize,
     },
-    /// So many were read back from it.
+    /// Records were read back from the target.
     Verified {
-        /// Those that were.
+        /// Verified records.
         done: usize,
-        /// All.
+        /// All records.
         total: usize,
     },
-    /// The source says that the cluster is elsewhere.
+    /// The source is marked as moved.
     Left,
 }
 
 use MigrationStep as Step;
 
-/// Hears of each step. An error ends the migration there, as a kill would.
+/// Receives each step. An error aborts the migration at that step, as a kill would.
 pub(crate) type Watch<'a> = dyn FnMut(Step) -> Result<()> + 'a;
-/// Checks a record; answers how many bytes of its task lie elsewhere.
+/// Checks a record; returns how many bytes of its task lie in other files.
 pub(crate) type Inspect = fn(Key, &[u8]) -> Result<u64, String>;
 
-/// Log and authority in one place.
+/// The log and the authority of one place.
 pub(crate) struct Side {
-    /// What people know it by, without secrets. The same place has the same one.
+    /// Identifies the place for people, without secrets. Equal labels mean the same place.
     pub(crate) label: String,
     pub(crate) authority: Box<dyn Authority>,
     pub(crate) log: Box<dyn Place>,
     pub(crate) inspect: Inspect,
-    /// Whether what lies elsewhere is reached from a target as well.
+    /// Whether a target also reaches the bytes in other files.
     pub(crate) shares_apart: bool,
-    /// What people know a coordinator by.
+    /// The name of a coordinator, for people.
     pub(crate) name: fn(&Present) -> String,
 }
 
-/// Takes everything from one to the other. Where that was begun before, it goes on.
+/// Moves everything from one place to the other, or continues an interrupted migration.
 ///
 /// # Errors
-/// [`Error::Migration`](crate::Error::Migration) where either is in use, where the target has something
-/// else, or where the two do not become the same; what kept them from being read and written. The source
-/// is then as it was.
+/// [`Error::Migration`](crate::Error::Migration) if either place is in use, if the target has other
+/// contents, or if the copy differs; any error of reading or writing. The source is then unchanged.
 pub(crate) fn run(from: &Side, to: &Side, watch: &mut Watch<'_>) -> Result<Migrated> {
     if from.label == to.label {
         return Err(refused(format!("it is in {} already", to.label)));
@@ -87,7 +87,7 @@ pub(crate) fn run(from: &Side, to: &Side, watch: &mut Watch<'_>) -> Result<Migra
     passing.extend(original.own);
     let mut epochs: BTreeSet<u64> = original.epochs.difference(&passing).copied().collect();
     if epochs.is_empty() {
-        // Opened once, a target shows whether it has records.
+        // A target that was opened once shows whether it has records.
         epochs.insert(last);
     }
     records::note_epochs(&target, &epochs, is_new)?;
@@ -117,7 +117,7 @@ pub(crate) fn run(from: &Side, to: &Side, watch: &mut Watch<'_>) -> Result<Migra
     Ok(migrated)
 }
 
-/// What was taken along when all of this was done before; none where it is to be done.
+/// The result of a migration that is already complete; `None` if there is something to do.
 fn was_done(from: &Side, to: &Side) -> Result<Option<Migrated>> {
     let there = match Marker::read(&*from.authority)? {
         None | Some(Marker::Whole(_) | Marker::Undone { .. }) => return Ok(None),
@@ -140,8 +140,8 @@ fn was_done(from: &Side, to: &Side) -> Result<Option<Migrated>> {
     }
 }
 
-/// Whether a target is empty, or the incomplete copy of the same source, with the epochs of those who
-/// copied before.
+/// Whether the target is empty, or an incomplete copy of the same source; and the epochs of earlier
+/// copies.
 fn standing(from: &Side, target: &Held<'_>) -> Result<(bool, BTreeSet<u64>)> {
     let to = target.side;
     match Marker::read(&*to.authority)? {
@@ -169,10 +169,11 @@ fn standing(from: &Side, target: &Held<'_>) -> Result<(bool, BTreeSet<u64>)> {
     }
 }
 
-/// Lets coordinators begin again on a place that was left. Answers where the cluster was moved to.
+/// Allows coordinators to start on the source again. Returns where the cluster had been moved to.
 ///
 /// # Errors
-/// [`Error::Migration`](crate::Error::Migration) where it was not moved, or is in use.
+/// [`Error::Migration`](crate::Error::Migration) if the cluster was not moved, or the place is in
+/// use.
 pub(crate) fn undo(side: &Side) -> Result<String> {
     let held = Held::take(side, 0)?;
     match Marker::read(&*side.authority)? {

@@ -1,5 +1,5 @@
-//! The address of two engines that keep the control plane together: etcd has the authority, NATS
-//! JetStream the log. Nothing of it is repeated that may be part of a password.
+//! The address of a control plane on two engines: etcd keeps the authority, NATS JetStream the log.
+//! Messages never repeat a part of the address that may belong to a password.
 
 use super::address::{NAMES, Said, decoded, over_network, shown};
 use super::endpoints::{Account, Endpoints};
@@ -10,7 +10,7 @@ const NATS: &str = "nats://";
 const FORM: &str = "expected etcd://USER:PASSWORD@HOST:PORT,nats://USER:PASSWORD@HOST:PORT, where users \
                     may be missing, with %40 for an @ in a password and %2C for a comma";
 
-/// Where the two are, and the cluster's name in both.
+/// The two engines, and the cluster's name in both.
 #[derive(Debug, Clone)]
 pub(super) struct Pair {
     pub(super) etcd: Endpoints,
@@ -19,14 +19,14 @@ pub(super) struct Pair {
 }
 
 impl Pair {
-    /// Whether an address is meant as one of these.
+    /// Whether an address names these engines.
     pub(super) fn is_meant(address: &str) -> bool {
         ["etcd:", "nats:"].into_iter().any(|scheme| address.starts_with(scheme))
     }
 
-    /// Those at `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, each engine with a
-    /// `USER:PASSWORD@` if it asks for one, and both with `?sslmode=verify-full` if they are not on this
-    /// machine. Files that the address names are read now.
+    /// Parses `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, each engine with
+    /// `USER:PASSWORD@` if it requires a login, and both with `?sslmode=verify-full` if they are on
+    /// other machines. Files that the address names are read now.
     ///
     /// # Errors
     /// What is wrong with the address or the name, and what to write instead.
@@ -41,7 +41,7 @@ impl Pair {
         let (mut etcd, mut nats) = (Endpoints::default(), Endpoints::default());
         let mut hosts = Vec::new();
         let mut is_nats = None;
-        // Users first: what follows them is no part of a password.
+        // Users come first: the text after them belongs to no password.
         for part in servers.split(',') {
             let rest = match (part.strip_prefix(ETCD), part.strip_prefix(NATS)) {
                 (Some(rest), _) => {
@@ -81,10 +81,10 @@ impl Pair {
     }
 }
 
-/// Takes what is said of encryption off an address.
+/// Splits the encryption parameters off an address.
 fn split(address: &str) -> Result<(&str, Said), String> {
     let mut said = Said::default();
-    // Up to the last @ all may be users and passwords.
+    // Everything up to the last @ may be users and passwords.
     let from = address.rfind('@').unwrap_or(0);
     let query = address.get(from..).and_then(|tail| tail.find('?')).map(|at| from + at);
     let Some((servers, query)) = query.and_then(|at| address.split_at_checked(at)) else {
@@ -100,7 +100,7 @@ fn split(address: &str) -> Result<(&str, Said), String> {
     Ok((servers, said))
 }
 
-/// Takes the user off a server, and notes whom the engine is asked as.
+/// Splits the user off a server, and stores the engine's account.
 fn signed<'a>(server: &'a str, engine: &mut Endpoints) -> Result<&'a str, String> {
     let Some((user, host)) = server.split_once('@') else { return Ok(server) };
     let Some((user, password)) = user.split_once(':').filter(|_| !host.contains('@')) else {
@@ -125,7 +125,7 @@ fn missing(scheme: &str, why: &str) -> String {
     format!("{scheme}HOST:PORT is missing in it: {why}; {FORM}")
 }
 
-/// `HOST:PORT`, and whether that is this machine.
+/// `HOST:PORT`, and whether the host is this machine.
 fn place(host: &str, port: u16) -> Result<(String, bool), String> {
     if let Ok(addr) = host.parse::<SocketAddr>() {
         return Ok((host.to_owned(), addr.ip().is_loopback()));

@@ -1,5 +1,4 @@
-//! A value and the document of an authority that it is kept in. Whoever reads never waits for the
-//! disk.
+//! A value that is kept in a document of an authority. Readers never wait for the disk.
 
 use super::authority::{Lead, Reread};
 use crate::error::{Error, Result};
@@ -7,7 +6,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A value, in memory and with the authority of a cluster, as JSON that its owner alone can read.
+/// A value in memory and in a document of the cluster's authority, as JSON that only its owner can
+/// read.
 ///
 /// ```
 /// use lgp_distributed::{Persisted, Pki};
@@ -29,15 +29,14 @@ struct Kept<T> {
     document: &'static str,
     remedy: String,
     value: Mutex<T>,
-    /// Held by the one who changes it, until the disk has the change. True while the document lacks a
-    /// change.
+    /// A writer holds it until its change is on the disk. True while the document lacks a change.
     writing: Mutex<bool>,
 }
 
 impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> Persisted<T> {
-    /// The value of a document, or `absent` where there is none. `remedy` says what to do about one
-    /// that does not parse. Where another coordinator may write it, it is read again as the lead does
-    /// so.
+    /// Loads the value of a document; `absent` is the value if there is none. `remedy` says what to
+    /// do if the document does not parse. If another coordinator may write the document, the value
+    /// is reloaded together with the lead's other documents.
     pub(crate) fn open(
         lead: &Arc<Lead>,
         document: &'static str,
@@ -56,16 +55,17 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> Persisted<T> {
         Ok(Self { lead: Arc::clone(lead), kept })
     }
 
-    /// The value as it is now.
+    /// The present value.
     pub fn read(&self) -> MutexGuard<'_, T> {
         self.kept.value()
     }
 
-    /// Changes value and document, or neither: where `change` fails, and where the document cannot be
-    /// written. Waits for the disk.
+    /// Changes value and document, or neither if `change` fails or the document cannot be written.
+    /// Waits for the disk.
     ///
     /// # Errors
-    /// [`Error::File`] where it cannot be written, [`Error::Deposed`] where another leads.
+    /// [`Error::File`] if the document cannot be written, [`Error::Deposed`] if another coordinator
+    /// leads.
     pub fn change<R, E>(
         &self,
         change: impl FnOnce(&mut T) -> Result<R, E>,
@@ -81,9 +81,9 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> Persisted<T> {
         Ok(changed)
     }
 
-    /// Changes the value, unless `change` fails, and then the document. The second answer says whether
-    /// that could be written; where it could not, the change holds as long as the process, or until
-    /// another change takes it along. Waits for the disk.
+    /// Changes the value, unless `change` fails, and then the document. The second result says
+    /// whether the document was written. If not, the change lasts as long as the process, or until
+    /// a later change writes it too. Waits for the disk.
     ///
     /// # Errors
     /// Those of `change`.
@@ -96,7 +96,7 @@ impl<T: Clone + Serialize + DeserializeOwned + Send + 'static> Persisted<T> {
         let changed = change(&mut next)?;
         *self.read() = next.clone();
         let written = self.write(&next);
-        // Another that leads does not know of it: what that one writes counts.
+        // Another leader does not know the change, so its document wins.
         *lacks = matches!(&written, Err(error) if !is_led_elsewhere(error));
         Ok((changed, written))
     }
@@ -116,7 +116,7 @@ fn is_led_elsewhere(error: &Error) -> bool {
 
 impl<T> Kept<T> {
     fn value(&self) -> MutexGuard<'_, T> {
-        // It is replaced as a whole.
+        // The value is only replaced as a whole.
         self.value.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -128,7 +128,7 @@ impl<T> Kept<T> {
 impl<T: DeserializeOwned + Send> Reread for Kept<T> {
     fn reread(&self, lead: &Lead) -> Result<()> {
         let lacks = self.writing();
-        // What could not be written holds.
+        // A change that is not on the disk yet stays.
         if *lacks {
             return Ok(());
         }

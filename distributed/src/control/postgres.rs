@@ -1,10 +1,10 @@
 //! Log and authority in one PostgreSQL database, for coordinators on several machines.
 //!
-//! Whoever leads holds a lease, a row that it renews; a document is written by a statement that asks
-//! for the lease. Each commit of the log has a number and a digest over it and all before it, and is
-//! made only after the one that it follows: opening the log is a commit too, so whoever had it before
-//! writes nothing more, however late its writes come. By its digest a commit whose answer was lost is
-//! found again.
+//! The leader holds a lease, a row that it renews; the statement that writes a document checks the
+//! lease. Each commit of the log has a number and a digest over it and all commits before it, and
+//! is made only directly after its predecessor. Opening the log is a commit too, so an earlier
+//! leader writes nothing more, however late its writes arrive. A commit whose answer was lost is
+//! found again by its digest.
 
 mod address;
 mod authority;
@@ -32,19 +32,19 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a lease lasts that is not renewed, and so how long it takes until another leads.
+/// How long a lease lasts without renewal, and so how long a failover takes.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 /// The version of the tables, noted in `format`.
 const FORMAT: i32 = 1;
-/// The oldest version of the server, in its own numbering.
+/// The oldest supported server version, in PostgreSQL's own numbering.
 const SERVER_MIN: i32 = 130_000;
-/// How far the clocks of a coordinator and of the server may be apart: certificates and deadlines go by
-/// the one, leases by the other.
+/// How far the clocks of a coordinator and of the server may differ: certificates and deadlines use
+/// the coordinator's clock, leases the server's.
 const CLOCKS_APART_S_MAX: f64 = 300.0;
 
-/// Tables of version 1. `lease` has the row `lead`; its second key lets a statement lock who leads
-/// without keeping the leader from renewing. `commit` has the last ones, `head`
-/// the very last.
+/// Tables of version 1. `lease` has the row `lead`; its second key lets a statement lock the
+/// leader's row without blocking the leader's renewals. `commit` has the last commits, `head` the
+/// very last one.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS format (version integer NOT NULL);
     CREATE TABLE IF NOT EXISTS cluster (
@@ -70,20 +70,20 @@ const TABLES: &str = "
     INSERT INTO counter (number) VALUES (0) ON CONFLICT DO NOTHING;
     INSERT INTO head (number, digest, lead) VALUES (0, '', 0) ON CONFLICT DO NOTHING;";
 
-/// A database, and the schema in it that is a cluster's own.
+/// A database, and the schema that belongs to the cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct Database {
     config: postgres::Config,
-    /// Where the connection is encrypted.
+    /// TLS settings for an encrypted connection.
     tls: Option<Tls>,
     schema: String,
-    /// How long a lease lasts that is not renewed.
+    /// How long a lease lasts without renewal.
     lease: Duration,
 }
 
 impl Database {
-    /// The database at `postgres://USER@HOST/NAME`, and the schema of this name. Files that the address
-    /// names are read now.
+    /// The database at `postgres://USER@HOST/NAME`, and the schema. Files that the address names
+    /// are read now.
     ///
     /// # Errors
     /// What is wrong with the address or the name.
@@ -97,22 +97,22 @@ impl Database {
         let (mut config, tls) = address::parse(address)?;
         let patience = Duration::from_secs(3);
         config.connect_timeout(patience).tcp_user_timeout(patience);
-        // Whoever only listens hears of a server that is gone.
+        // Keepalives tell a connection that only listens when the server is gone.
         config.keepalives_idle(Duration::from_secs(10));
         config.target_session_attrs(postgres::config::TargetSessionAttrs::ReadWrite);
         config.application_name("radeon-cluster");
         Ok(Self { config, tls, schema: schema.to_owned(), lease })
     }
 
-    /// Connects, and makes the tables if there are none. Nothing is written where the server is too old,
-    /// its clock another, or the tables of a later program.
+    /// Connects, and creates the tables if they do not exist. Nothing is written if the server is
+    /// too old, its clock differs, or the tables are of a later program.
     fn open(&self) -> Result<Session, Trouble> {
         let session = Session::new(self);
         let schema = self.schema.clone();
         let found = session.ask(ANSWER, move |client| {
             look_at(client)?;
             let mut txn = client.transaction()?;
-            // Two that make the same tables at once get in each other's way.
+            // Two coordinators that create the same tables at once would conflict.
             txn.batch_execute(&format!("SELECT pg_advisory_xact_lock(hashtext('{schema}'))"))?;
             let is_there = "SELECT to_regclass($1) IS NOT NULL";
             let is_there: bool = txn.query_one(is_there, &[&format!("{schema}.format")])?.get(0);
@@ -134,7 +134,7 @@ impl Database {
         }
     }
 
-    /// What errors call it: no password.
+    /// The name in errors, without the password.
     fn label(&self) -> PathBuf {
         use postgres::config::Host;
         let host = self.config.get_hosts().first().map_or("localhost".into(), |host| match host {
@@ -146,7 +146,7 @@ impl Database {
     }
 }
 
-/// Refuses a server that is too old, or whose clock is another.
+/// Refuses a server that is too old, or whose clock differs.
 fn look_at(client: &mut postgres::Client) -> Result<(), Trouble> {
     let row = client.query_one(
         "SELECT current_setting('server_version_num')::int,
@@ -174,20 +174,20 @@ fn look_at(client: &mut postgres::Client) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// What goes wrong with a database.
+/// A failure of a database.
 #[derive(Debug, Clone)]
 enum Trouble {
-    /// It did not answer, or not to the end: whether it did what was asked is not known.
+    /// The database did not answer completely, so the outcome of the request is unknown.
     Away(String),
-    /// It is full; it did nothing.
+    /// The database is full; the request had no effect.
     Full(String),
-    /// Another has it, or a row is locked for longer than is waited for.
+    /// Another coordinator has the log, or a row stayed locked for too long.
     Locked,
-    /// It refused, and did nothing.
+    /// The database refused the request, which had no effect.
     Refused(String),
-    /// Its log is not the one that this machine knows, or an older state of it.
+    /// The log is not the one that this machine knows, or an older state of it.
     Older(String),
-    /// Its tables are of a version that this program does not know.
+    /// The tables have a version that this program does not know.
     TooNew(i32),
 }
 
@@ -209,7 +209,7 @@ impl From<postgres::Error> for Trouble {
             Some(code) if *code == SqlState::LOCK_NOT_AVAILABLE => Self::Locked,
             Some(code) if is_passing(code.code()) => Self::Away(text()),
             Some(_) => Self::Refused(text()),
-            // What cannot be sent at all is no better a second time.
+            // A request that cannot be sent at all fails again when retried.
             None if std::error::Error::source(&error).is_some_and(|it| it.is::<WrongType>()) => {
                 Self::Refused(text())
             }
@@ -218,14 +218,14 @@ impl From<postgres::Error> for Trouble {
     }
 }
 
-/// Whether a refusal is one that the same request may not meet again: the server stops, starts, has too
-/// many connections or too little memory, became a copy, or ended what took long or was in another's way.
+/// Whether a refusal is transient: the server stops, starts, has too many connections or too little
+/// memory, became a standby, or ended a request that took long or conflicted with another.
 fn is_passing(code: &str) -> bool {
     let codes = ["53200", "53300", "40001", "40P01", "57014", "25P03", "25006"];
     code.starts_with("08") || code.starts_with("57P") || codes.contains(&code)
 }
 
-/// What an error that is not the database's own comes from.
+/// The cause of an error that is not the database's own.
 fn source_of(error: &postgres::Error) -> String {
     let source = std::error::Error::source(error);
     let text = source.map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));

@@ -1,4 +1,4 @@
-//! One record as it is stored: a CRC-32 over key and value, the value's length, the value.
+//! The stored form of a record: a CRC-32 over key and value, the value's length, the value.
 
 /// Names a record: the epoch of the coordinator that accepted the task, and the task's number.
 pub type Key = (u64, u64);
@@ -9,7 +9,7 @@ const HEAD_BYTES: usize = 8;
 /// The largest value, in bytes: twice what a frame of the wire can carry.
 pub(crate) const VALUE_BYTES_MAX: usize = 128 << 20;
 
-/// A durable task's record. The bytes are the caller's.
+/// A durable task's record. The caller defines its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The coordinator's epoch when the task was accepted.
@@ -20,17 +20,17 @@ pub struct Record {
     pub bytes: Vec<u8>,
 }
 
-/// Puts the stored form of `value` into `out`, in place of what it held.
+/// Writes the stored form of `value` into `out`, replacing its contents.
 pub fn encode(key: Key, value: &[u8], out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&crc(key, value).to_le_bytes());
-    // A longer value is refused before it comes here; if one did, reading would notice.
+    // Longer values are refused earlier; if one came here, reading would detect it.
     let length = u32::try_from(value.len()).unwrap_or(u32::MAX);
     out.extend_from_slice(&length.to_le_bytes());
     out.extend_from_slice(value);
 }
 
-/// The value in `stored`, or what is wrong with it.
+/// The value in `stored`, or a description of the defect.
 pub fn decode(key: Key, stored: &[u8]) -> Result<&[u8], String> {
     let (epoch, seq) = key;
     let (crc_stored, length, value) =
@@ -49,7 +49,7 @@ pub fn decode(key: Key, stored: &[u8]) -> Result<&[u8], String> {
 }
 
 /// A number for a stored record. The wrapping sum of these over all records does not depend on
-/// their order, and changes when one vanishes, comes back or differs.
+/// their order, and changes when a record vanishes, reappears or differs.
 pub(super) fn fingerprint(key: Key, stored: &[u8]) -> u64 {
     let (crc, length, _) = split(stored).unwrap_or_default();
     [key.0, key.1, u64::from(crc) << 32 | u64::from(length)].into_iter().fold(0, |hash, word| {

@@ -1,5 +1,5 @@
-//! What this machine knows of a log that it shares, in a file of its own: by it an engine that came back
-//! with older data is noticed.
+//! The last known commit of a shared log, in a file on this machine. It detects an engine that came
+//! back with older data.
 
 use super::chain::Link;
 use super::files;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 const BYTES_MAX: u64 = 4 << 10;
-/// How many of its last commits a log knows by their digests.
+/// How many of the last commits a log keeps with their digests.
 pub(super) const COMMITS_KEPT: i64 = 100_000;
 
 /// The file.
@@ -16,7 +16,7 @@ pub(super) const COMMITS_KEPT: i64 = 100_000;
 pub(super) struct Remembered(pub(super) PathBuf);
 
 impl Remembered {
-    /// The last commit that is known here; none where the log was never opened here.
+    /// The last known commit; `None` if the log was never opened on this machine.
     ///
     /// # Errors
     /// [`JournalError::Io`], [`JournalError::Damaged`].
@@ -33,7 +33,7 @@ impl Remembered {
         })
     }
 
-    /// A log without the file is opened without the check, so it is no matter if this fails.
+    /// A failed write is harmless: without the file the log is opened without the check.
     pub(super) fn write(&self, known: &Link) {
         let bytes = serde_json::to_vec(known).unwrap_or_default();
         if let Err(error) = files::write_private(&self.0, &bytes) {
@@ -42,8 +42,8 @@ impl Remembered {
     }
 }
 
-/// Why a log is not the one that is known here by a commit, or an older state of it; `found` is the
-/// digest that it has for the number of that commit.
+/// The reason why a log is not the known one, or an older state of it. `found` is the digest that
+/// the log has for the number of the known commit.
 pub(super) fn refuse(known: &Link, head: &Link, found: Option<&[u8]>) -> Option<String> {
     let number = known.number;
     if head.number < number {

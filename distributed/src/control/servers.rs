@@ -1,4 +1,4 @@
-//! Servers of Debian for tests, each in a folder and at an address that are its own.
+//! Debian's servers for tests, each with its own folder and address.
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// One of a name, at an address of this machine that no other has: the network of loopback
-    /// addresses is so large that a random one is free, and stays so while the server is down.
+    /// A server on its own loopback address: there are so many of them that a random one is free,
+    /// and stays free while the server is down.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why there is none.
     pub(super) fn new(name: &str) -> Result<Self, String> {
         let program = find(name)?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -35,12 +35,12 @@ impl Server {
         self.args = args.into_iter().map(Into::into).collect();
     }
 
-    /// A file or folder of its own.
+    /// The path of a file or folder of the server.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Writes a file that is its own.
+    /// Writes a file into the server's folder.
     pub(super) fn put(&self, name: &str, text: &str) {
         std::fs::write(self.beside(name), text).expect("ours");
     }
@@ -49,14 +49,14 @@ impl Server {
         self.beside("data").display().to_string()
     }
 
-    /// Starts it, without waiting for it.
+    /// Starts the server without waiting for it.
     pub(super) fn begin(&mut self) {
         let mut command = Command::new(&self.program);
         command.args(&self.args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.child = Some(command.spawn().expect("it starts"));
     }
 
-    /// Waits until it answers.
+    /// Waits until the server answers.
     pub(super) fn wait(&mut self, answers: impl Fn() -> bool) {
         let end = Instant::now() + STARTING;
         while !answers() {
@@ -67,14 +67,14 @@ impl Server {
         }
     }
 
-    /// Ends it as a crash does.
+    /// Kills the server as a crash would.
     pub(super) fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         let _ = child.kill();
         let _ = child.wait();
     }
 
-    /// Copies its data, or puts a copy in their place; it must not run.
+    /// Copies the server's data, or restores a copy. The server must not run.
     pub(super) fn copy(&self, from: &str, to: &str) {
         assert!(self.child.is_none(), "it runs");
         let _ = std::fs::remove_dir_all(self.beside(to));
@@ -101,10 +101,10 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Where a program is.
+/// The path of a program.
 ///
 /// # Errors
-/// That it is nowhere.
+/// The program was not found.
 pub(super) fn find(name: &str) -> Result<PathBuf, String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();

@@ -1,4 +1,4 @@
-//! An engine outside of the process that keeps what coordinators must not forget.
+//! An external engine that keeps the coordinators' persistent state.
 
 use super::authority::{Authority, Folder};
 use super::embedded::Embedded;
@@ -16,9 +16,9 @@ use crate::error::{Error, Result};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where log and authority of a cluster are kept, if not in files of one machine: a PostgreSQL
-/// database, or etcd and NATS JetStream together, and a name for what is the cluster's own there. One
-/// coordinator leads at a time; when it is gone, one on another machine goes on with the same tasks.
+/// The location of a cluster's log and authority outside the files of one machine: a PostgreSQL
+/// database, or etcd and NATS JetStream together, and the name of the cluster's data there. One
+/// coordinator leads at a time; if it fails, one on another machine continues the same tasks.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Control {
     address: String,
@@ -26,16 +26,17 @@ pub struct Control {
 }
 
 impl Control {
-    /// The database at an address such as `postgres://USER:PASSWORD@localhost/NAME`, and the name of a
-    /// schema in it; or the servers at `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`, where etcd
-    /// has the authority below `radeon-cluster/NAME/` and JetStream the log in the stream
-    /// `radeon_cluster_NAME`, each with `USER:PASSWORD@` before its first host if it asks for that. For
-    /// hosts other than this machine `?sslmode=verify-full` follows, and where need be `sslrootcert`,
-    /// `sslcert` and `sslkey`, which name PEM files.
+    /// The database at an address such as `postgres://USER:PASSWORD@localhost/NAME`, and the name
+    /// of a schema in it; or the servers at
+    /// `etcd://HOST:PORT,HOST:PORT,nats://HOST:PORT,HOST:PORT`. There, etcd has the authority below
+    /// `radeon-cluster/NAME/` and JetStream the log in the stream `radeon_cluster_NAME`; each takes
+    /// `USER:PASSWORD@` before its first host if it requires a login. For remote hosts add
+    /// `?sslmode=verify-full`, and if needed `sslrootcert`, `sslcert` and `sslkey`, which name PEM
+    /// files.
     ///
     /// # Errors
-    /// [`Error::Control`] for an address or a name that cannot be one, and where this program was built
-    /// without the feature `scale`.
+    /// [`Error::Control`] for an invalid address or name, and if this program was built without the
+    /// feature `scale`.
     pub fn new(address: impl Into<String>, name: impl Into<String>) -> Result<Self> {
         let control = Self { address: address.into(), name: name.into() };
         control.check()?;
@@ -54,10 +55,11 @@ impl Control {
         })
     }
 
-    /// What is kept there of a cluster, without taking part: nothing is written.
+    /// Reads what the engine keeps of a cluster, without becoming a member or writing.
     ///
     /// # Errors
-    /// [`Error::File`] where it cannot be read, [`Error::Control`] where there is no cluster of this name.
+    /// [`Error::File`] if it cannot be read, [`Error::Control`] if there is no cluster of this
+    /// name.
     pub fn look(&self) -> Result<ControlView> {
         #[cfg(feature = "scale")]
         return match self.engine()? {
@@ -82,7 +84,7 @@ impl Control {
     }
 }
 
-/// What keeps a control plane.
+/// The engines of a control plane.
 #[cfg(feature = "scale")]
 enum Engine {
     Database(Box<Database>),
@@ -91,19 +93,19 @@ enum Engine {
 
 impl fmt::Debug for Control {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address may have a password in it.
+        // The address may contain a password.
         f.debug_struct("Control").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// What a machine knows of a log elsewhere, beside a journal's path.
+/// The file beside a journal's path with the last known commit of a shared log.
 pub(crate) fn remembered(journal: &Path) -> PathBuf {
     let mut name = journal.as_os_str().to_owned();
     name.push(".last");
     name.into()
 }
 
-/// The log of a cluster: in a file, or where its control plane is.
+/// The log of a cluster: in a file, or on its control plane.
 pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Place>> {
     match control {
         #[cfg(feature = "scale")]
@@ -120,8 +122,8 @@ pub(crate) fn log(control: Option<&Control>, path: &Path) -> Result<Box<dyn Plac
     }
 }
 
-/// The authority of a cluster: in a folder, or where its control plane is. Members know
-/// it by a `fingerprint`.
+/// The authority of a cluster: in a folder, or on its control plane. Members know it by a
+/// `fingerprint`.
 #[cfg_attr(not(feature = "scale"), expect(unused_variables, reason = "a folder has one owner"))]
 pub(crate) fn authority(
     control: Option<&Control>,
@@ -135,7 +137,7 @@ pub(crate) fn authority(
                 Box::new(PostgresAuthority::open(*database, fingerprint)?)
             }
             Engine::Pair(pair) => {
-                // What NATS refuses is told before anything is written to etcd.
+                // NATS is checked before anything is written to etcd.
                 super::jetstream::check(&Stream::new(pair.nats, &pair.name))?;
                 Box::new(EtcdAuthority::open(Keys::new(pair.etcd, &pair.name), fingerprint)?)
             }

@@ -1,5 +1,5 @@
-//! Stands between redb and the file: redb's bytes begin behind the guard, failures are kept with
-//! what failed, and until a file is known to be sound nothing is written to it.
+//! The layer between redb and the file. redb's bytes begin behind the guard, the last failure is
+//! recorded, and nothing is written to a file before it was verified.
 
 use super::guard::HEAD_BYTES;
 use redb::StorageBackend;
@@ -21,7 +21,7 @@ struct State {
 
 #[derive(Debug)]
 enum Mode {
-    /// Writes are held back, in order, and reads see them.
+    /// Writes are buffered in order, and reads see them.
     Held(Held),
     /// Writes go to the file.
     Through,
@@ -45,44 +45,45 @@ enum Step {
 /// The last operation on the file that failed.
 #[derive(Debug, Clone)]
 pub(super) struct Failure {
-    /// Whether it was a sync: then nobody knows what is on the disk.
+    /// Whether a sync failed: then the contents of the disk are unknown.
     pub(super) in_sync: bool,
-    /// Why.
+    /// The cause.
     pub(super) source: Arc<io::Error>,
 }
 
 impl Failure {
-    /// Whether there was no room to write. The file then holds what it held before, apart from
-    /// parts of a commit that do not count.
+    /// Whether there was no room to write. The file is then unchanged, except for parts of an
+    /// unfinished commit.
     pub(super) fn is_full(&self) -> bool {
         !self.in_sync && is_full(&self.source)
     }
 }
 
-/// Whether an error says that there is no room: the disk's, a quota's, or a file's size limit.
+/// Whether an error means that there is no room: on the disk, in a quota, or under a file's size
+/// limit.
 pub(super) fn is_full(error: &io::Error) -> bool {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 impl Store {
-    /// A database's view of `file` that writes at once.
+    /// A view of `file` that writes at once.
     pub(super) fn through(file: Arc<dyn StorageBackend>) -> Arc<Self> {
         let state = State { mode: Mode::Through, failure: None };
         Arc::new(Self { file, state: Mutex::new(state) })
     }
 
-    /// A database's view of `file` that writes nothing until [`Self::release`].
+    /// A view of `file` that writes nothing until [`Self::release`].
     pub(super) fn held(file: Arc<dyn StorageBackend>) -> io::Result<Arc<Self>> {
         let length = body_length(file.len()?);
         let mode = Mode::Held(Held { length, steps: Vec::new() });
         Ok(Arc::new(Self { file, state: Mutex::new(State { mode, failure: None }) }))
     }
 
-    /// Does what was held back, in the same order, and holds back nothing more.
+    /// Applies the buffered writes in order, and buffers no more.
     ///
     /// # Errors
-    /// The first step that failed. The file is then as a crash at that step leaves it, and
+    /// That of the first step that failed. The file is then as after a crash at that step, and
     /// nothing more is written through this view.
     pub(super) fn release(&self) -> io::Result<()> {
         let mut state = self.lock();
@@ -101,7 +102,7 @@ impl Store {
         Ok(())
     }
 
-    /// Writes nothing more, whatever the database does.
+    /// Discards all further writes.
     pub(super) fn kill(&self) {
         self.lock().mode = Mode::Dead;
     }
@@ -111,7 +112,8 @@ impl Store {
         self.lock().failure.clone()
     }
 
-    /// Holds a change back, or makes it at once, outside the lock: reads go on during a sync.
+    /// Buffers a change, or makes it at once outside the lock, so that reads continue during a
+    /// sync.
     fn change(
         &self,
         in_sync: bool,
@@ -136,7 +138,7 @@ impl Store {
 }
 
 impl State {
-    /// Keeps an error, and hands it on.
+    /// Records an error, and returns it.
     fn note<T>(&mut self, in_sync: bool, result: io::Result<T>) -> io::Result<T> {
         result.map_err(|error| {
             let source = Arc::new(error);
@@ -147,7 +149,7 @@ impl State {
     }
 }
 
-/// What redb gets: it owns its storage, but here several databases follow one another.
+/// redb owns its storage. This handle lets several databases use one store in turn.
 #[derive(Debug)]
 pub(super) struct Handle(pub(super) Arc<Store>);
 
@@ -196,7 +198,7 @@ impl StorageBackend for Handle {
 }
 
 impl Held {
-    /// Reads what the file will hold.
+    /// Reads as if the buffered writes were in the file.
     fn read(&self, file: &dyn StorageBackend, offset: u64, out: &mut [u8]) -> io::Result<()> {
         let end = offset.checked_add(bytes(out.len())).filter(|end| *end <= self.length);
         if end.is_none() {
@@ -216,7 +218,7 @@ impl Held {
     }
 }
 
-/// Copies what of `data`, which lies at `at`, falls into `out`, which lies at `offset`.
+/// Copies the overlap of `data` at offset `at` into `out` at offset `offset`.
 fn patch(offset: u64, out: &mut [u8], at: u64, data: &[u8]) {
     let skip = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
     let into = out.iter_mut().skip(skip(offset, at));

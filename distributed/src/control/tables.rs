@@ -1,4 +1,4 @@
-//! A journal's tables in redb: the records, and one row that says what they must add up to.
+//! A journal's tables in redb: the records, and one row of totals that must match them.
 
 use super::log::Change;
 use super::record::{self, Key, Record};
@@ -10,23 +10,23 @@ const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 const TOTALS: &str = "totals";
 const TOTALS_BYTES: usize = 40;
 
-/// What a journal says of itself, in the same transaction as the records.
+/// Totals of a journal, written in the same transaction as the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Totals {
-    /// Of the format. Stands first in every format, so that any program can read it.
+    /// The version of the format. It comes first in every format, so that any program can read it.
     pub(super) version: u32,
-    /// The last coordinator's.
+    /// The epoch of the last coordinator.
     pub(super) epoch: u64,
     /// Number of the last commit.
     pub(super) commits: u64,
-    /// Records there are.
+    /// The number of records.
     pub(super) records: u64,
-    /// The wrapping sum of their fingerprints.
+    /// The wrapping sum of the records' fingerprints.
     pub(super) sum: u64,
 }
 
 impl Totals {
-    /// Of a journal without records.
+    /// The totals of a journal without records.
     pub(super) const fn new(version: u32) -> Self {
         Self { version, epoch: 0, commits: 1, records: 0, sum: 0 }
     }
@@ -40,7 +40,7 @@ impl Totals {
         bytes
     }
 
-    /// Reads a row, of a format up to `supported`.
+    /// Decodes the row of a format up to `supported`.
     fn from_bytes(bytes: &[u8], supported: u32) -> Result<Self, Trouble> {
         let damaged = || Trouble::Damaged("the row of totals does not verify".into());
         let (version, fields) = bytes.split_first_chunk::<4>().ok_or_else(damaged)?;
@@ -70,13 +70,13 @@ impl Totals {
 
 /// Writes `totals` into the transaction.
 pub(super) fn set_totals(txn: &WriteTransaction, totals: Totals) -> Result<(), Trouble> {
-    // The records' table is there from the first commit on, whether there are records or not.
+    // This creates the table of records with the first commit, even without records.
     txn.open_table(RECORDS)?;
     txn.open_table(META)?.insert(TOTALS, totals.to_bytes().as_slice())?;
     Ok(())
 }
 
-/// Makes `changes` in the transaction, and answers the totals that go with them.
+/// Applies `changes` in the transaction, and returns the new totals.
 pub(super) fn apply<'a>(
     txn: &WriteTransaction,
     mut totals: Totals,
@@ -105,7 +105,7 @@ pub(super) fn apply<'a>(
     Ok(totals)
 }
 
-/// Counts what is in the transaction anew, after an upgrade.
+/// Recounts the contents of the transaction after an upgrade.
 pub(super) fn recount(txn: &WriteTransaction, mut totals: Totals) -> Result<Totals, Trouble> {
     (totals.records, totals.sum) = (0, 0);
     let table: Table<'_, Key, &[u8]> = txn.open_table(RECORDS)?;
@@ -117,12 +117,12 @@ pub(super) fn recount(txn: &WriteTransaction, mut totals: Totals) -> Result<Tota
     Ok(totals)
 }
 
-/// The record that says that a coordinator had an epoch. No task has its number.
+/// The record that marks an epoch as used. No task has its number.
 pub(super) fn marker(epoch: u64) -> Change {
     Change::Put(Record { epoch, seq: MARKER, bytes: Vec::new() })
 }
 
-/// The number of the records that stand for epochs.
+/// The number of the records that mark epochs.
 pub(super) const MARKER: u64 = 0;
 
 /// The value of one record.
@@ -132,7 +132,7 @@ pub(super) fn get(txn: &ReadTransaction, key: Key) -> Result<Option<Vec<u8>>, Tr
     Ok(Some(value.to_vec()))
 }
 
-/// Reads everything, checks it, and hands each record, and the format that it is in, to `each`.
+/// Reads and verifies everything, and hands each record with its format to `each`.
 pub(super) fn read(
     txn: &ReadTransaction,
     supported: u32,
@@ -174,7 +174,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(Totals::from_bytes(&bytes[..cut], 3).is_err(), "{cut}");
         }
-        // A newer format may look different behind its version.
+        // A newer format may differ after its version.
         let newer = [4, 0, 0, 0, 1, 2, 3];
         let refused = Totals::from_bytes(&newer, 3);
         assert!(matches!(refused, Err(Trouble::TooNew { found: 4, supported: 3 })), "{refused:?}");

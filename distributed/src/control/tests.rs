@@ -20,10 +20,10 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a journal should hold.
+/// The expected contents of a journal.
 type State = BTreeMap<(u64, u64), Vec<u8>>;
 
-/// What an opened journal held.
+/// The contents of an opened journal.
 #[derive(Debug)]
 struct Opened {
     journal: Journal,
@@ -32,7 +32,7 @@ struct Opened {
     records: Vec<Record>,
 }
 
-/// Gathers the records that are handed out.
+/// Collects the records that are handed on.
 fn gather(
     open: impl FnOnce(&mut Each<'_>) -> Result<super::journal::Opened, JournalError>,
 ) -> Result<Opened, JournalError> {
@@ -44,7 +44,7 @@ fn gather(
     Ok(Opened { journal, epoch, epochs, records })
 }
 
-// No coordinator has epoch 0: these are records of tasks whatever their number is.
+// Number 0 of an epoch is its marker, so `seq` is offset by one. No coordinator has epoch 0.
 fn put(seq: u64, bytes: impl Into<Vec<u8>>) -> Change {
     Change::Put(Record { epoch: 0, seq: seq + 1, bytes: bytes.into() })
 }
@@ -53,7 +53,7 @@ fn remove(seq: u64) -> Change {
     Change::Remove { epoch: 0, seq: seq + 1 }
 }
 
-/// Numbers as [`put`] was given them.
+/// The numbers that were passed to [`put`].
 fn seqs(records: &[Record]) -> Vec<u64> {
     records.iter().map(|record| record.seq - 1).collect()
 }
@@ -92,7 +92,7 @@ fn start_as(disk: &Arc<Disk>, format: Format) -> Result<Opened, JournalError> {
     gather(|each| Journal::start(Path::new("journal"), disk.file(), 1, format, each))
 }
 
-/// Batches of every kind: new records small and large, replaced ones, removed ones.
+/// Batches of each kind: new records small and large, replaced ones, removed ones.
 fn script() -> Vec<Vec<Change>> {
     vec![
         vec![put(1, "one"), put(2, "two"), put(3, vec![3; 5_000])],

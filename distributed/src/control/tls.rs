@@ -1,4 +1,4 @@
-//! Connections that nobody on the way can read, to a server that proves who it is.
+//! Encrypted connections to servers that prove their identity.
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -9,11 +9,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What to do about a server that wants to be spoken to in this way.
+/// What to do about a server that expects TLS.
 pub(super) const ENCRYPTED: &str = "if it encrypts, add ?sslmode=verify-full, and &sslrootcert=FILE with \
                                     the authority of its certificate unless this system knows that";
 
-/// What a server says of a certificate that it wants.
+/// The alerts of a server that wants a client certificate.
 const ALERTS: [AlertDescription; 4] = [
     AlertDescription::UnknownCA,
     AlertDescription::CertificateUnknown,
@@ -32,11 +32,11 @@ impl fmt::Debug for Tls {
 }
 
 impl Tls {
-    /// Trusts the authorities in a PEM file, or those of the system, and shows a certificate of its own
+    /// Trusts the authorities in a PEM file, or those of the system, and shows a client certificate
     /// if there is one.
     ///
     /// # Errors
-    /// Which file cannot be used, and why.
+    /// The file that cannot be used, and the reason.
     pub(super) fn new(
         authorities: Option<&Path>,
         client: Option<(PathBuf, PathBuf)>,
@@ -61,7 +61,7 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// What it trusts and shows.
+    /// The underlying configuration.
     pub(super) fn config(&self) -> &Arc<ClientConfig> {
         &self.0
     }
@@ -101,20 +101,20 @@ fn roots(authorities: Option<&Path>) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// What TLS found wrong, if that is where an error comes from.
+/// The TLS error in a chain of errors, if there is one.
 fn cause(error: &(dyn Error + 'static)) -> Option<rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(found) = error.downcast_ref::<rustls::Error>() {
             return Some(found.clone());
         }
-        // An error of reading and writing passes over what it carries when it is asked for its source.
+        // The source of an I/O error skips the error that it wraps.
         next = match error.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
             Some(inner) => Some(inner),
             None => error.source(),
         };
         if next.is_none() {
-            // HTTP/2 keeps the text alone.
+            // HTTP/2 keeps only the text of an error.
             let text = error.to_string();
             let alerts = ALERTS.map(rustls::Error::AlertReceived);
             return alerts.into_iter().find(|alert| text.ends_with(&alert.to_string()));
@@ -123,7 +123,7 @@ fn cause(error: &(dyn Error + 'static)) -> Option<rustls::Error> {
     None
 }
 
-/// Whether the server ended the connection while that was to be encrypted.
+/// Whether the server closed the connection during the TLS handshake.
 fn is_cut_off(error: &(dyn Error + 'static)) -> bool {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -135,13 +135,13 @@ fn is_cut_off(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// Whether a connection to a server that encrypts could not be made.
+/// Whether TLS was the reason why a connection failed.
 pub(super) fn is_of_tls(error: &(dyn Error + 'static)) -> bool {
     cause(error).is_some()
 }
 
-/// What may be the matter with a server that ended an encrypted connection: what it says of a
-/// certificate may be lost with that.
+/// The likely problem of a server that closed an encrypted connection: its alert about a
+/// certificate may be lost with the connection.
 pub(super) fn suspected(text: &str) -> Option<&'static str> {
     let text = text.to_lowercase();
     let is_ended = ["closed", "broken pipe", "reset by peer"].iter().any(|it| text.contains(it));
@@ -151,7 +151,7 @@ pub(super) fn suspected(text: &str) -> Option<&'static str> {
     )
 }
 
-/// What to do about a connection that was not made.
+/// What to do about a failed connection.
 pub(super) fn remedy(error: &(dyn Error + 'static)) -> Option<&'static str> {
     const PLAIN: &str =
         "it does not answer as TLS has it: have it encrypt, or name the port where it does";

@@ -1,4 +1,4 @@
-//! What goes wrong beneath a journal, before it is known what that means for it.
+//! Failures below a journal, before their meaning for the journal is known.
 
 use super::store::{self, Store};
 use crate::error::JournalError;
@@ -11,17 +11,17 @@ use std::sync::Arc;
 /// A failure beneath a journal.
 #[derive(Debug)]
 pub(crate) enum Trouble {
-    /// redb's, or the file's through redb.
+    /// An error of redb, or of the file through redb.
     Database(redb::Error),
-    /// The file's.
+    /// An error of the file.
     Io(io::Error),
-    /// Contents that cannot be.
+    /// Impossible contents.
     Damaged(String),
     /// A format that this program does not know.
     TooNew { found: u32, supported: u32 },
-    /// A format that cannot be brought up to date.
+    /// A format that cannot be upgraded.
     Upgrade { from: u32, what: String },
-    /// redb was surprised.
+    /// redb panicked.
     Panic(String),
 }
 
@@ -51,8 +51,8 @@ impl From<io::Error> for Trouble {
     }
 }
 
-/// Runs `action`, and reports a panic in it as trouble: redb promises few panics on damaged files
-/// rather than none, and a build with debug assertions has more.
+/// Runs `action`, and turns a panic into an error: redb promises few panics on damaged files rather
+/// than none, and a build with debug assertions has more.
 pub(super) fn contained<T>(action: impl FnOnce() -> Result<T, Trouble>) -> Result<T, Trouble> {
     catch_unwind(AssertUnwindSafe(action))
         .unwrap_or_else(|panic| Err(Trouble::Panic(text(&*panic))))
@@ -64,7 +64,7 @@ fn text(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Trouble {
-    /// What trouble while opening the journal at `path` means.
+    /// The meaning of an error while opening the journal at `path`.
     pub(super) fn on_open(self, path: &Path, store: Option<&Store>) -> JournalError {
         let path = path.to_path_buf();
         match self {
@@ -83,11 +83,11 @@ impl Trouble {
     }
 }
 
-/// What an error of the file means where it is read and opened.
+/// The meaning of an I/O error while the file is read and opened.
 pub(super) fn io_error(path: &Path, source: Arc<io::Error>) -> JournalError {
     let path = path.to_path_buf();
     match source.kind() {
-        // It is shorter than what it says of itself.
+        // The file is shorter than its header says.
         io::ErrorKind::UnexpectedEof | io::ErrorKind::InvalidData => {
             JournalError::Damaged { path, what: source.to_string() }
         }

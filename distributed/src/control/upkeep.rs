@@ -1,4 +1,4 @@
-//! What keeps a journal small and copied while it is in use.
+//! Compacts and copies a journal while it is in use.
 
 use super::create;
 use super::journal::{Journal, Shared};
@@ -10,23 +10,23 @@ use redb::{CompactionError, ReadableDatabase};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Copies and measures a journal from other threads than the one that appends.
+/// Copies and measures a journal from other threads than the appending one.
 #[derive(Debug, Clone)]
 pub(crate) struct Upkeep {
     shared: Arc<Shared>,
 }
 
 impl Journal {
-    /// A handle for other threads; it does not keep the journal open.
+    /// A handle for other threads. It does not keep the journal open.
     pub(crate) fn upkeep(&self) -> Upkeep {
         Upkeep { shared: Arc::clone(&self.shared) }
     }
 
-    /// Gives space back that nothing uses; answers whether there was any. Takes about as long as
-    /// writing what is in use.
+    /// Frees unused space; returns whether there was any. Takes about as long as writing the live
+    /// data.
     ///
     /// # Errors
-    /// [`JournalError::Busy`] while it is copied; else as for [`Journal::append`].
+    /// [`JournalError::Busy`] while the journal is copied; otherwise as for [`Journal::append`].
     pub(crate) fn compact(&mut self) -> Result<bool, JournalError> {
         let (mut compacted, mut busy) = (false, false);
         self.prepare()?;
@@ -52,15 +52,14 @@ impl Journal {
 }
 
 impl Upkeep {
-    /// Copies what the journal holds at this moment into a new journal at `to`, while appends go
-    /// on. Opening the copy restores it. It gets its name once it is complete and `complete`, which
-    /// copies what belongs to it, has succeeded.
+    /// Copies the present contents into a new journal at `to`, while appends continue. Opening the
+    /// copy restores it. The copy gets its name once it is complete and `complete`, which copies
+    /// the files that belong to it, has succeeded.
     ///
     /// # Errors
-    /// Those of `complete`;
-    /// [`JournalError::Exists`] when there is a file at `to`, [`JournalError::Full`] and
-    /// [`JournalError::Io`] about `to`, [`JournalError::Damaged`] when the journal does not
-    /// verify, [`JournalError::Closed`].
+    /// Those of `complete`; [`JournalError::Exists`] when `to` exists, [`JournalError::Full`] and
+    /// [`JournalError::Io`] about `to`, [`JournalError::Damaged`] when the journal fails
+    /// verification, [`JournalError::Closed`].
     pub(crate) fn backup(
         &self,
         to: &Path,
@@ -73,7 +72,7 @@ impl Upkeep {
             let txn = contained(|| Ok(live.database.begin_read()?));
             (txn.map_err(|t| t.on_open(path, Some(&live.store)))?, Arc::clone(&live.store))
         };
-        // Read twice, so that a damaged source is not mistaken for trouble with the copy.
+        // The source is read twice, so that its damage is not mistaken for trouble with the copy.
         let checked: Result<_, Trouble> =
             contained(|| tables::read(&txn, u32::MAX, |_, _, _| Ok(())));
         let totals = checked.map_err(|trouble| trouble.on_open(path, Some(&store)))?;

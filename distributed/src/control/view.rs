@@ -1,4 +1,4 @@
-//! What an engine keeps of a cluster, for people who look.
+//! What an engine keeps of a cluster, for people.
 
 use crate::net::coordinator::peers::Peer;
 
@@ -6,25 +6,25 @@ use crate::net::coordinator::peers::Peer;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct ControlView {
-    /// Where it is, without secrets.
+    /// The location, without secrets.
     pub place: String,
-    /// A name and a version of what keeps it, and what that does not promise.
+    /// Name and version of the engine, and guarantees that it lacks.
     pub engine: String,
     /// The fingerprint of the cluster's authority.
     pub cluster: Option<String>,
-    /// The coordinators that take part, the one that leads first.
+    /// The member coordinators, the leader first.
     pub coordinators: Vec<Peer>,
-    /// Whether anybody leads: while documents are written, and while it is moved, one does that takes no
-    /// part.
+    /// Whether any process leads. A process that writes documents or migrates the cluster leads
+    /// without being a member.
     pub is_led: bool,
-    /// Durable tasks, those that have ended too.
+    /// Durable tasks, including those that have ended.
     pub records: u64,
-    /// Bytes of them, where they are counted.
+    /// Bytes of the tasks, where they are counted.
     pub bytes: Option<u64>,
-    /// The names of what only who leads writes.
+    /// The names of the documents that only the leader writes.
     pub documents: Vec<String>,
     /// The number and the digest, in hex, of the last commit of the log.
     pub last_commit: Option<(u64, String)>,
-    /// That it is not complete, or was moved: why no coordinator begins on it.
+    /// The reason why no coordinator starts here: it is an incomplete copy, or was moved.
     pub closed: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! The thread that owns what keeps records: what is submitted while one commit is made durable becomes
-//! the next one, so that many tasks share the price of a few syncs.
+//! The thread that owns the storage of records. Changes submitted during one commit form the next
+//! one, so that many tasks share the cost of a few syncs.
 
 use super::keeper::{Keeper, Reader};
 use super::log::{Change, Complete, Draft, Log, Outcome, Told};
@@ -15,15 +15,14 @@ use std::time::Duration;
 /// Bytes that a waiting change takes besides its values.
 const CHANGE_BYTES: usize = 96;
 
-/// Bytes after which a commit takes no further changes. Those of one ticket that are more have one
-/// of their own.
+/// Bytes after which a commit takes no more changes. A larger ticket gets a commit of its own.
 pub(super) const BATCH_BYTES: usize = 4 << 20;
 
-/// When a journal that a full disk has closed is opened again, so that it can be read, unless a change
-/// comes sooner.
+/// The wait before a journal that a full disk closed is reopened for reading, unless a change comes
+/// sooner.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// Submits changes to what keeps records on a thread of its own. Dropping it writes what waits.
+/// Submits changes to a keeper on its own thread. Dropping it writes the waiting changes.
 #[derive(Debug)]
 pub(super) struct Writer<R> {
     queue: Arc<Queue>,
@@ -48,7 +47,7 @@ struct State {
     failed: Option<JournalError>,
 }
 
-/// What the thread does next.
+/// The next work of the thread.
 #[derive(Default)]
 struct Work {
     drafts: Vec<(u64, Draft)>,
@@ -62,10 +61,10 @@ impl Work {
 }
 
 impl<R: Reader> Writer<R> {
-    /// Starts the thread `journal`; it calls `told` after each commit and each failure.
+    /// Starts the thread `journal`, which calls `told` after each commit and each failure.
     ///
     /// # Errors
-    /// [`JournalError::Io`] when there can be no thread.
+    /// [`JournalError::Io`] when the thread cannot be started.
     pub(super) fn start(
         keeper: impl Keeper<Reader = R>,
         batch_bytes: usize,
@@ -110,7 +109,7 @@ impl<R: Reader> Log for Writer<R> {
             if let Some(error) = &state.failed {
                 return Err(error.clone());
             }
-            // Between two commits.
+            // The thread compacts between two commits.
             state.compactions.push(answer);
         }
         self.queue.wake.notify_one();
@@ -131,7 +130,7 @@ impl<R> Drop for Writer<R> {
         self.queue.lock().closing = true;
         self.queue.wake.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the callback was reported where it happened.
+            // A panic of the callback was already reported.
             let _ = thread.join();
         }
     }
@@ -139,11 +138,11 @@ impl<R> Drop for Writer<R> {
 
 impl Queue {
     fn run(&self, mut keeper: impl Keeper, mut told: Told) {
-        // However the thread ends, nobody waits for it afterwards.
+        // However the thread ends, later callers do not wait for it.
         let _end = End(self);
         while let Some(work) = self.next(keeper.is_open()) {
             if work.is_empty() {
-                // Where it broke, the next change is told so.
+                // If reopening fails for good, the next change reports it.
                 let _ = keeper.prepare();
                 continue;
             }
@@ -156,7 +155,7 @@ impl Queue {
             let broken = broken.cloned();
             outcomes.into_iter().for_each(&mut told);
             for answer in work.compactions {
-                // Whoever asked may have gone.
+                // The caller may have given up.
                 let _ = answer.send(keeper.compact());
             }
             if let Some(error) = broken {
@@ -169,8 +168,8 @@ impl Queue {
         }
     }
 
-    /// Waits for something to do; `None` when the writer is dropped and nothing waits. There is nothing
-    /// in it when a keeper that is closed is to be tried again.
+    /// Waits for work; `None` when the writer is dropped and nothing waits. The work is empty when
+    /// a closed keeper should be reopened.
     fn next(&self, is_open: bool) -> Option<Work> {
         let mut state = self.lock();
         loop {
@@ -204,7 +203,7 @@ impl Queue {
         Some(work)
     }
 
-    /// Refuses everything from now on; answers the tickets that wait.
+    /// Refuses everything from now on; returns the waiting tickets.
     fn fail(&self, error: &JournalError) -> Vec<u64> {
         let mut state = self.lock();
         state.failed.get_or_insert_with(|| error.clone());
@@ -222,7 +221,7 @@ impl Queue {
     }
 }
 
-/// Marks the queue as having no thread.
+/// Marks the queue as ended when the thread ends.
 struct End<'a>(&'a Queue);
 
 impl Drop for End<'_> {
@@ -234,7 +233,7 @@ impl Drop for End<'_> {
 /// The changes of one ticket.
 type Written = (u64, Vec<Change>);
 
-/// Makes changes of drafts. Those that have no form, or too large a one, fail with their ticket.
+/// Encodes drafts. A draft that cannot be encoded, or is too large, fails with its ticket.
 fn write_down(drafts: Vec<(u64, Draft)>) -> (Vec<Written>, Vec<Outcome>) {
     let (mut batch, mut failed) = (Vec::with_capacity(drafts.len()), Vec::new());
     for (ticket, draft) in drafts {
@@ -253,8 +252,8 @@ fn write_down(drafts: Vec<(u64, Draft)>) -> (Vec<Written>, Vec<Outcome>) {
     (batch, failed)
 }
 
-/// Appends a batch. Where there is no room for it, what only removes is tried alone: it is what
-/// makes room.
+/// Appends a batch. If there is no room for it, tickets that only remove are tried alone, because
+/// they make room.
 fn commit(keeper: &mut impl Keeper, batch: Vec<Written>) -> Vec<Outcome> {
     let Some(last) = batch.last().map(|(ticket, _)| *ticket) else { return Vec::new() };
     let error = match keeper.append(batch.iter().flat_map(|(_, changes)| changes)) {

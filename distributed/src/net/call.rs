@@ -1,5 +1,5 @@
-//! What clients and administrators ask of a coordinator: requests and responses as others
-//! ([`rpc`](crate::net::transport::rpc)), each followed by the bytes of its tensors.
+//! The calls of clients and administrators to a coordinator: requests and responses as in
+//! [`rpc`](crate::net::transport::rpc), each followed by the bytes of its tensors.
 
 mod answer;
 mod client;
@@ -32,14 +32,14 @@ use std::time::Duration;
 
 /// Bytes of the longest call and of the longest answer, without tensors.
 const CALL_BYTES_MAX: usize = 64 << 10;
-/// The same for administrators, and so for coordinators, which pass many tasks on at once.
+/// The longest call of administrators and of coordinators, which pass on many tasks at once.
 const ADMIN_CALL_BYTES_MAX: usize = 4 << 20;
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A call.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Call {
-    /// Is anybody there who takes calls of this peer?
+    /// Does the coordinator take calls of this peer?
     Greet,
     /// A new certificate for a new key, before the old one expires.
     Renew {
@@ -53,7 +53,7 @@ pub(crate) enum Call {
     Run(Box<Spec>),
     /// Answer once a task has ended.
     Wait(TaskId),
-    /// What became of a task so far.
+    /// A task's record as it is now.
     Task(TaskId),
     Cancel(TaskId),
     Workers,
@@ -61,7 +61,7 @@ pub(crate) enum Call {
     ShutdownWorker(String),
     /// Accept no more tasks and answer once those that were accepted have ended.
     Drain,
-    /// Have so many local workers.
+    /// Set the number of local workers.
     Scale(u64),
     CreateToken {
         role: Role,
@@ -76,7 +76,7 @@ pub(crate) enum Call {
     Peer(PeerCall),
 }
 
-/// What coordinators ask one another: each answers by what it has itself.
+/// Calls between coordinators: each answers from its own state only.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum PeerCall {
     /// Accept tasks, all of them or none; the tensors of each follow in turn.
@@ -92,7 +92,7 @@ pub(crate) enum PeerCall {
     LetGo(TaskId),
     Explain(TaskId),
     Tasks(TaskFilter),
-    /// A part of a file of the folder that is kept alike, by the file's digest.
+    /// A part of a file of the mirrored folder, by the file's digest.
     Part {
         sha256: String,
         offset: u64,
@@ -104,7 +104,7 @@ pub(crate) enum PeerCall {
 pub(crate) struct Item {
     spec: Spec,
     request_digest: Option<[u8; 32]>,
-    /// Positions of those that it depends on.
+    /// Positions of the tasks that it depends on.
     within: Vec<u64>,
 }
 
@@ -124,7 +124,7 @@ impl PeerCall {
         }
     }
 
-    /// Whether its answer is another once the task has ended.
+    /// Whether its answer may change until the task has ended.
     pub(crate) fn is_about_now(&self) -> bool {
         !matches!(self, Self::Wait(_) | Self::ModelOf(_))
     }
@@ -217,7 +217,7 @@ impl Spec {
 /// The answer to a call.
 pub(crate) type Answer = Result<Told, Refusal>;
 
-/// What a call that was not refused is told.
+/// The content of an answer that is no refusal.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Told {
     Done,

@@ -52,18 +52,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What the key is made with that connections of earlier coordinators are ended by.
+/// Label of the key for stateless resets, which end connections of earlier coordinators.
 const RESET_LABEL: &str = "legacy-gpu stateless reset";
 
-/// Bytes of a task's outputs that travel through the journal; more lie in a file beside it, where
-/// they are written once and cost nobody who reads the journal.
+/// Bytes of a task's outputs that travel through the journal; longer outputs are written once, to a
+/// file beside it, so that readers of the journal need not read them.
 const OUTPUTS_INLINE_MAX: usize = 64 << 10;
 
 /// Coordinators that take part at once number their tasks from their own number on, this many bits
-/// higher: none reaches the next one's numbers, which begin at least a millisecond later.
+/// higher. Their numbers are at least a millisecond apart, so that task numbers never meet.
 const NUMBER_BITS: u32 = 20;
 
-/// Where the authority keeps what is remembered of devices on which runs did not stop.
+/// The authority's file of devices on which runs did not stop.
 const HANGS: &str = "devices.json";
 const HANGS_REMEDY: &str = "delete it to forget which devices were taken out";
 
@@ -77,7 +77,7 @@ pub struct Coordinator {
     endpoint: Arc<Mutex<Option<(Endpoint, SocketWatch)>>>,
     tokens: Option<Tokens>,
     pki: Pki,
-    /// The number of its lead, and of its tasks.
+    /// The number of its lead, and the epoch of its tasks' ids.
     epoch: u64,
     /// Its lead of the cluster, while it leads.
     leading: Arc<Mutex<Option<Leading>>>,
@@ -127,8 +127,8 @@ impl Coordinator {
         }
     }
 
-    /// As [`Coordinator::start_with`], with the log of durable tasks in `place`; what is too large
-    /// for it lies beside the path in the settings.
+    /// As [`Coordinator::start_with`], with the log of durable tasks in `place`; tensors that are
+    /// too large for the log lie beside the journal's path in the settings.
     pub(crate) async fn start_on(
         place: Option<Box<dyn Place>>,
         config: CoordinatorConfig,
@@ -164,7 +164,7 @@ impl Coordinator {
         Ok(Self::serve(config, pki, services, (shared, epoch), bound, lead))
     }
 
-    /// As [`Coordinator::start_with`], as one of several that take part. It leads when nobody else does.
+    /// As [`Coordinator::start_with`], as one of several. It leads when no other coordinator does.
     pub(crate) async fn start_among(
         place: Arc<dyn Place>,
         config: CoordinatorConfig,
@@ -221,7 +221,7 @@ impl Coordinator {
         let supervisor = services.supervisor.clone();
         let output_bytes_max = u64::try_from(config.input_bytes_max).unwrap_or(u64::MAX);
         let hangs = Persisted::open(pki.lead(), HANGS, HANGS_REMEDY, HangTable::new())?;
-        // Its clock goes from here on: opening the journal may have taken a while.
+        // The core's clock starts here: opening the journal may have taken a while.
         let began = Duration::from_millis(outside::unix_ms());
         let core = Core::new(began, settings, outside::rng().random());
         let runtime = tokio::runtime::Handle::current();
@@ -314,21 +314,21 @@ impl Coordinator {
         &self.pki
     }
 
-    /// Steps down: fails what is neither terminal nor durable, closes every connection, and frees the
-    /// port, the journal and the lead. Durable tasks wait in the journal for the next coordinator, which
-    /// this process, too, may start.
+    /// Steps down: fails tasks that are neither terminal nor durable, closes every connection, and
+    /// frees the port, the journal and the lead. Durable tasks wait in the journal for the next
+    /// coordinator, which may start in this process.
     pub async fn stop(&self) {
         if let Some(peers) = &self.peers {
             peers.stop().await;
         }
         self.shared.stop();
-        // Before the journal is free for another coordinator.
+        // Close the store before the journal is free for another coordinator.
         if let Some(blob_store) = self.shared.blob_store() {
             blob_store.close().await;
             self.shared.outputs_stored().await;
         }
         let shared = Arc::clone(&self.shared);
-        // What waits is still written.
+        // Closing writes the changes that wait.
         let closed = outside::blocking(move || shared.close_journal());
         if let Err(error) = closed.await {
             tracing::error!(%error, "the journal's thread did not end well");
@@ -349,7 +349,7 @@ impl Coordinator {
     /// Gives the lead up, if it has it.
     async fn resign(&self) {
         let leading = Arc::clone(&self.leading);
-        // It may have to be told to others.
+        // Dropping the lead may wait for the engine.
         let resigning = outside::blocking(move || {
             let mut leading = leading.lock().unwrap_or_else(PoisonError::into_inner);
             drop(leading.take());
@@ -359,21 +359,21 @@ impl Coordinator {
     }
 
     fn leading(&self) -> MutexGuard<'_, Option<Leading>> {
-        // It is replaced as a whole.
+        // The value is only replaced as a whole.
         self.leading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This one alone, which asks no other coordinator.
+    /// A handle that asks no other coordinator.
     pub(crate) fn alone(&self) -> Self {
         Self { peers: None, ..self.clone() }
     }
 
-    /// Waits until `look` finds what it looks for in the core.
+    /// Waits until `look` finds something in the core.
     async fn until<R>(&self, look: impl Fn(&Core, Duration) -> Option<R>) -> Result<R> {
         self.until_any(|| self.shared.read(&look)).await
     }
 
-    /// Looks after each change, until something is found.
+    /// Calls `look` after each change, until it finds something.
     async fn until_any<R>(&self, look: impl Fn() -> Option<R>) -> Result<R> {
         loop {
             // Created before looking: it counts every change from here on.

@@ -1,4 +1,4 @@
-//! Durable submissions on a log that has no room: nothing is left of what is refused.
+//! Durable submissions on a log that has no room: nothing of a refused submission is left.
 
 use crate::control::log::{Each, Opened, Opener, Place};
 use crate::control::memory::Memory;
@@ -46,7 +46,7 @@ fn task(key: &str, durable: bool) -> TaskSpec {
     spec
 }
 
-/// Ten tasks that depend on one another, and two besides that live in memory.
+/// Ten tasks that depend on one another, and two more that live in memory.
 fn batch() -> Vec<(TaskSpec, Vec<usize>)> {
     let durable = (0..10).map(|at| {
         let within = if at > 0 { vec![at - 1] } else { Vec::new() };
@@ -93,7 +93,7 @@ async fn later_submissions_that_depend_on_a_refused_one_fail_or_are_refused_with
     let rig = Rig::new();
     let coordinator = rig.start().await;
     rig.log.limit(Some(4_000));
-    // The second is not heard of before the first is refused, for it has the same key.
+    // The second submission waits until the first one is refused, because they share a key.
     let (first, second) = tokio::join!(
         coordinator.submit_all(batch()),
         coordinator.submit_all(vec![(task("d3", true), vec![]), (task("new", true), vec![0])]),
@@ -113,7 +113,7 @@ async fn who_runs_a_task_hears_of_its_refusal_and_only_of_its_own() {
     let refused = coordinator.run(task("alone", true)).await;
     assert!(matches!(refused, Err(Error::NotSaved { .. })), "{refused:?}");
     assert!(listed(&coordinator).await.is_empty());
-    // There is room for the task, and none for the batch that came before with its key.
+    // There is room for the task, but not for the batch that came before with its key.
     rig.log.limit(Some(4_000));
     let cancelling = async {
         loop {
@@ -144,7 +144,7 @@ async fn what_ends_while_the_journal_decides_is_forgotten_with_the_rest() {
     let failed = coordinator.submit_all(vec![(task("first", true), vec![])]).await.expect("room");
     coordinator.cancel(failed[0]).await.expect("known");
     coordinator.wait(failed[0]).await.expect("it ends");
-    // These have failed before they are recorded, for what they depend on has.
+    // These tasks have failed before they are recorded, because their dependency has.
     let doomed = |key: &str, durable| {
         (TaskSpec { depends_on: vec![failed[0]], ..task(key, durable) }, Vec::new())
     };
@@ -172,7 +172,7 @@ impl Place for Slow {
     }
 }
 
-/// Deadlines go on by it in the next coordinator.
+/// Deadlines go on by this clock in the next coordinator.
 #[tokio::test]
 async fn the_clock_is_right_however_long_the_journal_took_to_open() {
     let rig = Rig::new();

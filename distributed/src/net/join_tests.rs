@@ -46,7 +46,7 @@ fn request(token: &JoinToken) -> Enrol {
     Enrol { secret: token.secret, name: "w".into(), csr, now_s: now_s(), role: Role::Worker }
 }
 
-/// What a coordinator that is none would do: takes any connection, and notes what it is sent.
+/// A fake coordinator: takes any connection, and notes the bytes that it is sent.
 fn fake(
     chain: Vec<CertificateDer<'static>>,
     key: &str,
@@ -126,7 +126,7 @@ async fn ask_to_join(addr: SocketAddr, token: &JoinToken, bytes: &[u8]) -> (Endp
     let (endpoint, connection) = connect(addr, tls).await;
     let (mut send, _recv) = connection.open_bi().await.expect("one stream is allowed");
     send.write_all(bytes).await.expect("still open");
-    // It stays open: what is said is all there is, but the other end cannot know.
+    // The stream stays open: no more bytes come, but the other end cannot know.
     tokio::spawn(async move {
         let _ = send.stopped().await;
     });
@@ -242,7 +242,7 @@ async fn the_unknown_cannot_fill_the_memory() {
     let (_, token) = tokens.create(1, HOUR).expect("room");
     let tls = tls::joiner(token.authority).expect("sound");
     let (_endpoint, connection) = connect(coordinator.quic_addr(), tls).await;
-    // Streams that nobody reads take no more than a little.
+    // Streams that are not read take no more than a little.
     let mut taken = 0;
     for _ in 0..4 {
         let Ok((mut send, _recv)) = connection.open_bi().await else { break };
@@ -264,7 +264,7 @@ async fn the_unknown_cannot_fill_the_memory() {
 async fn without_a_certificate_there_is_no_work() {
     let (coordinator, pki, tokens) = coordinator().await;
     let (_, token) = tokens.create(1, HOUR).expect("room");
-    // It trusts the coordinator, shows nothing, and asks for the workers' protocol.
+    // This peer trusts the coordinator, shows no certificate, and asks for the workers' protocol.
     let mut bare = rustls::ClientConfig::builder_with_provider(Arc::new(
         rustls::crypto::ring::default_provider(),
     ))

@@ -1,4 +1,4 @@
-//! Taking a cluster from the files of one machine to what several share, and back.
+//! Moves a cluster from the files of one machine to a shared control plane, and back.
 
 use crate::control::authority::Present;
 use crate::control::moving::{self, MigrationStep, Side, marker};
@@ -39,23 +39,23 @@ pub struct ClusterHome {
     /// The folder with the authority's certificate and key, and with its documents if there is no
     /// `control`.
     pub pki: PathBuf,
-    /// The journal's file, or what this machine knows of a log elsewhere lies beside it.
+    /// The journal's file; what this machine knows of a log elsewhere lies beside it.
     pub journal: PathBuf,
-    /// Where both are, if not in files.
+    /// The control plane that has both, if they are not in files.
     pub control: Option<Control>,
-    /// Where large tensors lie, if not beside the journal. A migration takes none along: both homes have
-    /// the same, or there must be none.
+    /// Where large tensors lie, if not beside the journal. A migration does not move them: both
+    /// homes have the same store, or there must be no large tensors.
     pub blobs: Option<BlobsAt>,
 }
 
 impl ClusterHome {
-    /// Takes durable tasks with their results, tokens, keys and whatever else the authority keeps to
-    /// another home, which has nothing yet, and checks all of it there. No coordinator begins on what
-    /// is not complete, nor on what was left: [`Error::Incomplete`], [`Error::Moved`]. One that was
-    /// interrupted goes on when it is begun again. Waits for disks and networks.
+    /// Moves durable tasks with their results, tokens, keys and all else that the authority keeps
+    /// to another, empty home, and checks all of it there. No coordinator starts on an incomplete
+    /// home, nor on the home that was left: [`Error::Incomplete`], [`Error::Moved`]. An interrupted
+    /// migration goes on when it is started again. Waits for disks and networks.
     ///
     /// # Errors
-    /// [`Error::Migration`], with what to do; what kept either from being read or written.
+    /// [`Error::Migration`], with what to do; errors of reading or writing either home.
     pub fn migrate(&self, to: &Self, progress: &mut dyn FnMut(MigrationStep)) -> Result<Migrated> {
         let (authority, fingerprint) = pki::read_authority(&self.pki)?;
         let shares_apart = self.blobs.is_some() && self.blobs == to.blobs;
@@ -67,23 +67,23 @@ impl ClusterHome {
             Ok(())
         })?;
         if self.control.is_some() {
-            // Another log that this machine comes to know is not to be compared with the one it left.
+            // A log that this machine uses later must not be compared with the log that it left.
             let _ = std::fs::remove_file(shared::remembered(&self.journal));
         }
         Ok(migrated)
     }
 
-    /// Lets coordinators begin here again, though the cluster was moved elsewhere; answers where to. What
-    /// was done there since is not here.
+    /// Lets coordinators start here again, though the cluster was moved elsewhere; returns where it
+    /// was moved to. Work that was done there is not here.
     ///
     /// # Errors
-    /// [`Error::Migration`] where it was not moved, or is in use.
+    /// [`Error::Migration`] where the cluster was not moved, or is in use.
     pub fn undo_migration(&self) -> Result<String> {
         let (_, fingerprint) = pki::read_authority(&self.pki)?;
         moving::undo(&self.side(&fingerprint)?)
     }
 
-    /// Makes a folder that has nothing yet, incomplete from the beginning.
+    /// Makes an empty home in files, which is marked as incomplete from the beginning.
     fn prepare(&self, (authority, fingerprint): (&str, &str), from: &str) -> Result<()> {
         let refused = |reason: String| Err(Error::Migration { reason });
         if self.control.is_some() {
@@ -124,7 +124,7 @@ impl ClusterHome {
     }
 }
 
-/// A folder may be asked for from anywhere.
+/// Names a folder by its whole path: a relative one means nothing elsewhere.
 fn folder_label(folder: &Path) -> Result<String> {
     let shown = match folder.as_os_str().is_empty() {
         true => Path::new("."),
@@ -144,7 +144,7 @@ fn machine() -> String {
     "this machine".to_owned()
 }
 
-/// Checks a record as a coordinator does that begins on it.
+/// Checks a record as a starting coordinator does.
 fn inspect((epoch, seq): Key, bytes: &[u8]) -> Result<u64, String> {
     let id = TaskId { epoch, seq };
     let image =
@@ -156,7 +156,7 @@ fn inspect((epoch, seq): Key, bytes: &[u8]) -> Result<u64, String> {
     Ok(apart.map(|apart| apart.blob.bytes).fold(0, u64::saturating_add))
 }
 
-/// What people know a coordinator by.
+/// The address by which users know a coordinator.
 fn name(present: &Present) -> String {
     match Peer::of(present) {
         Some(Peer { quic, url, leads, .. }) => format!(

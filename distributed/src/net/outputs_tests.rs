@@ -22,7 +22,7 @@ fn spread(from: u32, count: u32) -> Vec<NamedTensor> {
     vec![NamedTensor::new("y", values), NamedTensor::new("z", bytes)]
 }
 
-/// Answers with as many numbers as it is asked for.
+/// Returns as many numbers as it is asked for.
 pub(super) fn spreading() -> Arc<dyn Executor> {
     Arc::new(Runs(|inputs: &[NamedTensor]| {
         let asked = inputs[0].tensor.as_slice::<u32>().expect("two numbers");
@@ -51,7 +51,7 @@ impl Rig {
         self.start_on(self.path("journal")).await
     }
 
-    /// Has results read from the disk each time.
+    /// Starts a coordinator that reads results from the disk each time.
     async fn start_on(&self, journal: PathBuf) -> Coordinator {
         let place = match &self.log {
             Some(log) => Box::new(log.clone()) as Box<dyn Place>,
@@ -110,7 +110,7 @@ pub(super) async fn ended(coordinator: &Coordinator, id: TaskId) {
     assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 1), "{:?}", record.error);
 }
 
-/// What is read back is what was computed, to the bit.
+/// The outputs are those that were computed, to the bit.
 pub(super) fn is_right(record: &TaskRecord, from: u32, count: u32) {
     assert!(record.outputs == Some(spread(from, count)), "task {} has others", record.task_id);
 }
@@ -138,7 +138,7 @@ async fn large_outputs_lie_beside_the_journal_until_they_are_let_go() {
     assert!(rig.files().iter().all(|file| length(file) == 1_000_003));
     let bytes = first.journal_bytes().expect("a file");
     assert!(bytes < 8 << 20, "{bytes} bytes of a journal that names 30 MB");
-    // A list reads none of them.
+    // A list reads no outputs.
     assert_eq!(first.tasks(&crate::TaskFilter::default()).await.expect("readable").tasks.len(), 31);
     first.let_go(ids[0]).await.expect("it has ended");
     rig.files_are(29).await;
@@ -226,14 +226,14 @@ async fn a_damaged_file_is_an_error_of_its_task_and_of_copies() {
     }
     assert_eq!(coordinator.state(id).expect("known"), TaskState::Succeeded);
     is_right(&coordinator.task(sound).await.expect("kept"), 9, COUNT);
-    // Whoever puts it back has its result again.
+    // Putting the file back brings the result back.
     std::fs::write(&new, &bytes).expect("room");
     is_right(&coordinator.task(id).await.expect("kept"), 1, COUNT);
     coordinator.back_up(rig.path("copy")).await.expect("all is there");
     std::fs::remove_file(&new).expect("it is there");
     coordinator.let_go(id).await.expect("it has ended");
     rig.files_are(1).await;
-    // The store hears of it a moment later.
+    // The store hears of the release a moment later.
     let mut copied = coordinator.back_up(rig.path("later")).await;
     for _ in 0..250 {
         if copied.is_err() {
@@ -256,7 +256,7 @@ async fn outputs_that_find_no_room_go_into_the_journal_or_wait() {
     let log = rig.log.clone().expect("in memory");
     let first = rig.start().await;
     let worker = rig.work(&first, "w");
-    // Nothing can be written there.
+    // The outputs cannot be written there.
     let folder = rig.path("journal.inputs");
     std::fs::remove_dir(&folder).expect("empty");
     std::fs::write(&folder, "in the way").expect("room");
@@ -296,10 +296,10 @@ async fn outputs_that_are_written_slowly_are_computed_once() {
     let _other = rig.work(&coordinator, "v");
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert_eq!(coordinator.state(id).expect("known"), TaskState::Running);
-    // Others do not wait for it.
+    // Other tasks do not wait for it.
     let small = submit(&coordinator, 0, 10).await;
     ended(&coordinator, small).await;
-    // Who stops now waits for it.
+    // A stop waits for it now.
     let stopping = tokio::spawn({
         let coordinator = coordinator.clone();
         async move { coordinator.stop().await }

@@ -1,5 +1,5 @@
-//! What the network code has of the system below: threads, sockets, the wall clock and chance. With
-//! the cargo feature `planted` a simulation gives its own to whatever runs on its threads.
+//! What the network code uses of the system below: threads, sockets, the wall clock and randomness.
+//! With the cargo feature `planted`, a simulation gives its own to code that runs on its threads.
 
 #[cfg(feature = "planted")]
 mod fault;
@@ -45,7 +45,7 @@ macro_rules! planted_here {
 }
 pub(crate) use planted_here;
 
-/// A UDP socket at an address, and what drives it.
+/// A UDP socket at an address, and the runtime that drives it.
 pub type Bound = (Arc<dyn AsyncUdpSocket>, Arc<dyn Runtime>);
 
 /// Binds a UDP socket.
@@ -71,7 +71,7 @@ pub(crate) fn bind(addr: SocketAddr) -> io::Result<Bound> {
     Ok((runtime.wrap_udp_socket(socket.into())?, runtime))
 }
 
-/// Runs what may wait for the disk or a device on a thread that may block.
+/// Runs work that may wait for the disk or a device on a thread that may block.
 pub(crate) fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
@@ -88,7 +88,7 @@ pub(crate) fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
 }
 
-/// A task that is to be started, which belongs to whatever starts it.
+/// A task that is to be started, as part of the code that starts it.
 #[cfg(not(feature = "planted"))]
 pub(crate) fn here<F>(future: F) -> F {
     future
@@ -112,7 +112,7 @@ pub(crate) fn unix_ms() -> u64 {
     crate::config::unix_ms()
 }
 
-/// Where the chance of an endpoint begins; `None` leaves it to the system.
+/// The seed of an endpoint's randomness; `None` leaves it to the system.
 pub(crate) fn endpoint_seed() -> Option<[u8; 32]> {
     #[cfg(feature = "planted")]
     if let Some(scene) = scene::current() {
@@ -121,7 +121,7 @@ pub(crate) fn endpoint_seed() -> Option<[u8; 32]> {
     None
 }
 
-/// Where chance begins.
+/// A new random generator.
 pub(crate) fn rng() -> Xoshiro256PlusPlus {
     #[cfg(feature = "planted")]
     if let Some(scene) = scene::current() {

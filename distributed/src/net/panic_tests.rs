@@ -1,4 +1,4 @@
-//! A panic within the core, in a process of its own: that ends, and says why.
+//! A panic within the core, in a process of its own: the process ends, and says why.
 
 use crate::net::tests::ANY;
 use crate::{Coordinator, CoordinatorConfig, Pki};

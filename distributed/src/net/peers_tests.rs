@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::task::JoinHandle;
 
-/// Answers what it is given after as many milliseconds as the first number says.
+/// Returns what it is given after as many milliseconds as the first number says.
 struct Echo;
 
 impl Executor for Echo {
@@ -163,7 +163,7 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
     assert_eq!(two.peers()[0].number, one.epoch());
     assert_eq!(two.peers()[1].quic, two.quic_addr().to_string());
 
-    // Durable tasks are the first one's, wherever they are submitted.
+    // The leader takes durable tasks, wherever they are submitted.
     let id = submit(two, task(0, true)).await.expect("passed on");
     assert_eq!(id.epoch, one.epoch());
     for coordinator in [two, one] {
@@ -172,7 +172,7 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
         assert_eq!(*coordinator.model_of(id).await.expect("known"), model());
         assert!(!coordinator.explain(id).await.expect("known").is_empty());
     }
-    // Others are whose they are, and are answered for by both all the same.
+    // A task in memory stays where it was submitted, and both coordinators answer for it.
     let fleeting = submit(two, task(0, false)).await.expect("room");
     assert_eq!(fleeting.epoch, two.epoch());
     for coordinator in [one, two] {
@@ -190,7 +190,7 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
     let conflict = submit(two, TaskSpec { idempotency_key: Some("k".into()), ..other }).await;
     assert!(matches!(conflict, Err(Error::Conflict { .. })), "{conflict:?}");
 
-    // Graphs are taken whole, and what depends on a durable task is the leader's.
+    // The leader takes whole graphs, and tasks that depend on a durable one.
     let graph = vec![(task(200, true), vec![]), (task(0, true), vec![0])];
     let graph = two.submit_all(graph).await.expect("passed on");
     let after = TaskSpec { depends_on: vec![graph[1]], ..task(0, false) };
@@ -226,7 +226,7 @@ async fn any_coordinator_takes_tasks_and_answers_for_them() {
     first.stop().await;
 }
 
-/// Workers take a refusal for the request's own fault to be for good.
+/// Workers take a refusal that blames the request as final.
 #[test]
 fn who_follows_refuses_no_certificate_for_good() {
     let (pki, lead) = (Pki::generate().expect("random numbers"), InMemory::default());
@@ -258,7 +258,7 @@ async fn the_next_one_goes_on_when_the_leader_ends() {
     let waiting: Vec<_> = waiting.collect();
     tokio::time::sleep(Duration::from_millis(100)).await;
     first.stop().await;
-    // Those who wait at the second one notice nothing.
+    // Callers that wait at the second coordinator notice nothing.
     for waiting in waiting {
         assert_eq!(waiting.await.expect("no panic"), TaskState::Succeeded);
     }
@@ -308,7 +308,7 @@ async fn who_is_deposed_hands_over_and_may_lead_again() {
     first.stop().await;
 }
 
-/// Its machine stood still until its lead was over: it may say nothing that only the next one knows.
+/// A coordinator that stood still until its lead was over must not tell what the next leader knows.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_has_not_noticed_that_another_leads_says_nothing_old() {
     let rig = Rig::new();
@@ -333,14 +333,14 @@ async fn who_has_not_noticed_that_another_leads_says_nothing_old() {
     assert_eq!(one.state_of(open).await.expect("known"), TaskState::Cancelled);
     let listed = one.tasks(&TaskFilter::default()).await.expect("reached").tasks;
     assert!(listed.iter().any(|task| task.task_id == after));
-    // No log would refuse these.
+    // No log would refuse these tasks.
     let in_memory = TaskSpec { durable: false, ..keyed("in memory") };
     let in_memory = submit(one, in_memory).await.expect("passed on");
     assert_eq!(in_memory.epoch, leader.epoch());
     let depends = TaskSpec { depends_on: vec![in_memory], ..task(0, false) };
     assert_eq!(submit(one, depends).await.expect("passed on").epoch, leader.epoch());
     assert!(one.leads(), "it has not noticed yet");
-    // Whom it told before, it tells again.
+    // A key that was known here before is still known.
     assert_eq!(one.keyed("before").await.expect("known").expect("known").0, before);
     rig.lead.notice();
     until("it follows", || !one.leads()).await;
@@ -368,12 +368,12 @@ async fn tasks_in_memory_are_told_of_while_none_leads() {
         assert_eq!(ended(coordinator, id).await, TaskState::Succeeded);
     }
     assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
-    // Longer than a leader is waited for.
+    // Longer than the wait for a leader.
     let waits = tokio::spawn({
         let one = one.clone();
         async move { ended(&one, long).await }
     });
-    // Only one that leads knows of others.
+    // Only a leader knows the tasks of others.
     let in_memory = || TaskSpec { durable: false, ..keyed("k") };
     let (asked, submitted) = tokio::join!(two.state_of(durable), submit(one, in_memory()));
     assert!(matches!(asked, Err(Error::NoLeader { .. })), "{asked:?}");
@@ -386,7 +386,7 @@ async fn tasks_in_memory_are_told_of_while_none_leads() {
     first.stop().await;
 }
 
-/// Which are in use while others may be started again.
+/// All of them are in use while any of them may be restarted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_serves_every_coordinator_at_once() {
     let rig = Rig::new();
@@ -394,7 +394,7 @@ async fn a_worker_serves_every_coordinator_at_once() {
     until("one leads", || first.coordinator.leads()).await;
     let second = rig.start("b").await;
     let (one, two) = (first.coordinator.clone(), second.coordinator.clone());
-    // The same one twice, too, and one that is not there.
+    // One coordinator is named twice, and one address has none.
     let places =
         [one.quic_addr(), two.quic_addr(), one.quic_addr(), "127.0.0.1:9".parse().expect("")];
     let places = places.map(|place| place.to_string()).join(",");
@@ -419,7 +419,7 @@ async fn a_worker_serves_every_coordinator_at_once() {
     .await;
     one.load(model()).await.expect("it is there");
     two.load(model()).await.expect("it is there");
-    // Durable tasks run there, and what the other coordinator was given.
+    // Durable tasks, which the leader takes, run there, and tasks of the second coordinator.
     let ids: Vec<_> = (0..20).map(|at| (task(20, at % 2 == 0), vec![])).collect();
     for spec in ids {
         let id = two.submit_all(vec![spec]).await.expect("taken")[0];
@@ -447,7 +447,7 @@ async fn models_of_the_leader_are_those_of_all() {
     until("they come", || rig.get("b", "m/1/weights/w.bin").as_ref() == Some(&large)).await;
     assert_eq!(rig.get("b", "m/1/model.onnx").as_deref(), Some(&b"first"[..]));
     assert_eq!(rig.get("b", "m/1/entry.json"), None);
-    // What has changed, come and gone since.
+    // Files that have changed, come and gone since.
     rig.put("a", "m/1/model.onnx", b"changed");
     rig.put("a", "m/2/model.onnx", b"second");
     rig.put("a", "aliases.json", b"{}");
@@ -458,13 +458,13 @@ async fn models_of_the_leader_are_those_of_all() {
     })
     .await;
     until("it has gone", || !rig.models("b").join("m/1/weights").exists()).await;
-    // What somebody changes elsewhere becomes again what it is at the leader's.
+    // The leader's file replaces a change that was made elsewhere.
     rig.put("b", "m/2/model.onnx", b"no");
     until("it is put back", || rig.get("b", "m/2/model.onnx").as_deref() == Some(b"second")).await;
     assert!(
         rig.get("a", "own/1/model.onnx").is_none() && rig.get("b", "own/1/model.onnx").is_some()
     );
-    // The next leader has all of it, and what it had of its own.
+    // The next leader has all of the files, and files of its own.
     first.stop().await;
     until("the other leads", || second.coordinator.leads()).await;
     let third = rig.start("c").await;

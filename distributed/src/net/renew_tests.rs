@@ -1,4 +1,4 @@
-//! Certificates whose time is over or yet to come: what they open, and what not.
+//! Certificates whose time is over or yet to come: what they allow, and what not.
 
 use crate::net::identity::pki;
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
@@ -21,7 +21,7 @@ async fn coordinator(pki: &Pki) -> Coordinator {
     Coordinator::start(config, pki).await.expect("a free port")
 }
 
-/// Connects as who wants to speak any protocol; a refusal comes now or as the connection's end.
+/// Connects as a peer of any protocol; a refusal comes now or as the connection's end.
 async fn connect(
     coordinator: &Coordinator,
     identity: &Identity,
@@ -67,7 +67,7 @@ async fn what_has_expired_opens_renewal_and_nothing_else() {
         let (_endpoint, connection) = opened.expect("the handshake works");
         let answer: Certification = rpc::ask(&connection, &renewal()).await.expect("an answer");
         let certified = answer.expect("it is renewed");
-        // One request a connection, and only this one.
+        // One request for each connection, and only of this kind.
         assert!(rpc::ask::<Certification>(&connection, &renewal()).await.is_err());
         let cert = CertificateDer::from_pem_slice(certified.cert_pem.as_bytes()).expect("PEM");
         for other in Role::ALL {
@@ -112,7 +112,7 @@ async fn what_is_yet_to_come_or_long_over_opens_nothing() {
         assert_eq!(refusal(&error), expected.as_ref(), "{what}: {error}");
         assert!(expected.is_some() || matches!(error, Error::Refused { .. }), "{what}: {error}");
     }
-    // A moment too late is a matter of hours, not of the handshake.
+    // A certificate that has just expired still passes the handshake.
     let just = made_at(&brief, now - LIFE - Duration::from_secs(3));
     renew(coordinator.quic_addr(), &just).await.expect("it is not lapsed yet");
     coordinator.stop().await;

@@ -27,9 +27,9 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 use turn::{Turn, chunk};
 
-/// Longest time that a rank is waited for.
+/// Longest [`RingConfig::timeout`].
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
-/// What may be late of the last of the ranks, for those who have seen all others.
+/// Extra time after the deadline for the first barrier: the last rank may connect just in time.
 const GRACE: Duration = Duration::from_millis(500);
 /// Time for the last packets to leave.
 const FAREWELL: Duration = Duration::from_millis(500);
@@ -38,22 +38,22 @@ const FAREWELL: Duration = Duration::from_millis(500);
 ///
 /// Each rank sends to the next one, and the last to the first, over QUIC; each end shows the
 /// certificate of a worker of the same cluster. All ranks make the same calls in the same order:
-/// one that makes another call is noticed by the first bytes, and ends the ring for all.
+/// the first bytes of a call show when a rank makes another call, which ends the ring for all.
 ///
 /// A result is calculated once and passed on, so that every rank has the same bits, in each
-/// repetition: of `n` ranks and `len` elements, those from `p · len / n` to `(p + 1) · len / n` are
-/// added up in the order of ranks `p + 1`, `p + 2` … `p`, counted around. Partial sums of f16 and
-/// bf16 travel as f32 and are rounded once. Elements travel in frames of 256 KiB, each of which is
-/// sent on while the next one comes.
+/// repetition. Of `n` ranks and `len` elements, the elements from `p · len / n` to
+/// `(p + 1) · len / n` are added up in the order of ranks `p + 1`, `p + 2` … `p`, wrapping around.
+/// Partial sums of f16 and bf16 travel as f32 and are rounded once. Elements travel in frames of
+/// 256 KiB; a rank sends each frame on while it receives the next one.
 ///
-/// Every call fails with [`Error::Ring`]; but for a bad argument, the first failure of any rank ends
-/// the ring, for all ranks, and stays the answer to every later call. What a failed call would have
-/// written is undefined. A rank that falls silent is noticed within three seconds; one that lives but
-/// does not take part, after [`RingConfig::timeout`].
+/// Every call fails with [`Error::Ring`]. Unless an argument is bad, the first failure of any rank
+/// ends the ring for all ranks, and every later call returns that failure. The data that a failed
+/// call would have written is undefined. A rank that falls silent is noticed within three seconds;
+/// a rank that lives but does not take part, after [`RingConfig::timeout`].
 ///
-/// The Tokio runtime in which a rank joined must go on while the caller calculates: with its own
-/// thread, or several. A ring ends with [`Ring::leave`]; one that is dropped fails at the others, who
-/// may still need what it was to send.
+/// The Tokio runtime in which a rank joined must keep running while the caller computes: on its own
+/// thread, or on several. A ring ends with [`Ring::leave`]. Dropping a ring makes the other ranks
+/// fail, because they may still need data from this rank.
 #[derive(Debug)]
 pub struct Ring {
     rank: u32,
@@ -74,7 +74,7 @@ impl Ring {
     /// do not trust one another; [`Error::Refused`] by the coordinator; [`Error::Connection`] when
     /// it does not answer; [`Error::Bind`]; [`Error::Pki`].
     pub async fn join(config: RingConfig) -> Result<Self> {
-        // Who wants to wait for ever must not reach the end of the clock.
+        // `Instant::now() + timeout` must not overflow for a caller who wants to wait for ever.
         let config = RingConfig { timeout: config.timeout.min(TIMEOUT_MAX), ..config };
         let &RingConfig { rank, size, timeout, .. } = &config;
         let deadline = Instant::now() + timeout;
@@ -83,13 +83,13 @@ impl Ring {
             _ => Some(join::join(&config, deadline).await?),
         };
         let mut ring = Self { rank, size, timeout, call: 0, wire };
-        // A neighbour may be connected while another rank is refused.
+        // A barrier checks all ranks: a neighbour may be connected while another rank is refused.
         let links = ring.wire.as_ref().map(|(_, wire)| Arc::clone(&wire.links));
         {
             let mut meeting = pin!(ring.barrier());
             let met = timeout_at(deadline + GRACE, &mut meeting).await;
             met.unwrap_or_else(|_| {
-                // Before the call is dropped, which would say less.
+                // Fail the links before the call is dropped, which would give a vaguer error.
                 let error = RingError::Stalled { rank: (rank + size - 1) % size, waited: timeout };
                 Err(links.map_or(error.clone(), |links| links.fail(error)).into())
             })?;
@@ -152,8 +152,8 @@ impl Ring {
 
     /// Every rank's elements become the reduction of those of all ranks, place by place.
     ///
-    /// Each rank takes and sends `2 (n - 1) / n` of the bytes, which is the least that any way of
-    /// doing it needs (f16 and bf16: half as much again, for their sums travel as f32).
+    /// Each rank receives and sends `2 (n - 1) / n` of the bytes, the least that any algorithm
+    /// needs (f16 and bf16: half as much again, for their sums travel as f32).
     ///
     /// # Errors
     /// [`Error::Ring`].
@@ -172,9 +172,9 @@ impl Ring {
         Ok(())
     }
 
-    /// The reduction of the elements of all ranks, of which rank `p` gets those from `p · len / n` to
-    /// `(p + 1) · len / n`, at their places in `data`; answers which they are. What `data` holds
-    /// elsewhere is undefined then.
+    /// Reduces the elements of all ranks. Rank `p` gets the elements from `p · len / n` to
+    /// `(p + 1) · len / n`, at their places in `data`; returns that range. The rest of `data` is
+    /// undefined afterwards.
     ///
     /// Each rank takes and sends `(n - 1) / n` of the bytes.
     ///
@@ -193,7 +193,7 @@ impl Ring {
         Ok(own)
     }
 
-    /// The elements of all ranks, one rank after the other. Each rank gives as many.
+    /// The elements of all ranks, one rank after the other. Every rank must give the same number.
     ///
     /// Each rank takes and sends `(n - 1) / n` of the result's bytes.
     ///
@@ -219,19 +219,19 @@ impl Ring {
         Ok(all)
     }
 
-    /// Leaves once the next rank has all that this one sent. The others can leave too, and nothing
-    /// else.
+    /// Leaves once the next rank has everything that this rank sent. After that, the other ranks
+    /// can only leave, too.
     ///
     /// # Errors
-    /// [`Error::Ring`] when the ring has failed, or the next rank does not take what is left.
+    /// [`Error::Ring`] when the ring has failed, or the next rank does not take the rest.
     pub async fn leave(mut self) -> Result<()> {
-        // It stays in its place: if this future is dropped, the ring is.
+        // `wire` stays in `self`: if this future is dropped, so is the ring.
         let Some((endpoint, wire)) = &mut self.wire else { return Ok(()) };
         let links = Arc::clone(&wire.links);
         if let Some(fault) = links.fault() {
             return Err(fault.clone().into());
         }
-        // It has not been finished, so this cannot fail.
+        // The stream has not been finished before, so this cannot fail.
         let _ = wire.send.finish();
         match tokio::time::timeout(self.timeout, wire.send.stopped()).await {
             Ok(Ok(_)) => {}
@@ -241,7 +241,7 @@ impl Ring {
                     StoppedError::ConnectionLost(error) => RingError::of(rank, error),
                     StoppedError::ZeroRttRejected => RingError::Lost { rank, reason },
                 };
-                // Who left before has all that it needed.
+                // A rank that left before has all that it needed.
                 if !matches!(error, RingError::Left { .. }) {
                     return Err(links.fail(error).into());
                 }
@@ -252,7 +252,7 @@ impl Ring {
             }
         }
         links.close(Close::Farewell, Close::Farewell.reason().as_bytes());
-        // The others may be gone and never confirm.
+        // The other ranks may be gone and never confirm.
         let _ = tokio::time::timeout(FAREWELL, endpoint.wait_idle()).await;
         Ok(())
     }

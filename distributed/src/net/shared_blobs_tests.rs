@@ -1,4 +1,4 @@
-//! Coordinators on two machines that share a log and a place for what is too large for it.
+//! Coordinators on two machines that share a log, and a store for tensors too large for it.
 
 use crate::control::log::{Each, Opened, Opener, Outcome, Place};
 use crate::control::memory::Memory;
@@ -21,11 +21,11 @@ struct Cluster {
     pki: Pki,
     log: Memory,
     blobs: BlobsAt,
-    /// The log does what it is asked to and then says that it broke.
+    /// Whether the log does what it is asked to and then says that it broke.
     in_doubt: Arc<AtomicBool>,
 }
 
-/// A log of which it is not known any more what it holds.
+/// A log whose content may become unknown.
 struct Doubtful(Memory, Arc<AtomicBool>);
 
 impl Place for Doubtful {
@@ -50,7 +50,7 @@ impl Cluster {
         Self { pki, log: Memory::default(), blobs, in_doubt: Arc::default() }
     }
 
-    /// Starts a coordinator on a machine that nothing else was on; what it has of its own comes with it.
+    /// Starts a coordinator on a new machine; the folder is the machine's own.
     async fn machine(&self) -> (Coordinator, tempfile::TempDir) {
         let folder = tempfile::tempdir().expect("a folder");
         let config = CoordinatorConfig {
@@ -82,7 +82,7 @@ async fn submit_large(coordinator: &Coordinator, from: u32) -> crate::Result<Tas
     Ok(coordinator.submit_all(vec![(spec, Vec::new())]).await?[0])
 }
 
-/// The next leader, elsewhere, has all that the last one accepted and computed.
+/// The next leader, on another machine, has all that the last one accepted and computed.
 pub(crate) async fn another_machine_has_all(blobs: BlobsAt) {
     let cluster = Cluster::new(blobs);
     let (first, own) = cluster.machine().await;

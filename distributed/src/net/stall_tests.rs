@@ -1,5 +1,5 @@
-//! Peers that begin and do not go on, orders that are none, and processes that have a name which is
-//! wanted: each costs a place for a while, and nobody else anything.
+//! Peers that begin and do not go on, malformed orders, and processes whose name another one wants:
+//! each costs a place for a while, and harms no other peer.
 
 use crate::net::identity::pki;
 use crate::net::identity::tls;
@@ -54,7 +54,7 @@ async fn requests_that_stall_or_are_none_are_dropped() {
     let (_endpoint, connection) = connect(&coordinator, &identity).await;
     let mut reports = connection.open_uni().await.expect("one stream is allowed");
     reports.write_all(&frame(Kind::Hello, &hello("w", VERSION))).await.expect("still open");
-    // Whoever is silent is given up sooner than its requests are.
+    // Without heartbeats, the worker would be lost before its requests are given up.
     let beats = tokio::spawn(async move {
         let beat = Heartbeat::all(&[], ExecutorStatus::default()).remove(0);
         let beat = frame(Kind::Heartbeat, &beat);
@@ -68,7 +68,7 @@ async fn requests_that_stall_or_are_none_are_dropped() {
         let answer = recv.read_to_end(100).await.expect("the stream ends");
         assert!(answer.is_empty(), "no answer to {bytes:?}");
     }
-    // Every place, by the beginning of a length or of a request.
+    // Each place is taken by the beginning of a length or of a request.
     let mut stalled = Vec::new();
     for bytes in [&[1][..], &[9, 0, 0, 0], &[9, 0, 0, 0, 0], &[0]] {
         let (mut send, recv) = connection.open_bi().await.expect("allowed");
@@ -78,7 +78,7 @@ async fn requests_that_stall_or_are_none_are_dropped() {
     let next = tokio::time::timeout(Duration::from_millis(500), connection.open_bi()).await;
     assert!(next.is_err(), "there are four places");
     for (send, _recv) in stalled {
-        // Nobody waits for the rest. Who does not let go of the stream keeps its own place taken.
+        // The rest is not waited for. A peer that keeps the stream keeps its own place taken.
         let stopped = tokio::time::timeout(Duration::from_secs(15), send.stopped()).await;
         stopped.expect("it is stopped").expect("the connection bears it");
     }

@@ -1,4 +1,4 @@
-//! Peers that have a certificate and no manners: what they send is refused, and harms no one.
+//! Peers that have a certificate but misbehave: what they send is refused, and harms no one.
 
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
 use crate::net::identity::tls;
@@ -28,7 +28,7 @@ pub(super) async fn coordinator() -> (Coordinator, Pki) {
     (Coordinator::start(config, &pki).await.expect("a free port"), pki)
 }
 
-/// A connection with a worker's certificate and nothing of a worker behind it.
+/// A connection with a worker's certificate, but no worker behind it.
 pub(super) async fn connect(
     coordinator: &Coordinator,
     identity: &Identity,
@@ -67,7 +67,7 @@ pub(super) fn frame(kind: Kind, header: &impl serde::Serialize) -> Vec<u8> {
     frame::encode(kind, header, 0, 0).expect("small")
 }
 
-/// Sends heartbeats that name nothing until the connection ends.
+/// Sends heartbeats that name no attempt until the connection ends.
 pub(super) fn keep_beating(mut reports: quinn::SendStream) {
     let beat = Heartbeat::all(&[], ExecutorStatus::default()).remove(0);
     let beat = frame(Kind::Heartbeat, &beat);
@@ -99,7 +99,7 @@ async fn unmannerly_greetings_and_reports_close_the_connection_with_a_reason() {
         ("another frame first", frame(Kind::Draining, &()), Close::Malformed),
         ("an empty hello", prefix(Kind::Hello, 0, 0), Close::Malformed),
         ("a future version", frame(Kind::Hello, &hello("w", VERSION + 1)), Close::Version),
-        // Of which only the versions can be read.
+        // Only its versions can be read.
         ("a past version", frame(Kind::Hello, &(2u32, 2u32)), Close::Version),
         ("another's name", frame(Kind::Hello, &hello("v", VERSION)), Close::Identity),
         ("noise after the hello", [good(), vec![255; 40]].concat(), Close::Malformed),
@@ -158,7 +158,7 @@ async fn unmannerly_answers_fail_the_attempt_and_nothing_else() {
         wire::expect_report(&mut control, Kind::Welcome, "welcome").await.expect("welcome");
     assert_eq!((welcome.version, welcome.heartbeat_ms), (VERSION, 500));
     for case in 0..9 {
-        // Each case its own model: a worker that fails too often at one gets no more of it.
+        // Each case has its own model: a worker that fails too often gets no more tasks of one.
         let model = ModelRef { name: format!("m{case}"), version: 1, sha256: String::new() };
         let spec = TaskSpec { max_attempts: 1, ..TaskSpec::new(model, Vec::new()) };
         let task = coordinator.submit(spec).expect("room");
@@ -167,7 +167,7 @@ async fn unmannerly_answers_fail_the_attempt_and_nothing_else() {
         let header: TaskHeader = start.header(Kind::Task, "task").expect("a task");
         send.write_all(&unmannerly_answer(case, header.id)).await.expect("still open");
         send.finish().expect("still open");
-        // A silent worker is given up after a while: long enough for each case.
+        // A silent worker is lost after a while: long enough for each case.
         let record = coordinator.wait(task).await.expect("known");
         let error = record.error.unwrap_or_else(|| panic!("case {case} succeeded"));
         assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::WorkerLost));
@@ -177,7 +177,7 @@ async fn unmannerly_answers_fail_the_attempt_and_nothing_else() {
     coordinator.stop().await;
 }
 
-/// An executor that is its run alone: what it makes of inputs, for whatever model.
+/// An executor that only runs: it applies a function to the inputs of any model.
 pub(super) struct Runs<F>(pub(super) F);
 
 impl<F: Fn(&[NamedTensor]) -> Vec<NamedTensor> + Send + Sync + 'static> Executor for Runs<F> {

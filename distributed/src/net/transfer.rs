@@ -1,5 +1,5 @@
-//! What is too long for a frame travels by its digest, resumed and verified: models' files, and
-//! tasks' inputs and outputs; and what lies beside the journal by its digest.
+//! Data that are too long for a frame travel by their digest, resumed and verified: models' files,
+//! and tasks' inputs and outputs. Files beside the journal are named by their digest, too.
 
 pub(crate) mod blobs;
 pub(crate) mod models;

@@ -33,14 +33,14 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-/// What a worker has over all of its connections to a coordinator.
+/// The parts of a worker that outlive its connections to a coordinator.
 #[derive(Clone)]
 pub(crate) struct Worker {
     pub(crate) config: WorkerConfig,
     pub(crate) identity: Arc<RenewingIdentity>,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) queues: DeviceQueues,
-    /// What one connection left, the next may go on with.
+    /// The next connection continues the transfers that one connection left.
     pub(crate) input_cache: Arc<TensorCache>,
     pub(crate) offers: Arc<Offers>,
     pub(crate) attempts: Arc<Attempts>,
@@ -53,7 +53,7 @@ pub(crate) struct Worker {
 pub(crate) struct Served(AtomicUsize);
 
 impl Served {
-    /// Serves one more, as long as the answer lives.
+    /// Counts one more coordinator, as long as the result lives.
     pub(crate) fn enter(self: &Arc<Self>) -> Serving {
         self.0.fetch_add(1, Relaxed);
         Serving(Arc::clone(self))
@@ -72,11 +72,11 @@ impl Drop for Serving {
     }
 }
 
-/// Serves the coordinators until `shutdown` resolves or one of them asks it to leave; either way it
-/// finishes what it holds first. A lost connection is made anew, with jittered waits, however long that
-/// takes; what runs goes on meanwhile. Of several coordinators all that are reached are served at the
-/// same time: each has its own tasks, which share the devices. An identity that has expired is renewed
-/// by proof of its key.
+/// Serves the coordinators until `shutdown` resolves or one of them asks the worker to leave;
+/// either way the worker finishes its tasks first. A lost connection is made anew, with jittered
+/// waits, however long that takes; runs go on meanwhile. All coordinators that are reached are
+/// served at the same time: each has its own tasks, which share the devices. An expired identity is
+/// renewed by proof of its key.
 ///
 /// # Errors
 /// [`Error::Refused`] when every coordinator refuses this worker for good or either side does
@@ -103,7 +103,7 @@ pub async fn run_worker(
         warm_ups: Arc::default(),
         served: Arc::default(),
     };
-    // Where two names lead to the same one, the connection that comes later stays.
+    // Where two names lead to the same coordinator, the later connection stays.
     let places = worker.config.coordinators.each();
     match places.len() {
         0 | 1 => serve_one(worker, shutdown).await,
@@ -114,7 +114,7 @@ pub async fn run_worker(
 /// How soon a coordinator that refuses is tried again, where another may serve.
 const REFUSED: Duration = Duration::from_secs(30);
 
-/// Serves several coordinators at once, until one has it leave, or all refuse it.
+/// Serves several coordinators at once, until one asks the worker to leave, or all refuse it.
 async fn serve_each(
     worker: Worker,
     places: Vec<Coordinators>,
@@ -123,7 +123,7 @@ async fn serve_each(
     let (stop, stopping) = watch::channel(false);
     let begin = |place: Coordinators, wait| {
         let config = WorkerConfig { coordinators: place.clone(), ..worker.config.clone() };
-        // Each has attempts of its own.
+        // Each coordinator has its own attempts.
         let worker = Worker { config, attempts: Arc::default(), ..worker.clone() };
         let (mut waiting, mut stopping) = (stopping.clone(), stopping.clone());
         async move {
@@ -132,7 +132,7 @@ async fn serve_each(
                 return (place, Ok(()));
             }
             let shutdown = async move {
-                // The sender outlives all.
+                // The sender outlives all receivers.
                 let _ = stopping.wait_for(|stopping| *stopping).await;
             };
             (place, serve_one(worker, shutdown).await)
@@ -141,7 +141,7 @@ async fn serve_each(
     let count = places.len();
     let mut links: FuturesUnordered<_> =
         places.into_iter().map(|place| begin(place, Duration::ZERO)).collect();
-    // Those that refused it since one served it.
+    // Coordinators that have refused the worker since one last served it.
     let mut refused = Vec::new();
     let (mut shutdown, mut leaves, mut refusal) = (pin!(shutdown), false, None);
     loop {
@@ -160,7 +160,7 @@ async fn serve_each(
                 leaves = true;
                 stop.send_replace(true);
             }
-            // What hangs hangs for all.
+            // A run that hangs does so for all coordinators.
             Some((_, Err(Error::MustRestart))) => return Err(Error::MustRestart),
             Some((_, Err(error))) if leaves => {
                 refusal.get_or_insert(error);
@@ -232,7 +232,7 @@ async fn queues(config: &WorkerConfig, executor: &Arc<dyn Executor>) -> DeviceQu
 /// Tries the next coordinator; `None` where it is not reached.
 ///
 /// # Errors
-/// Those after which no other attempt is to be made.
+/// Errors after which no other attempt must be made.
 async fn reach(
     worker: &Worker,
     route: &mut Route,
@@ -257,9 +257,9 @@ async fn reach(
     }
 }
 
-/// Renews the identity where it has expired by the coordinator's clock, which decides, and notes what
-/// became of the attempt, unless the connection was served. An error is one after which no other
-/// connection is to be made.
+/// Renews the identity where it has expired by the coordinator's clock, which decides, and notes
+/// the failed attempt, unless the connection was served. After an error, no other connection must
+/// be made.
 async fn mend(
     worker: &Worker,
     route: &mut Route,
@@ -293,7 +293,7 @@ async fn mend(
         None if !served => route.failed(),
         None => {}
     }
-    // One of several may be away for long.
+    // One of several coordinators may be away for long.
     match worker.served.is_empty() && route.is_worth_a_word(Instant::now()) {
         true => tracing::warn!(%addr, %error, "no connection to the coordinator; trying again"),
         false => tracing::debug!(%addr, %error, "no connection to one of the coordinators"),
@@ -303,7 +303,7 @@ async fn mend(
 
 async fn farewell(endpoint: &Endpoint, connection: &Connection) -> Result<()> {
     connection.close(Close::Farewell.code(), Close::Farewell.reason().as_bytes());
-    // The other end may be gone and never confirm.
+    // The coordinator may be gone and never confirm.
     let _ = tokio::time::timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
     Ok(())
 }

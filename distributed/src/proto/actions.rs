@@ -1,4 +1,4 @@
-//! What the core wants done, in the order in which it was decided.
+//! The core's actions, in the order in which they were decided.
 
 use crate::proto::event::Event;
 use crate::proto::state::Action;
@@ -18,7 +18,7 @@ impl Actions {
         self.wanted.pop_front()
     }
 
-    /// Subscribers may want to know.
+    /// Sends an event to subscribers.
     pub(super) fn tell(&mut self, event: Event) {
         self.push(Action::Tell(event));
     }
@@ -28,7 +28,7 @@ impl Actions {
         self.push(Action::Changed);
     }
 
-    /// Nobody waits for the tasks that have ended so far.
+    /// No caller waits for the tasks that have ended so far.
     pub(super) fn forget_ends(&mut self) {
         self.wanted.retain(|action| !matches!(action, Action::Finished { .. }));
     }

@@ -54,13 +54,13 @@ use std::time::Duration;
 /// The coordinator without its network.
 pub struct Core {
     config: CoreConfig,
-    /// What was submitted, and where each stands.
+    /// The submitted tasks and their phases.
     tasks: Tasks,
     /// Workers, their devices, and the models there.
     placement: Placement,
     /// Which task goes next, and where.
     scheduler: Scheduler,
-    /// What is under way to the journal, and which records are kept.
+    /// Changes under way to the journal, and the records that are kept.
     ledger: Ledger,
     statistics: Statistics,
     timers: Timers,
@@ -97,7 +97,7 @@ impl Core {
         self.placement.plant(fault);
     }
 
-    /// Panics where what is kept as things change is not what a look at all finds.
+    /// Panics where counts and lists that are kept up to date differ from a look at everything.
     #[cfg(feature = "planted")]
     pub fn check(&self) {
         self.placement.check();
@@ -139,12 +139,12 @@ impl Core {
         self.schedule(now);
     }
 
-    /// When [`Core::tick`] is to be called next, at the latest.
+    /// When [`Core::tick`] must be called next, at the latest.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.timers.next()
     }
 
-    /// The next thing to do. Records of finished tasks may go once this answered `None`.
+    /// The next action. Records of finished tasks may be dropped once this returned `None`.
     pub fn next_action(&mut self, now: Duration) -> Option<Action> {
         if let Some(action) = self.actions.pop() {
             return Some(action);
@@ -153,7 +153,7 @@ impl Core {
         self.actions.pop()
     }
 
-    /// Has subscribers hear of an event.
+    /// Sends an event to subscribers.
     pub(crate) fn tell(&mut self, event: Event) {
         self.actions.tell(event);
     }
@@ -163,8 +163,8 @@ impl Core {
         self.draining = true;
     }
 
-    /// Fails everything that is neither terminal nor in the journal; nothing is accepted
-    /// afterwards, and what is in the journal waits there for the next coordinator.
+    /// Fails every task that is neither terminal nor in the journal; nothing is accepted
+    /// afterwards, and tasks in the journal wait there for the next coordinator.
     pub(crate) fn stop(&mut self, now: Duration) {
         self.stopped = true;
         let lost = |task: &&Task| !task.is_terminal() && !task.request().is_durable();

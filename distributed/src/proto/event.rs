@@ -1,4 +1,4 @@
-//! What others may want to hear of: events of the cluster, in the order in which they happen.
+//! Events of the cluster for subscribers, in the order in which they happen.
 
 use crate::task::ModelRef;
 use crate::worker_info::WorkerId;
@@ -12,26 +12,26 @@ use serde::Serialize;
 pub enum Event {
     /// A worker takes tasks.
     WorkerJoined { worker: WorkerId },
-    /// A worker finishes what it has and takes no more.
+    /// A worker finishes its tasks and takes no more.
     WorkerDraining { worker: WorkerId },
     /// A worker left as it was meant to.
     WorkerLeft { worker: WorkerId },
-    /// A worker is gone; its tasks are redone.
+    /// A worker is lost; its tasks are retried.
     WorkerLost { worker: WorkerId, reason: String },
     /// A run at a worker did not stop though it was asked to: its process is replaced.
     WorkerReplaced { worker: WorkerId, reason: String },
-    /// A device whose runs did not stop too often takes no tasks until a person says otherwise.
+    /// A device on which runs did not stop too often takes no tasks until a person enables it.
     DeviceTakenOut { worker: WorkerId, device: String, reason: String },
     /// A person lets a device take tasks again.
     DeviceEnabled { worker: WorkerId, device: String },
     /// A device has loaded a model, or says why it has not.
     ModelLoaded { worker: WorkerId, device: u32, model: ModelRef, error: Option<String> },
-    /// A device has let go of a model to make room for another.
+    /// A device unloads a model to make room for another.
     ModelEvicted { worker: WorkerId, device: u32, model: ModelRef, for_model: ModelRef },
     /// A worker failed too often at a model and gets no more of its tasks for a while.
     BreakerOpened { worker: WorkerId, model: ModelRef },
     /// Another number of workers is wanted.
     Scaled { from: usize, to: usize, reason: String },
-    /// So many events were not seen: the subscriber was too slow.
+    /// Events that the subscriber missed, because it was too slow.
     Missed { count: u64 },
 }

@@ -29,13 +29,13 @@ pub enum FrameError {
         /// Bytes accepted.
         limit: usize,
     },
-    /// The type byte stands for nothing.
+    /// The type byte is unknown.
     #[error("frame type {code} is not known")]
     UnknownKind {
         /// The byte.
         code: u8,
     },
-    /// A frame that is right elsewhere.
+    /// A valid frame in the wrong place.
     #[error("a frame of type {given} where {expected} was expected")]
     Unexpected {
         /// The type that belongs here.
@@ -123,7 +123,7 @@ pub fn encode(
     Ok(frame)
 }
 
-/// Decodes a header. Bytes after the known fields belong to newer versions and are left.
+/// Decodes a header. Bytes after the known fields belong to newer versions and are ignored.
 pub fn decode<T: DeserializeOwned>(kind: Kind, header: &[u8]) -> Result<T, FrameError> {
     postcard::take_from_bytes(header).map(|(value, _)| value).map_err(|e| FrameError::Header {
         kind: format!("{kind:?}").to_lowercase(),
@@ -220,7 +220,7 @@ mod tests {
             _ => Vec::new(),
         });
         for tensors in [of_task, of_outcome].into_iter().flatten() {
-            // Nothing that is accepted may ask for more than the body holds.
+            // Tensors that are accepted may not ask for more than the body holds.
             if let Ok(planned) = plan(tensors, bytes.len()) {
                 let total: usize = planned.iter().map(|t| t.bytes).sum();
                 assert_eq!(total, bytes.len());

@@ -29,8 +29,8 @@ impl Default for Histogram {
     }
 }
 
-/// A time in milliseconds. Of whole nanoseconds they have six digits behind the point at most; times a thousand,
-/// seconds would have some more.
+/// A time in milliseconds. Whole nanoseconds give six decimal places at most; seconds times a
+/// thousand would give more.
 #[must_use]
 pub fn ms(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e6
@@ -69,7 +69,7 @@ impl Histogram {
         self.max = self.max.max(duration);
     }
 
-    /// The duration below which a share of `per_mille` of the samples lies.
+    /// The duration below which `per_mille` of the samples lie.
     fn percentile(&self, per_mille: u64) -> Duration {
         let rank = (self.count * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;

@@ -38,13 +38,13 @@ pub enum Change {
 pub struct Image {
     pub id: TaskId,
     pub submitted: Duration,
-    /// Its inputs are left out once the task has ended: it is not run again. It has none where they are
+    /// Without its inputs once the task has ended, because it is not run again, and where they are
     /// kept apart.
     pub spec: Arc<TaskSpec>,
     pub digest: Digest,
     pub end: Option<End>,
     pub apart: Option<Apart>,
-    /// It has ended, and its result is kept no more.
+    /// The task has ended, and its result is not kept any more.
     pub gone: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Image {
 pub struct End {
     pub(crate) state: TaskState,
     pub(crate) result: Result<Vec<NamedTensor>, TaskError>,
-    /// Where outputs lie that are not kept with the task. Its image has none then.
+    /// Where the outputs lie if they are kept apart. The image has no outputs then.
     pub(crate) apart: Option<Apart>,
     pub(crate) worker: Option<WorkerId>,
     pub(crate) attempts: u32,
@@ -62,12 +62,12 @@ pub struct End {
     pub(crate) finished: Duration,
     /// The variant of the model that ran last, where that was not the model itself.
     pub(crate) variant: Option<Arc<ModelRef>>,
-    /// What was decided about it, and when; empty where its only attempt succeeded at once.
+    /// The decisions about the task, and when; empty where its only attempt succeeded at once.
     pub(crate) story: Vec<(Duration, String)>,
 }
 
 impl End {
-    /// What is left of an end whose result is kept no more.
+    /// The end of a task whose result is not kept any more.
     pub(crate) fn without_result(state: TaskState, finished: Duration) -> Self {
         Self {
             state,
@@ -129,7 +129,7 @@ struct EndHeader<'a> {
     finished: Duration,
 }
 
-/// Of most headers, at most; longer ones have their bytes moved as they grow.
+/// Enough for most headers; a longer header is moved as it grows.
 const HEADER_BYTES: usize = 384;
 
 fn invalid(reason: impl std::fmt::Display) -> FrameError {
@@ -137,12 +137,12 @@ fn invalid(reason: impl std::fmt::Display) -> FrameError {
 }
 
 impl Image {
-    /// Where its outputs lie, if that is apart.
+    /// Where its outputs lie, if they are kept apart.
     pub fn outputs_apart(&self) -> Option<&Apart> {
         self.end.as_ref()?.apart.as_ref()
     }
 
-    /// The same with outputs that lay apart.
+    /// The same image with outputs that were kept apart.
     pub fn with_outputs(self, outputs: Vec<NamedTensor>) -> Self {
         let end = self.end.map(|end| End { result: Ok(outputs), apart: None, ..end });
         Self { end, ..self }
@@ -158,7 +158,7 @@ impl Image {
         tensors.map(|tensor| tensor.tensor.packed_len()).sum()
     }
 
-    /// Inputs that are written with it.
+    /// The inputs that are written with it.
     fn inputs(&self) -> &[NamedTensor] {
         if self.end.is_some() { &[] } else { &self.spec.inputs }
     }
@@ -222,7 +222,7 @@ impl Image {
     /// Reads an image.
     ///
     /// # Errors
-    /// [`FrameError`] for bytes that are none.
+    /// [`FrameError`] for bytes that are no image.
     pub fn decode(bytes: &[u8]) -> Result<Self, FrameError> {
         let short = || invalid("it ends inside its header");
         let (length, rest) = bytes.split_first_chunk().ok_or_else(short)?;
@@ -283,7 +283,7 @@ impl Image {
             hedge_after: header.hedge_after,
             run_limit,
             backoff,
-            // The record has the one that counts.
+            // `Image::digest` is the one that counts.
             request_digest: None,
             traced: false,
         };

@@ -1,5 +1,4 @@
-//! What is owed to the journal and to memory: changes under way to the journal, and the records of
-//! ended tasks that are kept.
+//! Changes under way to the journal, and the records of ended tasks that are kept.
 
 mod retention;
 mod spent;
@@ -14,7 +13,7 @@ use retention::Retention;
 use spent::Spent;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What waits for the journal.
+/// A change that waits for the journal.
 #[derive(Debug)]
 pub(super) enum Pending {
     /// The tasks of a submission, which are acknowledged together or forgotten.
@@ -23,7 +22,7 @@ pub(super) enum Pending {
     End(u64),
     /// A task whose result is gone.
     Strip(u64),
-    /// A record that nobody needs any more.
+    /// A record that is not needed any more.
     Forget(TaskId),
 }
 
@@ -32,9 +31,9 @@ pub(super) enum Pending {
 pub(super) struct Ledger {
     tickets: u64,
     pending: BTreeMap<u64, Pending>,
-    /// What the journal could not take.
+    /// Changes that the journal could not take.
     again: VecDeque<Pending>,
-    /// Changes that the journal has taken, and commits that took some.
+    /// Changes that the journal has taken, and the commits that took them.
     changes: u64,
     commits: u64,
     retention: Retention,
@@ -44,15 +43,15 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// Notes a change that is sent to the journal; answers its ticket.
+    /// Notes a change that is sent to the journal; returns its ticket.
     pub(super) fn send(&mut self, pending: Pending) -> u64 {
         self.tickets += 1;
         self.pending.insert(self.tickets, pending);
         self.tickets
     }
 
-    /// The journal has every change up to a ticket, but for those that it could not take. Answers
-    /// what waited for that, in order.
+    /// The journal has every change up to a ticket, except those that it could not take. Returns
+    /// these changes, in order.
     pub(super) fn taken(&mut self, upto: u64) -> impl Iterator<Item = Pending> + use<> {
         let later = self.pending.split_off(&(upto + 1));
         let taken = std::mem::replace(&mut self.pending, later);
@@ -62,29 +61,29 @@ impl Ledger {
         taken.into_values()
     }
 
-    /// The journal could not take a change; answers what waited for it.
+    /// The journal could not take a change; returns that change.
     pub(super) fn refused(&mut self, ticket: u64) -> Option<Pending> {
         self.pending.remove(&ticket)
     }
 
-    /// A change is to be sent again. True when it is the only one.
+    /// Notes a change that is to be sent again. True when it is the only one.
     pub(super) fn put_back(&mut self, pending: Pending) -> bool {
         self.again.push_back(pending);
         self.again.len() == 1
     }
 
-    /// What is to be sent again.
+    /// Takes the changes that are to be sent again.
     pub(super) fn take_again(&mut self) -> VecDeque<Pending> {
         std::mem::take(&mut self.again)
     }
 
-    /// The journal is another coordinator's: nothing waits for it here.
+    /// Another coordinator has the journal: no change waits for it here.
     pub(super) fn hand_over(&mut self) {
         self.pending.clear();
         self.again.clear();
     }
 
-    /// Changes that another one's commit took along, of all.
+    /// Changes that went along with another one's commit, of all changes.
     pub(super) fn group_commit(&self) -> Hits {
         Hits { hits: self.changes.saturating_sub(self.commits), of: self.changes }
     }
@@ -106,7 +105,7 @@ impl Ledger {
         &self.retention
     }
 
-    /// What tasks were to run that ended without success.
+    /// The requests of tasks that ended without success.
     pub(super) fn spent(&self) -> &Spent {
         &self.spent
     }

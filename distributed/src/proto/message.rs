@@ -1,7 +1,7 @@
-//! What travels between coordinator and workers: the headers of the frames.
+//! Headers of the frames between coordinator and workers.
 //!
-//! New optional fields go to the end of a header: older readers leave what follows the fields
-//! that they know.
+//! New optional fields go to the end of a header: older readers ignore bytes after the fields that
+//! they know.
 
 use crate::batching::Batching;
 use crate::executor::{ExecError, ExecutorStatus};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u32 = 10;
 pub(crate) const VERSION_MIN: u32 = 10;
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Worker to coordinator, first on its report stream.
@@ -24,11 +24,11 @@ pub enum Kind {
     Welcome,
     /// Worker to coordinator, at the interval of the welcome.
     Heartbeat,
-    /// Worker to coordinator: no more tasks, please.
+    /// Worker to coordinator: the worker takes no more tasks.
     Draining,
-    /// Worker to coordinator: what became of a `Load`.
+    /// Worker to coordinator: the result of a `Load`.
     Loaded,
-    /// Worker to coordinator: a cancelled attempt has let go of its slot.
+    /// Worker to coordinator: a cancelled attempt has freed its slot.
     Released,
     /// Coordinator to worker.
     Load,
@@ -42,10 +42,10 @@ pub enum Kind {
     Outcome,
     /// Coordinator to worker: refuse an attempt, if it has not begun.
     Recall,
-    /// Worker to coordinator: a device does not have a model any more, as an `Unload` wanted.
+    /// Worker to coordinator: a device no longer has a model, as an `Unload` asked.
     Unloaded,
-    /// Coordinator to worker: nobody waits for an attempt any more; it does not begin, or is asked to
-    /// stop.
+    /// Coordinator to worker: an attempt's answer is not wanted any more. The attempt does not
+    /// begin, or its run is asked to stop.
     Stop,
     /// Coordinator to worker, alone on a bidirectional stream: a request for an attempt's outputs.
     Fetch,
@@ -93,7 +93,7 @@ pub struct AttemptId {
     pub attempt: u32,
 }
 
-/// The sessions of a worker over which it goes on with what it holds, by the first of them.
+/// Sessions of a worker over which it keeps its attempts, named by the first of these sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stint {
     /// The coordinator's epoch.
@@ -101,7 +101,7 @@ pub struct Stint {
     pub session: SessionId,
 }
 
-/// What every version's [`Hello`] begins with.
+/// The fields that begin every version's [`Hello`].
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 pub(crate) struct Versions {
     pub(crate) min: u32,
@@ -121,13 +121,13 @@ pub struct Hello {
     /// Tasks that each device may hold.
     pub slots: u32,
     pub status: ExecutorStatus,
-    /// Threads of each device; what they run at once may be more, in batches.
+    /// Threads of each device; with batches, a device runs more tasks than threads at once.
     pub threads: u32,
     /// Bytes that the inputs of one task may have.
     pub input_bytes_max: u64,
-    /// The machine that it runs on: its devices stay what they are when the worker's process ends.
+    /// The worker's machine, whose devices stay what they are when the worker's process ends.
     pub machine: String,
-    /// That of its last [`Welcome`]: what it holds belongs to that.
+    /// The stint of the worker's last [`Welcome`], to which the attempts that it holds belong.
     pub stint: Option<Stint>,
 }
 
@@ -137,14 +137,14 @@ pub struct Welcome {
     pub version: u32,
     pub epoch: u64,
     pub heartbeat_ms: u32,
-    /// Where a worker of the coordinator's machine finds memory to share.
+    /// Where a worker on the coordinator's machine finds shared memory.
     pub link: Option<SharedMemoryOffer>,
-    /// The coordinator waits for what the worker holds of this stint, and of no other.
+    /// The coordinator still expects attempts that the worker holds of this stint, and no others.
     pub stint: Stint,
 }
 
-/// An invitation to share memory: whoever can reach the socket and knows the nonce, which only
-/// this session was told, is the session's worker and on this machine.
+/// An invitation to share memory. Only this session was told the nonce, so a process that knows it
+/// and can reach the socket is the session's worker, on this machine.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SharedMemoryOffer {
     /// The abstract Unix socket.
@@ -160,25 +160,25 @@ pub struct SharedBody {
     pub(crate) bytes: u64,
 }
 
-/// Attempts that one heartbeat names: with 26 bytes each at most, they leave more than half of a
-/// header to what the first one says besides.
+/// Attempts that one heartbeat names: at 26 bytes each at most, they leave more than half of a
+/// header for the other fields of the first heartbeat.
 const HELD_MAX: usize = 1_000;
 
-/// Header of [`Kind::Heartbeat`]. What a worker holds may take several, sent one after another.
+/// Header of [`Kind::Heartbeat`]. Many attempts are split over several heartbeats in sequence.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Heartbeat {
-    /// Attempts that the worker holds, from the request's header to the answer's last byte; each
-    /// with whether a thread has taken it.
+    /// Attempts that the worker holds, from the request's header to the answer's last byte; the
+    /// flag says whether a thread has taken the attempt.
     pub held: Vec<(AttemptId, bool)>,
-    /// In the first one.
+    /// Only in the first heartbeat.
     pub status: Option<ExecutorStatus>,
-    /// It names all that the worker holds from the one on, and before the other.
+    /// The heartbeat names every held attempt from `from`, included, to `until`, excluded.
     pub from: Option<AttemptId>,
     pub until: Option<AttemptId>,
 }
 
 impl Heartbeat {
-    /// What a worker has to say, in as many heartbeats as it takes; `held` is in order.
+    /// Splits a worker's report into as many heartbeats as it needs; `held` is in order.
     pub fn all(held: &[(AttemptId, bool)], status: ExecutorStatus) -> Vec<Self> {
         let mut parts: Vec<&[(AttemptId, bool)]> = held.chunks(HELD_MAX).collect();
         if parts.is_empty() {
@@ -203,7 +203,7 @@ impl Heartbeat {
         beats
     }
 
-    /// Whether an attempt is not held if it is not named.
+    /// Whether an attempt that this heartbeat does not name is not held.
     pub(crate) fn covers(&self, id: AttemptId) -> bool {
         self.from.is_none_or(|from| from <= id) && self.until.is_none_or(|until| id < until)
     }
@@ -214,9 +214,9 @@ impl Heartbeat {
 pub struct Loaded {
     pub device: u32,
     pub model: ModelRef,
-    /// The device memory that it takes, where that is known.
+    /// Bytes of device memory that the model takes, where known.
     pub result: Result<Option<u64>, ExecError>,
-    /// Microseconds that loading alone took; `None` where it was loaded already, or was not.
+    /// Microseconds that loading alone took; `None` where the model was there, or failed to load.
     pub took_us: Option<u64>,
 }
 
@@ -225,9 +225,9 @@ pub struct Loaded {
 pub struct Load {
     pub device: u32,
     pub model: ModelRef,
-    /// Runs that are made before the model is there: the inputs of each, which are zeros.
+    /// Warm-up runs before the model counts as loaded: the inputs of each run, which are zeros.
     pub warm_up: Vec<Vec<TensorMeta>>,
-    /// How long each of them may take, where that is said.
+    /// How long each warm-up run may take, if that is limited.
     pub run_limit_ms: Option<u64>,
 }
 
@@ -244,21 +244,21 @@ pub struct TaskHeader {
     pub id: AttemptId,
     /// The device that is to run it.
     pub device: u32,
-    /// Where it stands among those that wait for the same device.
+    /// Orders the tasks that wait for the same device.
     pub priority: Priority,
     pub model: ModelRef,
     pub tensors: Vec<TensorMeta>,
     /// Where the tensors' bytes are, unless they follow.
     pub shared: Option<SharedBody>,
-    /// What to ask for, where they are too long to follow.
+    /// The digest by which the worker asks for them, where they are too long to follow.
     pub blob: Option<TensorBlob>,
-    /// How it runs together with others, where its model says so.
+    /// How the task is batched with others, if its model says so.
     pub batching: Option<Box<Batching>>,
     /// Whether the answer is to have a trace.
     pub traced: bool,
 }
 
-/// A run of bytes that is asked for by its digest: all inputs of a task, one after another.
+/// Bytes that are asked for by their digest: all tensors of a task or of an answer, in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TensorBlob {
     /// SHA-256.
@@ -279,9 +279,9 @@ pub struct OutcomeHeader {
     pub shared: Option<SharedBody>,
     /// The digest by which the coordinator asks for them, where they are too long to follow.
     pub blob: Option<TensorBlob>,
-    /// Another task of its batch stands for the run of both.
+    /// Another task of the batch accounts for the run of both.
     pub joined: bool,
-    /// What the run was made of, where that was asked for.
+    /// The trace of the run, if the request asked for one.
     pub trace: Option<Box<RunTrace>>,
 }
 
@@ -293,7 +293,7 @@ impl OutcomeHeader {
     }
 }
 
-/// A run of tensors' bytes, from an offset on.
+/// A request for tensors' bytes, from an offset on.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TensorRange {
     pub(crate) sha256: [u8; 32],
@@ -305,7 +305,7 @@ pub struct TensorRange {
 pub enum Verdict {
     Done(Vec<TensorMeta>),
     Error(ExecError),
-    /// It has not begun, and will not: the worker is leaving, or it was asked back.
+    /// The attempt has not begun, and will not: the worker is leaving, or the attempt was recalled.
     Refused,
 }
 

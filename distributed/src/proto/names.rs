@@ -1,31 +1,31 @@
-//! One copy of each model's name for the tasks, results and devices that name it.
+//! One shared copy of each model's name for the tasks, results and devices that name it.
 
 use crate::task::ModelRef;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Fewer names than these are never looked through for unused ones.
+/// With fewer names than these, unused ones are never looked for.
 const FEW: usize = 64;
 
 /// The names of models, each as long as it is used and a little longer.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     names: HashSet<Arc<ModelRef>>,
-    /// Names asked for since the unused ones went.
+    /// Names asked for since unused ones were last removed.
     asked: usize,
 }
 
 impl Names {
-    /// Takes those of others in, besides its own.
+    /// Takes in the names of `others`.
     pub(super) fn merge(&mut self, others: Self) {
         self.names.extend(others.names);
     }
 
-    /// The one copy of a name.
+    /// The shared copy of a name.
     pub(super) fn share(&mut self, model: &ModelRef) -> Arc<ModelRef> {
         self.asked += 1;
-        // Each call pays for a look at two names; were they as many as there are, new ones would put the
-        // look off for ever.
+        // Each call pays for a look at two names. If it paid for one, new names would put the look
+        // off for ever.
         if self.asked * 2 > self.names.len().max(FEW) {
             self.asked = 0;
             self.names.retain(|name| Arc::strong_count(name) > 1);

@@ -1,4 +1,4 @@
-//! What runs where: workers, their devices, and which models these have or are to have.
+//! What runs where: workers, their devices, and the models that these have or should have.
 
 mod capability;
 #[cfg(feature = "planted")]
@@ -44,9 +44,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 #[derive(Debug, Default)]
 pub(super) struct Placement {
     fleet: Fleet,
-    /// Models that the cluster is to have.
+    /// Models that the cluster should have.
     models: BTreeMap<ModelRef, Wanted>,
-    /// Models whose tasks wait until somebody asks for the model again.
+    /// Models whose tasks wait until a caller asks for the model again.
     withdrawn: BTreeSet<ModelRef>,
     /// Devices of ready workers that have a model or are to get it.
     present: HashMap<ModelRef, usize>,
@@ -56,7 +56,7 @@ pub(super) struct Placement {
     moving: BTreeSet<SeatId>,
     /// The last session that began.
     last_session: SessionId,
-    /// Whether a look at silent workers is due.
+    /// Whether a check of silent workers is scheduled.
     watched: bool,
     /// Devices on which runs did not stop.
     hangs: hangs::HangsByDevice,
@@ -71,7 +71,7 @@ impl Placement {
         self.planted = fault;
     }
 
-    /// Names that were shared elsewhere.
+    /// Adds names that were shared elsewhere.
     pub(super) fn merge_names(&mut self, names: Names) {
         self.names.merge(names);
     }
@@ -81,7 +81,7 @@ impl Placement {
         &self.fleet
     }
 
-    /// A model that the cluster is to have.
+    /// A model that the cluster should have.
     pub(super) fn wanted(&self, model: &ModelRef) -> Option<&Wanted> {
         self.models.get(model)
     }
@@ -91,12 +91,12 @@ impl Placement {
         self.models.get_mut(model)
     }
 
-    /// Every model that the cluster is to have.
+    /// Every model that the cluster should have.
     pub(super) fn models(&self) -> impl Iterator<Item = &Wanted> {
         self.models.values()
     }
 
-    /// Lookups of devices that found what was known, of all.
+    /// Lookups of a model's devices that found them known, of all lookups.
     pub(super) fn lookups(&self) -> crate::worker_info::Hits {
         self.capabilities.lookups()
     }

@@ -6,9 +6,9 @@
 pub enum Planted {
     /// Completions of attempts that are no longer current are accepted.
     AcceptStale,
-    /// Tasks of a lost worker are not redone.
+    /// Tasks of a lost worker are not retried.
     ForgetLost,
-    /// Workers get more than their slots hold.
+    /// Workers get more attempts than they have slots.
     IgnoreSlots,
     /// Answers of an earlier epoch count.
     IgnoreEpoch,
@@ -16,19 +16,19 @@ pub enum Planted {
     ForgetRetry,
     /// A durable task is acknowledged before the journal has it.
     AcceptEarly,
-    /// Runs that do not stop are let be.
+    /// Runs that do not stop are ignored.
     IgnoreHangs,
-    /// Workers are given up for silence that the coordinator's own stop has made.
+    /// Workers count as lost because of silence that the coordinator's own stop made.
     NoGrace,
     /// Lost workers use up a task's own attempts.
     CountLosses,
-    /// What a worker comes back with is not known to go on there.
+    /// The attempts that a worker comes back with are not known to go on there.
     ForgetResumed,
-    /// The tasks of a submission are recorded each for itself.
+    /// The tasks of a submission are recorded one by one.
     SplitBatch,
     /// The end of a durable task is shown before the journal has it.
     EndEarly,
-    /// An end whose outputs lie apart is not sent to the journal.
+    /// An end whose outputs lie outside the journal is not sent to the journal.
     ForgetStored,
     /// Tasks run before those that they depend on have ended.
     IgnoreDependencies,
@@ -42,37 +42,37 @@ pub enum Planted {
     IgnoreDeadlines,
     /// Priorities never age.
     Starve,
-    /// Results go that nobody has read, though there is room for them.
+    /// Results that no caller has read are dropped, though there is room for them.
     ForgetUnread,
     /// A key is forgotten with its first task's end.
     ForgetKeys,
     /// A silent worker is never given up.
     TrustSilence,
-    /// Tasks of an earlier life are not taken from the journal.
+    /// Tasks of an earlier coordinator are not taken from the journal.
     ForgetJournal,
     /// The loser of two rivals keeps running.
     KeepRival,
-    /// Records go while later coordinators may need them to understand others.
+    /// Records are dropped while later coordinators may need them to understand others.
     ForgetPins,
     /// Models are loaded where there is no room for them.
     IgnoreMemory,
-    /// Models do not wait for the tasks of those whose room they take.
+    /// Models are evicted while tasks use them.
     EvictBusy,
-    /// Models do not wait until those whose room they take have gone.
+    /// Models are loaded before those that make room for them are gone.
     LoadEarly,
-    /// What workers hold that was not placed there is not looked at.
+    /// Models on workers that the core did not place there are ignored.
     ForgetStrays,
-    /// A task that came back unbegun, as asked, is not queued again.
+    /// A recalled task that came back unbegun is not queued again.
     ForgetRecalled,
     /// Coming back unbegun counts as a failure.
     RecallFails,
-    /// The same attempt is asked back again and again.
+    /// The same attempt is recalled again and again.
     RecallTwice,
-    /// A task that is asked back is sent elsewhere before its worker has agreed.
+    /// A recalled task is sent elsewhere before its worker has agreed.
     RecallAssumed,
-    /// A task that came back unbegun goes to the end of the line.
+    /// A recalled task goes to the end of the queue.
     RecallLosesPlace,
-    /// Tasks that run stay where they are when another coordinator comes to lead. It takes several.
+    /// Running tasks stay where they are when another coordinator takes the lead. It takes several.
     KeepRunning,
 }
 

@@ -1,20 +1,20 @@
-//! Where the ranks of a ring find each other: each says who it is, and once all are there, each
-//! gets the addresses of all.
+//! Where the ranks of a ring find each other: each rank announces itself, and once all are there,
+//! each gets the addresses of all.
 //!
-//! A group exists while somebody waits for it. Nothing of it is kept once its ranks have met.
+//! A group exists while a rank waits for it. Nothing of it is kept once its ranks have met.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-/// Ranks of one ring.
+/// Most ranks of one ring.
 pub(crate) const RANKS_MAX: u32 = 256;
-/// Bytes of a group's name.
+/// Most bytes of a group's name.
 pub(crate) const NAME_BYTES_MAX: usize = 64;
-/// Ranks that may wait at once, in all groups.
+/// Most ranks that wait at once, in all groups.
 const WAITING_MAX: usize = 4096;
 
-/// Who comes to the meeting.
+/// The announcement of a rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Claim {
     pub(crate) group: String,
@@ -27,13 +27,13 @@ pub(crate) struct Claim {
 /// What all ranks are told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Meeting {
-    /// Different in each meeting: by it ranks know one another from those of other meetings.
+    /// Different in each meeting: ranks recognise the others of their meeting by it.
     pub(crate) id: [u8; 16],
-    /// By rank.
+    /// The addresses, by rank.
     pub(crate) addrs: Vec<SocketAddr>,
 }
 
-/// Why a rank does not get to its ring.
+/// Why a rank cannot join its ring.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeetingRefusal {
@@ -42,13 +42,13 @@ pub enum MeetingRefusal {
     Rank {
         /// The rank.
         rank: u32,
-        /// The ranks of the ring, as it says.
+        /// The ranks of the ring, as this rank says.
         size: u32,
     },
-    /// A name of a group that is none.
+    /// The name of the group is not valid.
     #[error("a group's name of {given} bytes, expected 1 to {NAME_BYTES_MAX}")]
     Name {
-        /// Its bytes.
+        /// Bytes of the name.
         given: usize,
     },
     /// The others of the group wait for another number of ranks.
@@ -56,12 +56,12 @@ pub enum MeetingRefusal {
     Size {
         /// The group.
         group: String,
-        /// Ranks, as this one says.
+        /// The number of ranks that this rank gave.
         given: u32,
-        /// Ranks, as the first one said.
+        /// The number of ranks that the first rank gave.
         expected: u32,
     },
-    /// Another is there as this rank.
+    /// Another process has this rank.
     #[error("rank {rank} of group {group:?} is there already")]
     Taken {
         /// The group.
@@ -69,12 +69,12 @@ pub enum MeetingRefusal {
         /// The rank.
         rank: u32,
     },
-    /// Others did not come in time.
+    /// Other ranks did not come in time.
     #[error("of group {group:?} these ranks did not come in time: {missing:?}")]
     Missing {
         /// The group.
         group: String,
-        /// Who did not come.
+        /// The missing ranks.
         missing: Vec<u32>,
     },
     /// Too many ranks wait at once.
@@ -92,13 +92,13 @@ pub(crate) struct Rendezvous {
 #[derive(Debug)]
 struct Group {
     size: u32,
-    /// By rank: a number that the caller knows the visitor by, and where it is.
+    /// By rank: the caller's number for the visitor, and the visitor's address.
     present: BTreeMap<u32, (u64, SocketAddr)>,
 }
 
 impl Rendezvous {
-    /// A rank comes. Once all of its group are there, the group is over, and the answer has the
-    /// meeting and the visitors who are to be told of it, this one among them.
+    /// A rank arrives. Once all of its group are there, the group is over; the answer is then the
+    /// meeting, and the visitors to tell of it, including this one.
     pub(crate) fn arrive(
         &mut self,
         visitor: u64,
@@ -117,7 +117,7 @@ impl Rendezvous {
             Some(g) if g.present.contains_key(&rank) => {
                 return Err(MeetingRefusal::Taken { group: name(), rank });
             }
-            // Who completes a group makes room.
+            // A rank that completes a group makes room.
             Some(g) if completes(g.present.len()) => {}
             _ if self.waiting >= WAITING_MAX => return Err(MeetingRefusal::Busy),
             _ => {}
@@ -134,7 +134,7 @@ impl Rendezvous {
         Ok(Some((Meeting { id, addrs }, visitors)))
     }
 
-    /// A rank waits no more. Answers who of its group was not there; nobody when it had met.
+    /// A rank waits no more. Returns the missing ranks of its group; none if it had met.
     pub(crate) fn leave(&mut self, visitor: u64, claim: &Claim) -> Vec<u32> {
         let Some(group) = self.groups.get_mut(&claim.group) else { return Vec::new() };
         if group.present.get(&claim.rank).is_none_or(|(known, _)| *known != visitor) {
@@ -156,7 +156,7 @@ impl Group {
     }
 }
 
-/// Whether there can be such a rank.
+/// Checks that such a rank can exist.
 pub(crate) fn check(group: &str, rank: u32, size: u32) -> Result<(), MeetingRefusal> {
     if rank >= size || size > RANKS_MAX {
         return Err(MeetingRefusal::Rank { rank, size });
@@ -191,13 +191,13 @@ mod tests {
     fn who_comes_last_completes_the_meeting_for_all() {
         let mut meetings = Rendezvous::default();
         assert_eq!(arrive(&mut meetings, 11, &claim("a", 2, 3)), Ok(None));
-        // Another group at the same time is another matter.
+        // Another group at the same time is independent.
         assert_eq!(arrive(&mut meetings, 12, &claim("b", 0, 2)), Ok(None));
         assert_eq!(arrive(&mut meetings, 13, &claim("a", 0, 3)), Ok(None));
         let meeting = Meeting { id: [7; 16], addrs: vec![addr(0), addr(1), addr(2)] };
         let met = arrive(&mut meetings, 14, &claim("a", 1, 3));
         assert_eq!(met, Ok(Some((meeting, vec![13, 14, 11]))));
-        // The name is free again, and who had met is missed by nobody.
+        // The name is free again, and a rank that had met is not missing.
         assert_eq!(meetings.leave(14, &claim("a", 1, 3)), Vec::<u32>::new());
         assert_eq!(arrive(&mut meetings, 15, &claim("a", 1, 2)), Ok(None));
         assert_eq!((meetings.groups.len(), meetings.waiting), (2, 2));
@@ -220,7 +220,7 @@ mod tests {
         for (claim, expected) in cases {
             let error = arrive(&mut meetings, 2, &claim).expect_err(expected).to_string();
             assert!(error.starts_with(expected), "{error}");
-            // A refused one that leaves takes nobody with it.
+            // A refused rank that leaves removes no other.
             assert_eq!(meetings.leave(2, &claim), Vec::<u32>::new());
         }
         assert_eq!((meetings.groups.len(), meetings.waiting), (1, 1));
@@ -245,7 +245,7 @@ mod tests {
             assert_eq!(arrive(&mut meetings, visitor, &claim), Ok(None));
         }
         assert_eq!(arrive(&mut meetings, 9999, &claim("late", 0, 2)), Err(MeetingRefusal::Busy));
-        // Who is waited for comes in, and makes room.
+        // A rank that others wait for gets in, and makes room.
         let met = arrive(&mut meetings, 9999, &claim("g1", 1, 2));
         assert!(met.is_ok_and(|met| met.is_some()));
         assert_eq!(arrive(&mut meetings, 9999, &claim("late", 0, 2)), Ok(None));

@@ -9,12 +9,12 @@ use crate::task::{Backoff, TaskSpec};
 use sha2::{Digest as _, Sha256};
 use std::sync::Arc;
 
-/// Bytes of an idempotency key.
+/// Most bytes of an idempotency key.
 const KEY_BYTES_MAX: usize = 256;
-/// Header bytes that are not names or dimensions, generously.
+/// Header bytes that are not names or dimensions, generously estimated.
 const HEADER_BYTES_FIXED: usize = 256;
 
-/// Checks a task whose inputs may have so many bytes, and makes an order of it.
+/// Checks a task whose inputs may have `input_bytes_max` bytes, and makes an order of it.
 pub(crate) fn check(spec: TaskSpec, input_bytes_max: usize) -> Result<Order> {
     let (metas, body_bytes) = describe_any(&spec.inputs)
         .map_err(|error| Error::InvalidTask { message: error.to_string() })?;
@@ -54,8 +54,8 @@ pub(crate) fn check(spec: TaskSpec, input_bytes_max: usize) -> Result<Order> {
     })
 }
 
-/// Hashes what makes two requests the same: everything but the key. Each part is preceded by
-/// its length, so that no two requests run together.
+/// Hashes the parts that make two requests the same: everything but the key. Each part is preceded
+/// by its length, so that different requests never give the same bytes.
 fn digest_of(spec: &TaskSpec) -> Digest {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
@@ -81,7 +81,7 @@ fn digest_of(spec: &TaskSpec) -> Digest {
         part(&dims.flat_map(|d| d.to_le_bytes()).collect::<Vec<u8>>());
         part(&input.tensor.packed());
     }
-    // Behind all else, and only where they are there: tasks without them keep their digests.
+    // These come last, and only if they are set: tasks without them keep their digests.
     if let Some(limit) = spec.run_limit {
         part(b"run_limit");
         part(&limit.as_nanos().to_le_bytes());

@@ -1,5 +1,5 @@
-//! Collectives between processes that stand in a ring, each sending to the next: what is sent and
-//! taken, in which order, and what is made of it. Carrying the bytes is `net`'s business.
+//! Collectives between processes that form a ring, each sending to the next: what is sent and
+//! received, in which order, and what is made of it. `net` carries the bytes.
 
 mod call;
 mod element;

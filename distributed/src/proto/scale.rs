@@ -1,9 +1,9 @@
 //! How many workers there should be: pure rules over what was measured.
 //!
-//! Each rule watches one metric and votes for more workers once it has been above a threshold for
-//! a while, for fewer once below another; votes have weights. A decision needs all samples of the
-//! rule's time to agree, so that a spike changes nothing, and is followed by a cooldown. What
-//! starts and ends workers is somebody else's business.
+//! Each rule watches one metric and votes for more workers once it has been above a threshold for a
+//! while, for fewer once below another; votes have weights. A decision needs all samples of the
+//! rule's time to agree, so that a spike changes nothing, and is followed by a cooldown. The caller
+//! starts and ends workers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub struct ScaleRule {
     pub down: f64,
     /// Seconds for which the metric must stay there.
     pub for_s: f64,
-    /// What its vote counts.
+    /// The weight of its vote.
     pub weight: f64,
 }
 
@@ -46,7 +46,7 @@ pub struct ScaleConfig {
     pub cooldown_up_s: f64,
     /// See `cooldown_up_s`.
     pub cooldown_down_s: f64,
-    /// The rules; what they vote is added up.
+    /// The rules, whose votes are added up.
     pub rules: Vec<ScaleRule>,
 }
 
@@ -69,7 +69,7 @@ impl Default for ScaleConfig {
 /// What was measured at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct ScaleSample {
-    /// Workers that there are to be now.
+    /// The number of workers that there should be now.
     pub workers: usize,
     /// Slots of ready workers, and how many of them are taken.
     pub slots: u32,
@@ -115,12 +115,12 @@ impl Scaler {
         Self { config, samples: VecDeque::new(), quiet_until: Duration::ZERO }
     }
 
-    /// Takes a sample; answers a decision, if there is one to take.
+    /// Takes a sample; returns a decision, if one is due.
     pub fn observe(&mut self, now: Duration, sample: ScaleSample) -> Option<ScaleDecision> {
         let longest = self.config.rules.iter().map(|r| r.for_s).fold(0.0, f64::max);
         let keep = Duration::from_secs_f64(longest.clamp(0.0, 86_400.0));
         self.samples.push_back((now, sample));
-        // One sample at least as old as the longest rule is needed to know that it held so long.
+        // One sample as old as the longest rule is needed to know that a value held so long.
         while self.samples.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= keep) {
             self.samples.pop_front();
         }
@@ -195,7 +195,7 @@ mod tests {
         ScaleSample { workers, slots: 4, taken, queued }
     }
 
-    /// Feeds the same sample once a second; the decisions with their times.
+    /// Feeds the same sample once a second; returns the decisions with their times.
     fn run(scaler: &mut Scaler, from: u64, seconds: u64, sample: ScaleSample) -> Vec<(u64, usize)> {
         let mut decisions = Vec::new();
         for s in from..from + seconds {
@@ -246,7 +246,7 @@ mod tests {
             ],
             ..ScaleConfig::default()
         };
-        // Much waits and little runs: the model of what waits is on no worker, perhaps.
+        // Many tasks wait and few run: perhaps their model is on no worker.
         let odd = sample(2, 100, 0);
         assert_eq!(run(&mut Scaler::new(config(2.0)), 0, 5, odd), [(2, 3)]);
         assert_eq!(run(&mut Scaler::new(config(0.5)), 0, 5, odd), [(2, 1)]);

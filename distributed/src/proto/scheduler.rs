@@ -1,5 +1,5 @@
 //! Which task goes next, and to which device: the queue with a line per model, the balancing
-//! strategies, the homes of affinity keys, and what keeps retries from multiplying.
+//! strategies, the homes of affinity keys, and the retry budget.
 
 mod affinity;
 pub(crate) mod balance;
@@ -23,10 +23,10 @@ use rand::{RngExt, SeedableRng};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Time until a look for attempts to ask back that found none is repeated.
+/// Time until a search for attempts to recall is repeated after one that found none.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What waits, and how it is matched with devices.
+/// The waiting tasks, and how they are matched with devices.
 pub(super) struct Scheduler {
     queue: Queue,
     strategy: &'static dyn Balance,
@@ -38,12 +38,12 @@ pub(super) struct Scheduler {
     /// Tasks that wait for the retry budget.
     parked: VecDeque<u64>,
     dispatches: u64,
-    /// When background attempts may be asked back again.
+    /// When background attempts may be recalled again.
     next_recall: Duration,
 }
 
 impl Scheduler {
-    /// An empty one; `seed` feeds the jitter of retries and the choices of strategies.
+    /// An empty scheduler; `seed` feeds the jitter of retries and the choices of strategies.
     pub(super) fn new(
         now: Duration,
         strategy: &'static dyn Balance,
@@ -73,7 +73,7 @@ impl Scheduler {
         self.queue.depth(model)
     }
 
-    /// Puts a task into the queue, if nothing but a free device is missing.
+    /// Puts a task into the queue, if it waits only for a free device.
     pub(super) fn enqueue(&mut self, task: &Task) {
         if task.is_ready() {
             self.queue.push(task.model(), task.place(), task.request().priority());
@@ -95,7 +95,7 @@ impl Scheduler {
         self.strategy = strategy;
     }
 
-    /// A task of a model that takes so much memory, and so long to load, asks for a device.
+    /// The request for a device for a task whose model takes this much memory and time to load.
     pub(super) fn request(&mut self, needs_mib: f64, load_ms: f64) -> Request {
         Request { needs_mib, load_ms, thrift: self.thrift, random: self.rng.random() }
     }
@@ -114,7 +114,7 @@ impl Scheduler {
         &self.affinity
     }
 
-    /// A task of an affinity key goes to a device.
+    /// Notes the device that a task of an affinity key goes to.
     pub(super) fn remember_home(&mut self, now: Duration, key: String, home: Home) {
         self.affinity.remember(now, key, home);
     }
@@ -128,7 +128,7 @@ impl Scheduler {
         self.dispatches
     }
 
-    /// The wait before the attempt that follows so many failures.
+    /// The wait before the attempt that follows `failures` failures.
     pub(super) fn backoff(
         &mut self,
         failures: u32,
@@ -140,13 +140,13 @@ impl Scheduler {
         full_jitter(failures, base, max, &mut self.rng)
     }
 
-    /// Takes a token of the retry budget for a task, unless others wait for one already.
+    /// Takes a token of the retry budget for a task, unless other tasks wait for one already.
     pub(super) fn may_retry(&mut self, now: Duration) -> bool {
         self.parked.is_empty() && self.budget.take(now)
     }
 
-    /// Has a task wait for the retry budget. Answers when there may be a token again, if nobody
-    /// waited before.
+    /// Makes a task wait for the retry budget. If no other one waited before, returns when there
+    /// may be a token again.
     pub(super) fn park(&mut self, now: Duration, seq: u64) -> Option<Duration> {
         let first = self.parked.is_empty();
         self.parked.push_back(seq);
@@ -158,8 +158,8 @@ impl Scheduler {
         self.parked.front().copied()
     }
 
-    /// That task waits no more, for which it takes a token unless it has ended. Answers when there
-    /// may be one, if there is none now.
+    /// The first parked task waits no more; if it has not ended, it takes a token. If there is
+    /// none, returns when there may be one.
     pub(super) fn unpark(&mut self, now: Duration, waits: bool) -> Result<(), Duration> {
         if waits && !self.budget.take(now) {
             return Err(now + self.budget.next(now));
@@ -173,12 +173,12 @@ impl Scheduler {
         self.budget.left()
     }
 
-    /// Whether attempts may be asked back to make room.
+    /// Whether attempts may be recalled to make room.
     pub(super) fn may_recall(&self, now: Duration) -> bool {
         now >= self.next_recall
     }
 
-    /// A look found nobody to ask: looking again at each event would find the same.
+    /// A search found no attempt to recall: a search at each event would find the same.
     pub(super) fn found_none(&mut self, now: Duration) {
         self.next_recall = now + LOOK;
     }

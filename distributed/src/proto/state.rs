@@ -1,4 +1,4 @@
-//! What the core is made of: its settings, what it wants done, and how attempts end.
+//! The core's settings, the actions that it asks for, and how attempts end.
 
 use crate::executor::ExecError;
 use crate::proto::balance::Balance;
@@ -15,15 +15,15 @@ use std::time::Duration;
 /// A connection of a worker. A worker that comes back gets a new one.
 pub type SessionId = u64;
 
-/// SHA-256 of what makes two requests the same.
+/// SHA-256 of the parts of a request that make it equal to another.
 pub type Digest = [u8; 32];
 
 /// Settings of the core.
 #[derive(Clone)]
 pub struct CoreConfig {
     pub epoch: u64,
-    /// The number of its first task, where several coordinators take part at once, each with numbers of
-    /// its own; without, they go on after those in the journal.
+    /// Number of the core's first task, where several coordinators take part at once, each with its
+    /// own numbers; otherwise numbers continue after those in the journal.
     pub first_seq: Option<u64>,
     pub balancing: &'static dyn Balance,
     pub queue_tasks_max: usize,
@@ -33,26 +33,25 @@ pub struct CoreConfig {
     pub durable: bool,
     /// Milliseconds of completion time that a joule is worth to the adaptive strategy.
     pub thrift: f64,
-    /// How long a run may take whose task and model say nothing of it; `None` goes by what was
-    /// measured.
+    /// How long a run may take if neither its task nor its model says; `None` uses measured times.
     pub run_limit: Option<Duration>,
     pub timing: Timing,
 }
 
-/// What is kept of tasks that have ended.
+/// Limits on what is kept of ended tasks.
 #[derive(Debug, Clone, Copy)]
 pub struct RetentionLimits {
-    /// Ended tasks whose whole records are in memory, and the bytes of these.
+    /// Most ended tasks whose whole records are in memory, and most bytes of these records.
     pub retained_tasks_max: usize,
     pub retained_bytes_max: usize,
-    /// For how long an idempotency key stands for its task after that has ended, at least.
+    /// How long an idempotency key stands for its task after the task has ended, at least.
     pub keys_kept_for: Duration,
-    /// For how long results of durable tasks are kept, and how many bytes of them.
+    /// How long results of durable tasks are kept, and at most how many bytes of them.
     pub results_kept_for: Duration,
     pub results_bytes_max: u64,
-    /// How many of them.
+    /// Most results of durable tasks that are kept.
     pub results_max: usize,
-    /// Bytes of outputs that the journal itself keeps with a task; more lie apart.
+    /// Bytes of outputs that the journal itself keeps with a task; longer outputs are files.
     pub outputs_inline_max: usize,
 }
 
@@ -63,13 +62,13 @@ pub struct Timing {
     pub heartbeat: Duration,
     /// Silence after which a worker gets no new tasks.
     pub suspect_after: Duration,
-    /// Silence after which its tasks are given to others. With the interval at which silence
-    /// is checked (half a heartbeat) this stays within 2 s.
+    /// Silence after which the worker's tasks are given to others. With the interval at which
+    /// silence is checked (half a heartbeat) this stays within 2 s.
     pub lost_after: Duration,
-    /// Time since its dispatch, or since the last heartbeat that named it, after which an attempt
-    /// that its worker does not report to hold counts as lost.
+    /// An attempt that its worker does not report counts as lost after this time since its
+    /// dispatch, or since the last heartbeat that named it.
     pub lease: Duration,
-    /// Time in which a run that was asked to stop has to, before its worker's process is replaced.
+    /// Time for a run that was asked to stop; then its worker's process is replaced.
     pub stop_grace: Duration,
     /// First ceiling of the wait before another attempt, doubling up to `retry_max`.
     pub retry_base: Duration,
@@ -90,7 +89,7 @@ impl Default for Timing {
     }
 }
 
-/// What the core wants done.
+/// An action that the core asks its owner to carry out.
 #[derive(Debug)]
 pub enum Action {
     /// Hand an attempt to a device of a worker.
@@ -102,7 +101,7 @@ pub enum Action {
         model: Arc<ModelRef>,
         spec: Arc<TaskSpec>,
     },
-    /// Nobody wants the attempt's answer any more.
+    /// The attempt's answer is not wanted any more.
     Cancel {
         session: SessionId,
         id: AttemptId,
@@ -112,7 +111,7 @@ pub enum Action {
         session: SessionId,
         id: AttemptId,
     },
-    /// End the worker's process, of which a run does not stop, and start another in its place.
+    /// End the worker's process, because a run of it does not stop, and start another in its place.
     Replace {
         session: SessionId,
         worker: WorkerId,
@@ -124,12 +123,12 @@ pub enum Action {
         session: SessionId,
         id: AttemptId,
     },
-    /// Put a change into the journal; its fate comes back by the ticket.
+    /// Write a change to the journal; the result comes back with the ticket.
     Record {
         ticket: u64,
         change: Change,
     },
-    /// Keep outputs of a durable task that has ended apart from the journal; what came of it goes to
+    /// Keep outputs of an ended durable task apart from the journal; the result of that goes to
     /// [`Core::stored`](super::core::Core::stored).
     Store {
         seq: u64,
@@ -139,11 +138,11 @@ pub enum Action {
     Accepted {
         seq: u64,
     },
-    /// A durable task is another coordinator's now, with what lies apart of it.
+    /// A durable task belongs to another coordinator now, with its tensors outside the journal.
     HandedOver {
         seq: u64,
     },
-    /// The journal cannot take the task, which is forgotten.
+    /// The journal cannot take the task, and the core has forgotten it.
     Rejected {
         seq: u64,
         reason: String,
@@ -166,7 +165,7 @@ pub enum Action {
         device: u32,
         model: ModelRef,
     },
-    /// Subscribers may want to know.
+    /// Send an event to subscribers.
     Tell(Event),
     /// Ask the worker to finish what it holds and leave.
     Drain {
@@ -197,7 +196,7 @@ pub enum Completion {
         model: Duration,
         /// Tasks of the batch.
         batch: u32,
-        /// Another task of the batch stands for its run.
+        /// Another task of the batch accounts for the run.
         joined: bool,
     },
     Error {
@@ -210,9 +209,9 @@ pub enum Completion {
     Broken {
         reason: String,
     },
-    /// Memory that was shared with the worker failed, and with it what lay there.
+    /// Memory shared with the worker failed, and the tensors in it are lost.
     Unshared,
-    /// The coordinator has the task's inputs no more: nobody can run it.
+    /// The coordinator no longer has the task's inputs: no worker can run it.
     NoInputs {
         reason: String,
     },

@@ -13,18 +13,18 @@ const RATE_SECONDS: u64 = 10;
 #[derive(Debug, Default)]
 pub(super) struct Statistics {
     began: Duration,
-    /// Tasks of earlier coordinators, which this one knew from the start.
+    /// Tasks of earlier coordinators, which do not count as work of this one.
     before: TaskCounts,
     pub(super) counters: Counters,
     pub(super) times: Times,
-    /// Tasks that an executor ran, and how often it was called for them.
+    /// Tasks that an executor ran, and the number of its runs.
     ran: f64,
     runs: f64,
     /// Tasks finished in each of the last seconds, the newest last.
     per_second: VecDeque<(u64, u32)>,
 }
 
-/// How often what happened.
+/// Counts of events.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) retries: u64,
@@ -50,7 +50,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// From submission to the end, in the queue, in the model, and the rest.
+    /// Percentiles of latency, time in the queue, time in the model, and the rest.
     pub(super) fn percentiles(&self) -> [Percentiles; 4] {
         [&self.latency, &self.queued, &self.model, &self.overhead].map(Histogram::percentiles)
     }
@@ -70,8 +70,8 @@ impl Statistics {
         Self { began, ..Self::default() }
     }
 
-    /// A journal's tasks came to be known, or are no more: so many were counted before that, and so
-    /// many are now.
+    /// The journal's tasks became known, or are not known any more: `then` are the counts before
+    /// that, `now` those after it.
     pub(super) fn knew(&mut self, then: TaskCounts, now: TaskCounts) {
         let moved = |known: u64, then: u64, now: u64| (known + now).saturating_sub(then);
         let before = &mut self.before;
@@ -81,8 +81,8 @@ impl Statistics {
         before.cancelled = moved(before.cancelled, then.cancelled, now.cancelled);
     }
 
-    /// Of all tasks that are known, those that are open, and what was submitted and ended since the
-    /// start: what a restart adds would look like work.
+    /// Of all known tasks, the open ones, and those that were submitted and ended since the start:
+    /// tasks that a restart restores would look like work.
     pub(super) fn since_start(&self, all: TaskCounts) -> TaskCounts {
         TaskCounts {
             submitted: all.submitted - self.before.submitted,
@@ -122,7 +122,7 @@ impl Statistics {
         }
     }
 
-    /// What was measured until now is of another life.
+    /// Drops measurements of another life of the coordinator.
     pub(super) fn forget_times(&mut self) {
         self.per_second.clear();
         self.times = Times::default();
@@ -152,7 +152,7 @@ impl Statistics {
         let Some(busiest) = self.per_second.iter().map(|(_, count)| *count).max() else {
             return Duration::from_secs(1);
         };
-        // A tenth of the line is room enough for one more caller.
+        // A tenth of the queue is room enough for one more caller.
         let tasks = f64::from(u32::try_from(tasks).unwrap_or(u32::MAX));
         let seconds = 0.1 * tasks / f64::from(busiest.max(1));
         Duration::from_secs_f64(seconds.clamp(0.05, 30.0))

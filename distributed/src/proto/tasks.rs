@@ -1,4 +1,4 @@
-//! Tasks: each with its phase, what it depends on, and what its idempotency key stands for.
+//! Tasks, with their phases and dependencies, and the tasks that idempotency keys stand for.
 //!
 //! A task changes its phase only through an [`Entry`], which keeps the counts.
 
@@ -30,20 +30,20 @@ pub(super) struct Tasks {
     /// Boxed: whole tasks would be moved whenever a node of the map is split or shifted.
     tasks: BTreeMap<u64, Box<Task>>,
     next_seq: u64,
-    /// The first of this epoch.
+    /// The first number of this epoch.
     first_seq: u64,
-    /// No other coordinator takes numbers from there on.
+    /// No other coordinator takes numbers from `first_seq` on.
     numbers_are_own: bool,
-    /// What each idempotency key stands for.
+    /// The task that each idempotency key stands for.
     keys: HashMap<Arc<str>, (TaskId, Digest)>,
     counts: Counts,
-    /// Tasks that have ended and whose dependants do not know it yet.
+    /// Tasks that have ended and whose dependants have not been told yet.
     settled: VecDeque<u64>,
 }
 
 impl Tasks {
-    /// None yet. Numbers go on after those of earlier coordinators, unless there is a first one of its
-    /// own.
+    /// No tasks yet. Numbers go on after those of earlier coordinators, unless `first_seq` is
+    /// given.
     pub(super) fn new(first_seq: Option<u64>) -> Self {
         let first = first_seq.unwrap_or(1);
         Self {
@@ -67,7 +67,7 @@ impl Tasks {
         Some(Entry::new(task, &mut self.counts))
     }
 
-    /// The task of an id; none where its number is that of another epoch's task.
+    /// The task of an id; `None` where the number belongs to a task of another epoch.
     pub(super) fn of(&self, id: TaskId) -> Option<&Task> {
         self.get(id.seq).filter(|task| task.id() == id)
     }
@@ -77,7 +77,7 @@ impl Tasks {
         self.tasks.values().map(|task| &**task)
     }
 
-    /// Those below a number, from there on down.
+    /// Tasks below a number, in descending order.
     pub(super) fn below(&self, seq: u64) -> impl Iterator<Item = &Task> {
         self.tasks.range(..seq).rev().map(|(_, task)| &**task)
     }
@@ -88,14 +88,14 @@ impl Tasks {
         self.next_seq - 1
     }
 
-    /// An earlier coordinator took this number.
+    /// Skips a number that an earlier coordinator took.
     pub(super) fn pass(&mut self, seq: u64) {
         if !self.numbers_are_own {
             self.next_seq = self.next_seq.max(seq.saturating_add(1));
         }
     }
 
-    /// All that earlier coordinators took was passed.
+    /// Begins this epoch: every number that earlier coordinators took was passed.
     pub(super) fn begin(&mut self) {
         if !self.numbers_are_own {
             self.first_seq = self.next_seq;
@@ -107,17 +107,17 @@ impl Tasks {
         (self.first_seq..self.next_seq).contains(&seq)
     }
 
-    /// A task that ended so is another coordinator's now.
+    /// Uncounts an ended task that belongs to another coordinator now.
     pub(super) fn uncount(&mut self, state: TaskState) {
         self.counts.forget(state);
     }
 
-    /// A task ended so under an earlier coordinator.
+    /// Counts a task that ended under an earlier coordinator.
     pub(super) fn count_past(&mut self, state: TaskState) {
         self.counts.past(state);
     }
 
-    /// Adds a task, which the journal has or need not have, or which it is yet to get.
+    /// Adds a task; `saved` says that the journal has it, or need not have it.
     pub(super) fn insert(&mut self, mut task: Task, saved: bool) {
         let seq = task.id().seq;
         self.pass(seq);
@@ -139,34 +139,34 @@ impl Tasks {
         Some(task)
     }
 
-    /// Takes the whole record of a task that has ended. Its key still stands for it.
+    /// Removes the whole record of a task that has ended. The task's key still stands for it.
     pub(super) fn take(&mut self, seq: u64) -> Option<Box<Task>> {
         self.tasks.remove(&seq)
     }
 
-    /// A key stands for a task that is only known of.
+    /// Sets a key for a task whose whole record is not in memory.
     pub(super) fn set_key(&mut self, key: Arc<str>, id: TaskId, digest: Digest) {
         self.keys.insert(key, (id, digest));
     }
 
-    /// A key stands for a task no more.
+    /// Removes a key if it stands for this task.
     pub(super) fn forget_key(&mut self, key: &str, id: TaskId) {
         if self.keys.get(key).is_some_and(|(holder, _)| *holder == id) {
             self.keys.remove(key);
         }
     }
 
-    /// The one copy of a key that stands for a task.
+    /// The shared copy of a key that stands for a task.
     pub(super) fn shared_key(&self, key: &str) -> Option<Arc<str>> {
         self.keys.get_key_value(key).map(|(key, _)| Arc::clone(key))
     }
 
-    /// The task that an idempotency key stands for, and what tells its body from another one.
+    /// The task that an idempotency key stands for, and the digest of its request.
     pub(super) fn by_key(&self, key: &str) -> Option<(TaskId, &Digest)> {
         self.keys.get(key).map(|(id, digest)| (*id, digest))
     }
 
-    /// What the key of a task stood for is forgotten before its record is.
+    /// Removes the key of a task before its record is removed.
     #[cfg(feature = "planted")]
     pub(super) fn lose_key(&mut self, seq: u64) {
         let key = self.tasks.get(&seq).and_then(|task| task.request().key());
@@ -190,24 +190,24 @@ impl Tasks {
         self.counts.queued_bytes()
     }
 
-    /// A task has ended, which its dependants are to hear. True when nobody tells them yet: ends
-    /// bring further ends about, and are told one after another, for chains may be long.
+    /// Queues an ended task whose dependants are to be told. True if no caller tells them yet: ends
+    /// cause further ends, which are told one after another, because chains may be long.
     pub(super) fn announce(&mut self, seq: u64) -> bool {
         self.settled.push_back(seq);
         self.settled.len() == 1
     }
 
-    /// The ended task whose dependants are next to hear of it. It stays until they have.
+    /// The ended task whose dependants are told next. It stays until they have been told.
     pub(super) fn announced(&self) -> Option<u64> {
         self.settled.front().copied()
     }
 
-    /// The dependants of that task have heard.
+    /// The dependants of that task have been told.
     pub(super) fn heard(&mut self) {
         self.settled.pop_front();
     }
 
-    /// Panics where a count is not what a look at all tasks finds, of which so many are queued.
+    /// Panics where a count differs from a count over all tasks, of which `queued` are queued.
     #[cfg(feature = "planted")]
     pub(super) fn check(&self, queued: usize) {
         let count = |is: fn(&Task) -> bool| self.iter().filter(|task| is(task)).count();

@@ -5,9 +5,9 @@ use crate::proto::message::TensorMeta;
 use bytes::Bytes;
 use lgp_memory::{Buffer, DType, NamedTensor, Shape, Tensor};
 
-/// Tensors in one frame.
+/// Most tensors in one frame.
 pub(crate) const TENSORS_MAX: usize = 1024;
-/// Dimensions of one tensor.
+/// Most dimensions of one tensor.
 pub(crate) const RANK_MAX: usize = 32;
 
 /// Element types on the wire. A code is never given to another type.
@@ -37,7 +37,7 @@ const CODES: [(u8, DType); 26] = [
     (23, DType::U2),
     (24, DType::Complex64),
     (25, DType::Complex128),
-    // Its first dimension on the wire is how many bytes its texts take.
+    // Its first dimension on the wire is the number of bytes of its texts.
     (26, DType::Str),
 ];
 
@@ -55,8 +55,8 @@ fn tensors_error(reason: impl Into<String>) -> FrameError {
     FrameError::Tensors { reason: reason.into() }
 }
 
-/// Describes tensors for a header whose body they are. Answers the descriptions and the bytes of
-/// the body.
+/// Describes tensors for the header of a frame whose body they are. Returns the descriptions and
+/// the bytes of the body.
 pub fn describe(tensors: &[NamedTensor]) -> Result<(Vec<TensorMeta>, usize), FrameError> {
     let (metas, given) = describe_any(tensors)?;
     if given > BODY_BYTES_MAX {
@@ -113,7 +113,7 @@ pub fn plan(metas: Vec<TensorMeta>, body_bytes: usize) -> Result<Vec<Planned>, F
     Ok(planned)
 }
 
-/// The same where more follows in the body; answers how much.
+/// The same where more follows in the body; returns how many bytes.
 pub(crate) fn plan_first(
     metas: Vec<TensorMeta>,
     body_bytes: usize,

@@ -20,9 +20,9 @@ pub(super) enum Timer {
     Probe(SessionId, Arc<ModelRef>),
     /// A run reaches its limit.
     RunLimit(SessionId, AttemptId),
-    /// A run that was asked to stop has had its time to.
+    /// The time of a run to stop, after it was asked, is over.
     Hang(SessionId, AttemptId),
-    /// What the journal could not take is tried again.
+    /// Changes that the journal could not take are tried again.
     Journal,
     Membership,
 }
@@ -42,12 +42,12 @@ impl Timers {
         self.due.remove(&(at, timer));
     }
 
-    /// The time of the first one.
+    /// The time of the first timer.
     pub(super) fn next(&self) -> Option<Duration> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Takes the first one whose time has come, with that time.
+    /// Takes the first timer whose time has come, with that time.
     pub(super) fn pop(&mut self, now: Duration) -> Option<(Duration, Timer)> {
         if self.next()? > now {
             return None;

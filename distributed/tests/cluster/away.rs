@@ -1,5 +1,5 @@
-//! Members that were away while their certificates expired: who comes back by itself, and who does
-//! not.
+//! Members that were away while their certificates expired: which ones come back by themselves, and
+//! which do not.
 
 use crate::common::{Echo, Worker, config, eventually, task};
 use lgp_distributed::{
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// An authority whose certificates live two seconds, and its coordinator.
+/// An authority whose certificates last two seconds, and its coordinator.
 async fn cluster(absence_max: Duration) -> (Coordinator, Pki) {
     let pki = Pki::generate().unwrap();
     let pki = pki.with_certificate_life(2 * SECOND).with_absence_max(absence_max);
@@ -123,7 +123,7 @@ async fn open_connections_end_with_the_certificate_in_force() {
     let waiting = tokio::spawn(async move { idles.wait(held).await });
     let mut careful = pki.issue(Role::Client, "careful").unwrap();
     let carefuls = Client::connect(addr, &careful).await.unwrap();
-    // Three lives of the worker's and the careful one's certificates.
+    // Three lifetimes of the certificates that are renewed.
     for _ in 0..6 {
         tokio::time::sleep(SECOND).await;
         careful = carefuls.renew(&careful).await.unwrap();
@@ -135,7 +135,7 @@ async fn open_connections_end_with_the_certificate_in_force() {
     let record = carefuls.wait(held).await.unwrap();
     assert_eq!(record.state, TaskState::Succeeded);
     assert_eq!(record.attempts, 1, "the worker's connection stayed");
-    // Without another renewal it ends, too.
+    // Without another renewal this connection ends too.
     let began = std::time::Instant::now();
     while carefuls.models().await.is_ok() {
         assert!(began.elapsed() < 10 * SECOND, "the connection outlives its certificate");

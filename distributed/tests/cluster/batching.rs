@@ -1,4 +1,4 @@
-//! Tasks that wait at a worker: run together, overtaken, and taken to another.
+//! Tasks that wait at a worker: batched, overtaken, and moved to another worker.
 
 use crate::common::{Echo, Worker, coordinator, eventually, task};
 use lgp_distributed::{Coordinator, Pki, Priority, TaskSpec, TaskState, WorkerConfig};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// A worker of one thread that holds so many tasks.
+/// A worker of one thread that holds `batch_max` tasks.
 fn worker(
     coordinator: &Coordinator,
     pki: &Pki,
@@ -95,7 +95,7 @@ async fn a_critical_task_overtakes_background_work_that_fills_the_worker() {
     let critical = submit("critical", Priority::Critical);
     let sent = || (coordinator.state(critical).unwrap() == TaskState::Running).then_some(());
     eventually("one makes room", sent).await;
-    // It is under way; nothing that could be seen from here says that it has arrived.
+    // The recall is on its way; its arrival cannot be observed from here.
     tokio::time::sleep(Duration::from_millis(500)).await;
     echo.let_go();
     for id in back.iter().chain([&first, &critical]) {
@@ -115,7 +115,7 @@ async fn a_critical_task_overtakes_background_work_that_fills_the_worker() {
 async fn what_a_slow_worker_has_not_begun_moves_to_an_idle_one() {
     let (coordinator, pki) = coordinator().await;
     let (slow, fast) = (Echo::shut(), Echo::open());
-    // No two are alike, so that none runs with another.
+    // All inputs differ, so that no two tasks form a batch.
     let submit = |length: usize| {
         let x = Tensor::from_slice([length], &vec![1f32; length]).unwrap();
         let inputs = vec![NamedTensor::new("x", x)];
@@ -129,7 +129,7 @@ async fn what_a_slow_worker_has_not_begun_moves_to_an_idle_one() {
     slow.let_go();
     coordinator.wait(measured).await.unwrap();
     slow.shut_again();
-    // Alone, or another might come before it.
+    // Submitted alone, so that no other task comes before it.
     let mut ids = vec![submit(2)];
     begun(&slow, 2).await;
     ids.extend((3..6).map(submit));
@@ -156,7 +156,7 @@ async fn a_leaving_worker_gives_back_what_it_has_not_begun() {
     let (echo, other) = (Echo::shut(), Echo::open());
     let leaving = worker(&coordinator, &pki, "a", 4, &echo);
     coordinator.wait_for_workers(1).await.unwrap();
-    // Alone, or others might run with it.
+    // Submitted alone, so that no other task joins its batch.
     let mut ids = vec![coordinator.submit(task("echo")).unwrap()];
     begun(&echo, 1).await;
     ids.extend((0..3).map(|_| coordinator.submit(task("echo")).unwrap()));

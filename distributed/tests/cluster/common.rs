@@ -11,16 +11,16 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Answers with its inputs, once it is let.
+/// Returns its inputs, once its gate is open.
 #[derive(Default)]
 pub(crate) struct Echo {
-    /// Executions begun.
+    /// The number of executions begun.
     pub(crate) begun: AtomicUsize,
-    /// The models of executions begun, in order.
+    /// The models of the executions begun, in order.
     pub(crate) order: Mutex<Vec<String>>,
-    /// Sizes of the batches among them.
+    /// The sizes of their batches.
     pub(crate) batches: Mutex<Vec<usize>>,
-    /// Models loaded, as often as that was asked for.
+    /// The number of requests to load a model.
     pub(crate) loads: AtomicUsize,
     loaded: Mutex<Vec<ModelRef>>,
     gate: Mutex<bool>,
@@ -45,7 +45,7 @@ impl Echo {
         self.opened.notify_all();
     }
 
-    /// What begins from now on waits for the next [`Echo::let_go`].
+    /// Executions that begin from now on wait for the next [`Echo::let_go`].
     pub(crate) fn shut_again(&self) {
         *self.gate.lock().unwrap() = false;
     }
@@ -99,7 +99,7 @@ impl Executor for Echo {
         batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect()
     }
 
-    /// Tells of more nodes than are kept.
+    /// Reports more nodes than are kept.
     fn execute_traced(
         &self,
         device: usize,
@@ -122,7 +122,7 @@ impl Executor for Echo {
     }
 }
 
-/// An executor that is its run alone: what it makes of inputs, for whatever model.
+/// An executor with the same run for every model: a function of the inputs.
 pub(crate) struct Runs<F>(pub(crate) F);
 
 impl<F: Fn(&[NamedTensor]) -> Vec<NamedTensor> + Send + Sync + 'static> Executor for Runs<F> {
@@ -169,7 +169,7 @@ impl Worker {
         let runtime = runtime.unwrap();
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
-            // A handle that is dropped unused is no order to stop.
+            // Dropping the handle without a stop must not stop the worker.
             if stopped.await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -179,19 +179,19 @@ impl Worker {
         Self { runtime: Some(runtime), stop: Some(stop), done }
     }
 
-    /// Asks for an orderly end and waits for it.
+    /// Asks for an orderly stop and waits for it.
     pub(crate) async fn stop(mut self) -> Result<()> {
         self.stop.take().unwrap().send(()).unwrap();
         self.ended().await
     }
 
-    /// How it ended by itself.
+    /// Waits until the worker ends by itself.
     pub(crate) async fn ended(mut self) -> Result<()> {
         let ended = tokio::time::timeout(Duration::from_secs(20), &mut self.done);
         ended.await.expect("the worker ends").expect("no panic")
     }
 
-    /// Stops everything at once: no farewell, no more packets, as if the process was killed.
+    /// Stops everything at once without a farewell or more packets, like a killed process.
     pub(crate) fn kill(mut self) {
         self.halt();
     }

@@ -1,4 +1,4 @@
-//! Durable tasks, dependencies, devices and rivals over real QUIC and a real journal.
+//! Durable tasks, dependencies, devices and hedged attempts over real QUIC and a real journal.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
 use lgp_distributed::{
@@ -56,12 +56,12 @@ async fn a_later_coordinator_goes_on_with_the_journal() {
     assert!(matches!(second.task(lost).await, Err(Error::Expired { .. })), "it was not durable");
     assert_eq!(second.submit_all(vec![(keyed, vec![])]).await.unwrap(), [ids[4]]);
 
-    // What was shown once is there again, and a backup holds the same.
+    // Records that were shown once are there again, and a backup has the same ones.
     let copy = folder.path().join("copy.journal");
     second.back_up(copy.clone()).await.unwrap();
     let again = second.back_up(copy.clone()).await;
     assert!(matches!(again, Err(Error::Journal(JournalError::Exists { .. }))), "{again:?}");
-    // Its device and its attempts are no part of the journal.
+    // The journal does not keep the device and the attempts.
     let shown = second.task(ids[0]).await.unwrap();
     let shown = TaskRecord { device: None, tries: Vec::new(), ..shown };
     second.stop().await;
@@ -84,7 +84,7 @@ fn bulky(number: usize) -> TaskSpec {
     TaskSpec { inputs, idempotency_key: Some(format!("bulky-{number}")), ..durable("echo") }
 }
 
-/// Ten times as many take a few seconds, and are too many bytes for what may wait at once.
+/// Ten times as many tasks take a few seconds, and exceed the bytes that may wait at once.
 #[tokio::test(flavor = "multi_thread")]
 async fn many_bytes_at_once_are_accepted_or_told_when_to_come_again() {
     const TOGETHER: usize = 20;
@@ -129,7 +129,7 @@ async fn without_a_journal_durability_is_refused() {
     assert!(matches!(at_once, Err(Error::InvalidTask { .. })), "{at_once:?}");
 }
 
-/// Two devices, of which each says which one it is.
+/// Two devices, each of which reports its number.
 #[derive(Default)]
 struct Two {
     running: Mutex<Vec<usize>>,
@@ -151,7 +151,7 @@ impl Executor for Two {
         let mut running = self.running.lock().unwrap();
         running.push(device);
         self.both.notify_all();
-        // Goes on once both devices are at work at the same time.
+        // Continues once both devices are running at the same time.
         let waited = self.both.wait_timeout_while(running, Duration::from_secs(10), |running| {
             !(running.contains(&0) && running.contains(&1))
         });

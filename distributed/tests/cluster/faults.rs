@@ -1,4 +1,4 @@
-//! What becomes of tasks when workers and coordinators come and go.
+//! The fate of tasks when workers and coordinators come and go.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, task};
 use lgp_distributed::{
@@ -24,7 +24,7 @@ async fn tasks_of_a_killed_worker_are_redone_within_two_seconds() {
         assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 2));
         assert_eq!(record.worker.unwrap().as_str(), "b-other");
     }
-    // Two seconds to notice, and some for a busy machine.
+    // Two seconds to notice the loss, and a margin for a busy machine.
     assert!(began.elapsed() < Duration::from_millis(2_700), "{:?}", began.elapsed());
     assert_eq!(coordinator.worker("a-victim").unwrap().state, WorkerState::Lost);
     assert_eq!(coordinator.stats().retries, 2);
@@ -65,7 +65,7 @@ async fn without_workers_tasks_wait_until_their_deadline_or_for_a_worker() {
 
     let slow = Echo::shut();
     let _worker = Worker::start(&coordinator, &pki, "w1", 2, &slow);
-    // A deadline also ends a task that runs, and frees the caller, not yet the slot.
+    // A deadline also ends a running task and answers its caller, but the slot stays taken.
     let record = {
         coordinator.wait_for_workers(1).await.unwrap();
         coordinator.run(hurried).await.unwrap()
@@ -98,7 +98,7 @@ async fn draining_finishes_what_was_accepted() {
     for id in ids {
         assert_eq!(coordinator.state(id).unwrap(), TaskState::Succeeded);
     }
-    // Stopping without draining fails what is open, and says so.
+    // Stopping without draining fails open tasks with that reason.
     coordinator.stop().await;
     drop(worker);
 }
@@ -170,7 +170,7 @@ async fn a_worker_comes_back_to_a_new_coordinator_on_the_same_address() {
         .expect("the worker comes back")
         .unwrap();
     assert_eq!(second.run(task("echo")).await.unwrap().state, TaskState::Succeeded);
-    // Ids of the first one mean nothing to the second.
+    // The second coordinator does not know ids of the first one.
     assert!(matches!(second.task(old).await, Err(Error::UnknownTask { .. })));
     worker.stop().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Workers that have no models fetch them, go on where they were cut off, and check what came.
+//! Workers without models fetch them, resume broken transfers, and verify what they received.
 
 use crate::common::{Echo, Worker, config, task};
 use lgp_distributed::{
@@ -23,13 +23,13 @@ impl BlobSource for Registry {
 
 type Kept = (Vec<u8>, Vec<BlobPart>);
 
-/// Collects models, and runs them as an echo.
+/// An executor that fetches models, and runs them as an echo.
 struct Fetching {
     echo: Arc<Echo>,
     folder: PathBuf,
-    /// What came, by digest.
+    /// The received models, by digest.
     kept: Mutex<BTreeMap<String, Kept>>,
-    /// How many bytes were announced.
+    /// The announced sizes in bytes.
     announced: Mutex<Vec<u64>>,
     bytes_max: u64,
 }
@@ -100,7 +100,7 @@ async fn rig() -> Rig {
         std::fs::write(&path, part).unwrap();
         files.push(BlobFile { name: name.into(), path });
     }
-    // Its file changed since it was registered.
+    // The registered file changed since.
     let changed = folder.path().join("changed");
     std::fs::write(&changed, b"other bytes").unwrap();
     let changed = vec![BlobFile { name: "model.onnx".into(), path: changed }];
@@ -155,7 +155,7 @@ async fn a_transfer_goes_on_where_it_was_cut_off() {
         (rig.bytes[..4_000_000].to_vec(), vec![1_000_000]),
         (rig.bytes[..3_000_001].to_vec(), vec![1_999_999]),
         (rig.bytes.clone(), vec![0]),
-        // Bytes that are not the model's: noticed at the end, then all anew.
+        // Bytes of another file are detected at the end; then the transfer starts anew.
         (vec![7; 4_999_999], vec![1, 5_000_000]),
         (vec![7; 6_000_000], vec![5_000_000]),
     ] {
@@ -166,7 +166,7 @@ async fn a_transfer_goes_on_where_it_was_cut_off() {
         rig.coordinator.wait_for_workers(1).await.unwrap();
         let mut spec = task("echo");
         spec.model = rig.model.clone();
-        // Not loaded before: it is fetched for the task.
+        // The model is not loaded yet, so it is fetched for the task.
         assert_eq!(rig.coordinator.run(spec).await.unwrap().state, TaskState::Succeeded);
         assert!(executor.kept.lock().unwrap()[&rig.model.sha256].0 == rig.bytes);
         assert_eq!(*executor.announced.lock().unwrap(), announced, "{} were left", left.len());

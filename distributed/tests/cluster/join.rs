@@ -1,4 +1,4 @@
-//! Machines that join with tokens, renew what they were given, and come back.
+//! Machines that join with tokens, renew their certificates, and come back.
 
 use crate::common::{Echo, Worker, config, eventually, task};
 use lgp_distributed::{
@@ -67,7 +67,7 @@ async fn a_token_lets_in_as_many_as_it_says() {
     let (_, brief) = tokens.create(1, Duration::from_secs(1)).unwrap();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(refusal(&coordinator, &brief, "c").await, JoinRefusal::TokenExpired);
-    // Of ten who race for one use, one gets it.
+    // Of ten machines that race for one use, one gets it.
     let once = token(&tokens, 1);
     let addr = coordinator.quic_addr();
     let racers: Vec<_> = (0..10)
@@ -93,9 +93,9 @@ async fn names_are_unique_among_the_living() {
         let expected = JoinRefusal::NameTaken { name: taken.into() };
         assert_eq!(refusal(&coordinator, &once, taken).await, expected);
     }
-    // The refusals cost no use.
+    // The refusals used up nothing.
     join(coordinator.quic_addr(), &once, &name("w2")).await.unwrap();
-    // One that was let in and is about to connect counts too.
+    // A machine that was admitted and has not connected yet counts too.
     let again = token(&tokens, 1);
     let expected = JoinRefusal::NameTaken { name: "w2".into() };
     assert_eq!(refusal(&coordinator, &again, "w2").await, expected);
@@ -164,7 +164,7 @@ async fn certificates_are_renewed_in_time_and_kept() {
     .await;
     assert_ne!(renewed.key_pem, first.key_pem, "a new key, too");
     assert_eq!(renewed.name, first.name);
-    // The connection outlives the first certificate, and so does the worker.
+    // The connection and the worker outlive the first certificate.
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert_eq!(coordinator.run(task("echo")).await.unwrap().state, TaskState::Succeeded);
     worker.stop().await.unwrap();

@@ -35,7 +35,7 @@ async fn inputs_beyond_a_frame_arrive_whole() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
     let _worker = Worker::start(&coordinator, &pki, "w", 2, &Arc::new(Runs(digests)));
-    // One tensor of 100 MiB, and several of 64 MiB and four bytes in sum; the last ones fit.
+    // One tensor of 100 MiB, and several of 64 MiB and four bytes in total; the last ones fit.
     let cases = [&[26_214_400][..], &[9_000_000, 1, 0, 7_777_216], &[9_000_000, 7_777_216]];
     let submitted: Vec<_> = cases
         .into_iter()
@@ -80,7 +80,7 @@ async fn a_task_beyond_all_workers_settings_fails_and_says_why() {
     let error = record.error.expect("it takes less");
     assert_eq!((error.code, record.attempts), (TaskErrorKind::TooLarge, 0));
     assert!(error.message.contains("at most 67108864 are accepted"), "{error}");
-    // Another one takes it, however free the first is.
+    // Another worker takes the task, even if the first one is idle.
     let _large = Worker::start(&coordinator, &pki, "large", 1, &Echo::open());
     coordinator.wait_for_workers(2).await.unwrap();
     let record = coordinator.run(spec).await.unwrap();
@@ -88,10 +88,10 @@ async fn a_task_beyond_all_workers_settings_fails_and_says_why() {
     coordinator.stop().await;
 }
 
-/// What is done to a file.
+/// A way to damage a file.
 type Damage = fn(&Path);
 
-/// A coordinator with a journal, and where its large inputs lie.
+/// A coordinator's folder with a journal and large inputs.
 struct Kept {
     folder: tempfile::TempDir,
     pki: Pki,
@@ -119,7 +119,7 @@ impl Kept {
         Worker::start(coordinator, &self.pki, "w", 2, &Arc::new(Runs(digests)))
     }
 
-    /// Submits a durable task with so many numbers.
+    /// Submits a durable task with `count` numbers.
     async fn submit(&self, coordinator: &Coordinator, count: usize) -> TaskId {
         let spec = TaskSpec::new(model("hash"), inputs(&[count]));
         let spec = TaskSpec { durable: true, ..spec };
@@ -151,11 +151,11 @@ async fn durable_inputs_beyond_a_frame_survive_and_go_with_their_task() {
     first.back_up(copy.clone()).await.unwrap();
     first.stop().await;
 
-    // What a crash left belongs to nobody.
+    // Files that a crash left have no owner.
     for left in ["00".repeat(32), format!("{name}#1"), "else".into()] {
         std::fs::write(kept.inputs().join(left), "left").unwrap();
     }
-    // The copy has its own.
+    // The copy has its own inputs.
     let of_copy = kept.folder.path().join("copy.inputs");
     for (journal, folder) in [(kept.journal(), kept.inputs()), (copy, of_copy)] {
         let next = kept.start(journal).await;
@@ -240,7 +240,7 @@ async fn durable_inputs_that_cannot_be_written_are_refused() {
     std::fs::create_dir(kept.inputs()).unwrap();
     let ids = submit().await.unwrap();
     assert_eq!(files(&kept.inputs()).len(), 1);
-    // Cancelled tasks need them no more.
+    // Cancelled tasks no longer need their inputs.
     coordinator.cancel(ids[0]).await.unwrap();
     eventually("its inputs go", || files(&kept.inputs()).is_empty().then_some(())).await;
     coordinator.stop().await;
@@ -315,7 +315,7 @@ async fn a_copy_touches_no_other_copys_inputs() {
     coordinator.back_up(copy.clone()).await.unwrap();
     assert!(copy.exists());
     assert_eq!(files(&beside).len(), 1);
-    // What a copy that was refused made of its own is not left, and what there was is.
+    // A refused copy leaves none of its own files, and keeps the existing ones.
     let refused = coordinator.back_up(copy.clone()).await;
     assert!(matches!(refused, Err(Error::Journal(JournalError::Exists { .. }))), "{refused:?}");
     assert_eq!(files(&beside).len(), 1);
@@ -332,7 +332,7 @@ async fn what_is_left_of_a_copy_that_was_cut_off_is_replaced() {
     let names = ["copy", "copy.inputs", "copy.new", "copy.inputs.new"];
     let [copy, beside, half, half_beside] = names.map(|name| kept.folder.path().join(name));
     let there = || [&copy, &beside, &half, &half_beside].map(|path| path.exists());
-    // Who opens this waits: the copy is held up with some of it done.
+    // Opening the pipe blocks, which holds the copy up halfway.
     let pipe = kept.inputs().join("pipe");
     mkfifoat(CWD, &pipe, Mode::RUSR | Mode::WUSR).unwrap();
     let copying = tokio::spawn({
@@ -342,7 +342,7 @@ async fn what_is_left_of_a_copy_that_was_cut_off_is_replaced() {
     let begun = || (beside.exists() || half_beside.exists()).then_some(());
     eventually("inputs are copied", begun).await;
     let left = there();
-    // Let go of before anything is asserted: a failing test would wait for it.
+    // Released before any assertion, because a failed test would wait for the copy.
     let end = std::fs::File::options().read(true).write(true).open(&pipe).unwrap();
     let refused = copying.await.unwrap();
     drop(end);
@@ -350,7 +350,7 @@ async fn what_is_left_of_a_copy_that_was_cut_off_is_replaced() {
     assert!(matches!(refused, Err(Error::Journal(JournalError::Io { .. }))), "{refused:?}");
     assert_eq!(there(), [false; 4], "one that fails leaves nothing");
 
-    // As a process that was killed then would have left it.
+    // The state that a process killed at that point would leave.
     std::fs::remove_file(&pipe).unwrap();
     std::fs::write(&half, "half a journal").unwrap();
     std::fs::create_dir(&half_beside).unwrap();

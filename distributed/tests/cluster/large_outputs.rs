@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Tensors of so many bytes.
+/// Tensors of the given sizes in bytes.
 fn blown(counts: &[u32]) -> Vec<NamedTensor> {
     let tensor = |(at, &count): (usize, &u32)| {
         let bytes: Vec<u8> =
@@ -26,7 +26,7 @@ fn task(counts: &[u32], durable: bool) -> TaskSpec {
     TaskSpec { durable, ..TaskSpec::new(model("blow"), vec![NamedTensor::new("x", x)]) }
 }
 
-/// Answers with tensors of as many bytes as its input says, and counts how often.
+/// Returns tensors of the sizes in its input, and counts the runs.
 fn blowing(runs: &Arc<AtomicUsize>) -> Arc<impl Executor + use<>> {
     let runs = Arc::clone(runs);
     Arc::new(Runs(move |inputs: &[NamedTensor]| {
@@ -35,7 +35,7 @@ fn blowing(runs: &Arc<AtomicUsize>) -> Arc<impl Executor + use<>> {
     }))
 }
 
-/// One tensor beyond a frame, and several of which the sum is; the last ones fit.
+/// One tensor beyond a frame, and several whose sum is; the last ones fit.
 const CASES: [&[u32]; 3] = [&[100 << 20], &[60 << 20, 0, 4 << 20, 1], &[60 << 20, 4 << 20]];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -49,7 +49,7 @@ async fn outputs_beyond_a_frame_arrive_whole() {
         assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
         assert!(record.outputs == Some(blown(counts)), "other bytes of {counts:?}");
     }
-    // A program elsewhere gets them, too.
+    // A remote program gets them too.
     let identity = pki.issue(Role::Client, "c").unwrap();
     let client = Client::connect(coordinator.quic_addr(), &identity).await.unwrap();
     let record = client.run(task(CASES[0], false)).await.unwrap();
@@ -91,7 +91,7 @@ async fn outputs_beyond_the_settings_fail_their_task_once() {
     let error = record.error.expect("it is too much");
     assert_eq!((error.code, record.attempts), (TaskErrorKind::ModelFailed, 1), "{error}");
     assert!(error.message.contains("104857600 bytes of outputs, at most 83886080"), "{error}");
-    // Neither the worker nor the room is the worse for it.
+    // The failure affects neither the worker nor its room.
     for _ in 0..3 {
         let record = coordinator.run(task(&[70 << 20], false)).await.unwrap();
         assert_eq!(record.state, TaskState::Succeeded, "{:?}", record.error);
@@ -105,7 +105,7 @@ async fn outputs_that_no_coordinator_takes_are_not_read() {
     let pki = Pki::generate().unwrap();
     let coordinator = Coordinator::start(config(), &pki).await.unwrap();
     let executor = Arc::new(Runs(|_: &[NamedTensor]| {
-        // Nothing is written to it: it takes no memory unless it is read.
+        // The tensor is never written, so it takes no memory unless it is read.
         let much = Tensor::zeros(DType::U8, [(1 << 30) + 1]).unwrap();
         vec![NamedTensor::new("y", much)]
     }));
@@ -129,7 +129,7 @@ async fn outputs_go_on_over_the_next_connection() {
     let counts = &[200 << 20];
     let id = coordinator.submit(task(counts, false)).unwrap();
     let before = relay.counts().passed;
-    // Some 20 MB of them.
+    // About 20 MB of the outputs.
     let on_the_way = || (relay.counts().passed > before + 15_000).then_some(());
     eventually("the outputs are on their way", on_the_way).await;
     relay.set(Weather::CUT);

@@ -1,5 +1,5 @@
-//! Bad networks: datagrams that vanish, come late, twice or out of order, and cuts of one or both
-//! directions. The relay itself is tried first.
+//! Bad networks: datagrams that are lost, late, doubled or reordered, and cuts of one or both
+//! directions. The relay itself is tested first.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
 use crate::relay::{Relay, Weather};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// What a bad wireless link does: every twelfth datagram is lost.
+/// A bad wireless link, which loses every twelfth datagram.
 const BAD: Weather = Weather {
     lost_per_mille: 80,
     doubled_per_mille: 20,
@@ -22,7 +22,7 @@ const BAD: Weather = Weather {
     ..Weather::CALM
 };
 
-/// Sends numbered datagrams through a relay and answers the numbers that arrive.
+/// Sends numbered datagrams through a relay and returns the numbers that arrive.
 fn through(weather: Weather, count: u32) -> (Vec<u32>, Relay) {
     let sink = UdpSocket::bind("127.0.0.1:0").unwrap();
     sink.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -33,7 +33,7 @@ fn through(weather: Weather, count: u32) -> (Vec<u32>, Relay) {
     let sending = std::thread::spawn(move || {
         for number in 0..count {
             source.send_to(&number.to_le_bytes(), address).unwrap();
-            // Slowly enough that no socket's buffer overflows, which would be a loss of its own.
+            // Slow enough that no socket's buffer overflows, which would lose more datagrams.
             if number % 16 == 0 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -55,14 +55,14 @@ fn the_relay_passes_loses_doubles_and_reorders() {
 
     let (arrived, relay) = through(BAD, 4_000);
     let counts = relay.counts();
-    // Four standard deviations about what the seed is asked for.
+    // Four standard deviations around the expected value.
     assert!((250..=390).contains(&counts.lost), "{counts:?}");
     assert!((40..=110).contains(&counts.doubled), "{counts:?}");
     assert!((130..=240).contains(&counts.overtaken), "{counts:?}");
     assert_eq!(u64::try_from(arrived.len()).unwrap(), counts.passed + counts.doubled);
     let turned = arrived.windows(2).filter(|pair| pair[0] > pair[1]).count();
     assert!(turned > 100, "{turned} of {} are out of order", arrived.len());
-    // The same seed decides alike.
+    // The same seed makes the same decisions.
     assert_eq!(relay.counts().lost, through(BAD, 4_000).1.counts().lost);
 
     for cut in [Weather::CUT, Weather { cut_forth: true, ..Weather::CALM }] {
@@ -73,7 +73,7 @@ fn the_relay_passes_loses_doubles_and_reorders() {
     assert_eq!(arrived.len(), 100, "the other way is open");
 }
 
-/// A worker that reaches its coordinator through a relay only.
+/// A worker that reaches its coordinator only through a relay.
 fn far(
     coordinator: &Coordinator,
     pki: &Pki,
@@ -96,7 +96,7 @@ async fn succeed(coordinator: &Coordinator, ids: &[TaskId], attempts: u32, on: &
     }
 }
 
-/// Submits tasks and waits until a worker that answers nothing has begun them.
+/// Submits tasks and waits until a blocked worker has begun them.
 async fn begun(coordinator: &Coordinator, stuck: &Echo, count: usize) -> Vec<TaskId> {
     let before = stuck.begun.load(Ordering::SeqCst);
     let ids = (0..count).map(|_| coordinator.submit(task("echo")).unwrap()).collect();
@@ -153,7 +153,7 @@ async fn a_worker_that_falls_silent_is_given_up_and_comes_back_warm() {
     relay.set(Weather::CUT);
     let began = Instant::now();
     succeed(&coordinator, &ids, 2, "b-other").await;
-    // Two seconds to notice, and some for a busy machine.
+    // Two seconds to notice the loss, and a margin for a busy machine.
     assert!(began.elapsed() < Duration::from_millis(2_700), "{:?}", began.elapsed());
     assert_eq!(coordinator.worker("a-victim").unwrap().state, WorkerState::Lost);
     stuck.let_go();
@@ -212,8 +212,8 @@ async fn cuts_of_one_direction_are_noticed_too() {
         relay.set(cut);
         let began = Instant::now();
         succeed(&coordinator, &running, 2, "b-other").await;
-        // Who hears of the other and is not heard has to give up first: its transport's 2.5 s come
-        // before the coordinator's 2 s.
+        // The side that still receives but is not heard must give up first: its transport's 2.5 s
+        // come before the coordinator's 2 s.
         assert!(began.elapsed() < Duration::from_millis(6_500), "{what}: {:?}", began.elapsed());
         stuck.let_go();
         relay.set(Weather::CALM);
@@ -225,7 +225,7 @@ async fn cuts_of_one_direction_are_noticed_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn handshakes_that_never_end_keep_nobody_out() {
     let (coordinator, pki) = coordinator().await;
-    // What they send arrives and what they would have to answer does not.
+    // Their packets arrive, but the answers to them are lost.
     let relay = Relay::start(coordinator.quic_addr(), 1).unwrap();
     relay.set(Weather { cut_back: true, ..Weather::CALM });
     let mut half_open = tokio::task::JoinSet::new();
@@ -256,7 +256,7 @@ async fn fifty_workers_come_back_at_once() {
     first.wait_for_workers(50).await.unwrap();
     first.load(model("echo")).await.unwrap();
     first.stop().await;
-    // Long enough that all of them wait for their turn to try again.
+    // Long enough that all of them are waiting between two attempts.
     tokio::time::sleep(Duration::from_millis(1_000)).await;
     let again = CoordinatorConfig { quic_addr: first.quic_addr(), ..config() };
     let second = Coordinator::start(again, &pki).await.unwrap();

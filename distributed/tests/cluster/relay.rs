@@ -1,6 +1,6 @@
-//! A bad network of our own: a UDP relay in front of a coordinator that loses, delays, reorders,
-//! doubles and cuts what passes, by a seed. It needs the standard library alone, so that
-//! `cargo xtask chaos` takes this very file for real processes.
+//! A simulated bad network: a UDP relay in front of a coordinator that loses, delays, reorders,
+//! doubles and cuts datagrams, by a seed. It uses only the standard library, so that
+//! `cargo xtask chaos` can use this file for real processes.
 
 use std::collections::{BinaryHeap, HashMap};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -9,14 +9,14 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread waits before it looks whether the relay has ended.
+/// How long a thread blocks before it checks whether the relay has ended.
 const LOOK: Duration = Duration::from_millis(50);
-/// What a datagram that is to be overtaken waits besides its delay.
+/// The extra delay of a datagram that should be overtaken.
 const OVERTAKEN: Duration = Duration::from_millis(15);
-/// The largest datagram there is.
+/// The largest possible datagram.
 const DATAGRAM_BYTES_MAX: usize = 1 << 16;
 
-/// A generator of numbers that repeats itself for a seed: SplitMix64.
+/// A seeded random generator: SplitMix64.
 #[derive(Debug, Clone)]
 pub(crate) struct Random(u64);
 
@@ -25,7 +25,7 @@ impl Random {
         Self(seed)
     }
 
-    /// Any number.
+    /// The next number.
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut x = self.0;
@@ -34,38 +34,38 @@ impl Random {
         x ^ (x >> 31)
     }
 
-    /// A number below `limit`; 0 where there is none below.
+    /// A number below `limit`; 0 if `limit` is 0.
     pub(crate) fn below(&mut self, limit: u64) -> u64 {
         self.next().checked_rem(limit).unwrap_or(0)
     }
 
-    /// True in so many of 1000 cases.
+    /// True in `per_mille` of 1000 cases.
     pub(crate) fn chance(&mut self, per_mille: u64) -> bool {
         self.below(1000) < per_mille
     }
 }
 
-/// What a relay does to datagrams, in both directions alike unless it says otherwise.
+/// A relay's treatment of datagrams, equal in both directions unless stated.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Weather {
-    /// Datagrams of 1000 that vanish.
+    /// Lost datagrams of 1000.
     pub(crate) lost_per_mille: u64,
-    /// Datagrams of 1000 that come twice.
+    /// Doubled datagrams of 1000.
     pub(crate) doubled_per_mille: u64,
     /// Datagrams of 1000 that later ones overtake.
     pub(crate) overtaken_per_mille: u64,
-    /// What each takes at least.
+    /// The least delay of each datagram.
     pub(crate) delay: Duration,
-    /// Up to so much is added to it, for each anew.
+    /// The most that is added to the delay, at random for each datagram.
     pub(crate) jitter: Duration,
-    /// Nothing comes through to the coordinator.
+    /// Nothing reaches the coordinator.
     pub(crate) cut_forth: bool,
-    /// Nothing comes back from it.
+    /// Nothing comes back from the coordinator.
     pub(crate) cut_back: bool,
 }
 
 impl Weather {
-    /// Nothing passes, whichever way.
+    /// Nothing passes in either direction.
     pub(crate) const CUT: Self = Self { cut_forth: true, cut_back: true, ..Self::CALM };
     /// Everything passes at once.
     pub(crate) const CALM: Self = Self {
@@ -79,7 +79,7 @@ impl Weather {
     };
 }
 
-/// What became of the datagrams of both directions.
+/// Counts of datagrams by fate, over both directions.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     pub(crate) passed: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Counts {
     pub(crate) cut: u64,
 }
 
-/// A relay between whoever sends to [`Relay::addr`] and one address. Ends when dropped.
+/// A relay between the senders to [`Relay::addr`] and one address. Dropping it ends it.
 pub(crate) struct Relay {
     addr: SocketAddr,
     shared: Arc<Shared>,
@@ -97,12 +97,12 @@ pub(crate) struct Relay {
 }
 
 struct Shared {
-    /// Where peers send to, and where what comes back for them comes from.
+    /// The socket that peers send to, and from which they get answers.
     front: Arc<UdpSocket>,
     to: SocketAddr,
     weather: Mutex<Weather>,
     counts: Mutex<Counts>,
-    /// What each direction draws from.
+    /// The random numbers of each direction.
     forth: Mutex<Random>,
     back: Mutex<Random>,
     under_way: Mutex<UnderWay>,
@@ -113,22 +113,22 @@ struct Shared {
 #[derive(Default)]
 struct UnderWay {
     letters: BinaryHeap<Letter>,
-    /// Counts letters, so that those due at the same time keep their order.
+    /// Counts letters, so that letters due at the same time keep their order.
     number: u64,
 }
 
-/// A datagram that waits for its time.
+/// A datagram that waits until it is due.
 struct Letter {
     due: Instant,
     number: u64,
     through: Arc<UdpSocket>,
-    /// `None` where the socket has one peer only.
+    /// `None` if the socket has only one peer.
     to: Option<SocketAddr>,
     bytes: Vec<u8>,
 }
 
 impl Relay {
-    /// A relay to `to`, on a free port of this machine, in calm weather.
+    /// A relay to `to`, on a free port of this machine, without faults.
     pub(crate) fn start(to: SocketAddr, seed: u64) -> std::io::Result<Self> {
         let front = socket()?;
         let addr = front.local_addr()?;
@@ -151,17 +151,17 @@ impl Relay {
         Ok(Self { addr, shared, threads })
     }
 
-    /// Where to send to, instead of to the coordinator.
+    /// The address to use instead of the coordinator's.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Changes the weather for what comes from now on.
+    /// Changes the treatment of later datagrams.
     pub(crate) fn set(&self, weather: Weather) {
         *lock(&self.shared.weather) = weather;
     }
 
-    /// What became of the datagrams so far.
+    /// The counts so far.
     pub(crate) fn counts(&self) -> Counts {
         *lock(&self.shared.counts)
     }
@@ -172,7 +172,7 @@ impl Drop for Relay {
         self.shared.ended.store(true, Ordering::SeqCst);
         self.shared.changed.notify_all();
         for thread in self.threads.drain(..) {
-            // It has told of a panic itself.
+            // The panic was already reported.
             let _ = thread.join();
         }
     }
@@ -183,7 +183,7 @@ impl Shared {
         self.ended.load(Ordering::SeqCst)
     }
 
-    /// Takes what peers send, each through a socket of its own, by which answers find back.
+    /// Receives from peers. Each peer has its own socket, through which answers return.
     fn receive(self: Arc<Self>) {
         let mut peers: HashMap<SocketAddr, Arc<UdpSocket>> = HashMap::new();
         let mut threads = Vec::new();
@@ -215,19 +215,19 @@ impl Shared {
         Ok(door)
     }
 
-    /// Takes what comes back for one peer.
+    /// Receives the answers for one peer.
     fn answer(&self, through: &UdpSocket, peer: SocketAddr) {
         let mut buffer = vec![0; DATAGRAM_BYTES_MAX];
         while !self.ended() {
-            // An error is a timeout, or says that nobody listens there for now.
+            // An error is a timeout, or means that nobody listens there now.
             let Ok(length) = through.recv(&mut buffer) else { continue };
             let bytes = buffer.get(..length).unwrap_or_default();
             self.take(&self.back, |weather| weather.cut_back, &self.front, Some(peer), bytes);
         }
     }
 
-    /// Decides about a datagram. It draws as many numbers whatever becomes of it, so that the
-    /// decisions about later ones do not depend on the weather.
+    /// Decides the fate of a datagram. It always draws equally many numbers, so that later
+    /// decisions do not depend on the weather.
     fn take(
         &self,
         random: &Mutex<Random>,
@@ -270,7 +270,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Sends what is due.
+    /// Sends datagrams that are due.
     fn post(&self) {
         let mut under_way = lock(&self.under_way);
         while !self.ended() {
@@ -280,7 +280,7 @@ impl Shared {
                 Some(due) if due <= now => {
                     let Some(letter) = under_way.letters.pop() else { continue };
                     drop(under_way);
-                    // A peer that is gone gets nothing, as in any network.
+                    // Datagrams to an absent peer are lost, as in any network.
                     let _ = match letter.to {
                         Some(to) => letter.through.send_to(&letter.bytes, to),
                         None => letter.through.send(&letter.bytes),
@@ -299,7 +299,7 @@ impl Shared {
 
 impl Ord for Letter {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        // The heap gives the greatest first, which is to be the one that is due first.
+        // The heap returns the greatest letter, which must be the one due first.
         (other.due, other.number).cmp(&(self.due, self.number))
     }
 }

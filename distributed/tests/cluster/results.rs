@@ -1,4 +1,4 @@
-//! Results wait to be read, and go when they are let go.
+//! Results are kept until they are read, and removed when they are discarded.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
 use lgp_distributed::{
@@ -10,7 +10,7 @@ fn durable(name: &str) -> TaskSpec {
     TaskSpec { durable: true, ..task(name) }
 }
 
-/// Whether a task was accepted once, and its result is gone.
+/// Whether a task was accepted once and its result is gone.
 fn expired(record: Result<TaskRecord, Error>) -> bool {
     matches!(record, Err(Error::Expired { .. }))
 }
@@ -21,7 +21,7 @@ async fn results_of_many_tasks_wait_until_they_are_asked_for() {
     const BATCH: usize = 500;
     let folder = tempfile::tempdir().unwrap();
     let journal = Some(folder.path().join("tasks.journal"));
-    // Few enough in memory that most are read back.
+    // Few enough records stay in memory that most are read back.
     let settings =
         || CoordinatorConfig { journal: journal.clone(), retained_tasks_max: 500, ..config() };
     let pki = Pki::generate().unwrap();
@@ -48,7 +48,7 @@ async fn results_of_many_tasks_wait_until_they_are_asked_for() {
     let why = first.explain(ids[0]).await.unwrap();
     assert_eq!(why.last().map(|(_, what)| what.as_str()), Some("succeeded"), "{why:?}");
 
-    // Pages lead to all of them.
+    // The pages together list all tasks.
     let mut listed = Vec::new();
     let mut filter = TaskFilter { limit: 700, ..TaskFilter::default() };
     loop {
@@ -100,7 +100,7 @@ async fn a_key_stands_for_its_task_after_the_result_was_let_go() {
         }
         assert!(expired(coordinator.task(ids[0]).await), "{life}");
         assert_eq!(coordinator.state(ids[0]).unwrap(), TaskState::Succeeded);
-        // What succeeded, did; others may depend on it.
+        // A discarded task still counts as succeeded for its dependants.
         let after = TaskSpec { depends_on: ids, ..durable("echo") };
         let after = coordinator.submit_all(vec![(after, vec![])]).await.unwrap();
         assert_eq!(coordinator.wait(after[0]).await.unwrap().state, TaskState::Succeeded);

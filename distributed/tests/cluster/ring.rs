@@ -1,4 +1,4 @@
-//! Rings over real QUIC: results, calls that do not fit together, ranks that are lost.
+//! Rings over real QUIC: results, mismatched calls, and lost ranks.
 
 use crate::common::coordinator;
 use half::{bf16, f16};
@@ -22,7 +22,7 @@ fn config(coordinator: &Coordinator, pki: &Pki, rank: u32, size: u32) -> RingCon
     RingConfig { timeout: LONG, ..RingConfig::new(identity(pki, rank), "g", (rank, size), peers) }
 }
 
-/// Has all ranks do something at the same time; answers what came of it, by rank.
+/// Runs `work` for all ranks at the same time; returns the results by rank.
 async fn all<T, R: Send + 'static, F: Future<Output = R> + Send + 'static>(
     ranks: impl IntoIterator<Item = T>,
     work: impl Fn(T) -> F,
@@ -47,7 +47,7 @@ fn ring_error<T: std::fmt::Debug>(result: Result<T>) -> RingError {
     }
 }
 
-/// A rank's elements: of different sizes, so that another order of additions has other bits.
+/// A rank's elements. Their sizes differ, so that another order of additions gives other bits.
 fn elements(rank: usize, len: usize) -> Vec<f32> {
     let at = |i: usize| ((i * 7919 + rank * 104_729) % 1000) as f32 - 500.;
     (0..len).map(|i| at(i) * 10f32.powi((i % 7) as i32 - 3 + rank as i32)).collect()
@@ -66,7 +66,7 @@ async fn every_rank_gets_the_bits_of_the_plain_sum() {
     let (coordinator, pki) = coordinator().await;
     for n in 1..=5usize {
         let ranks = rings(&coordinator, &pki, n as u32, LONG).await;
-        // The last is more than one frame for each part.
+        // The last length needs more than one frame for each part.
         let lens = [0, 1, 2, 3, 7, 1000, if n == 3 { 400_003 } else { 10_007 }];
         let results = all(ranks, move |mut ring| async move {
             let (rank, mut results) = (ring.rank() as usize, Vec::new());
@@ -87,7 +87,7 @@ async fn every_rank_gets_the_bits_of_the_plain_sum() {
     }
 }
 
-/// What each type's sum of `rank + i` over three ranks is.
+/// Checks each type's sum of `rank + i` over three ranks.
 async fn sums<T: RingElement + PartialEq + std::fmt::Debug>(ring: &mut Ring, of: fn(u8) -> T) {
     let rank = u8::try_from(ring.rank()).unwrap();
     let own: Vec<T> = (0..20).map(|i| of(i + rank)).collect();
@@ -125,7 +125,7 @@ async fn every_collective_takes_every_type() {
         sums::<i64>(&mut ring, i64::from).await;
         sums::<f16>(&mut ring, f16::from).await;
         sums::<bf16>(&mut ring, |i| bf16::from_f32(i.into())).await;
-        // One that is too small to change a half; two of them are not, unless rounded in between.
+        // 1 alone does not change 2048 in f16, but 2 does: the sum must not be rounded in between.
         let mut small = vec![f16::from_f32(if ring.rank() == 0 { 2048. } else { 1. }); 3];
         ring.all_reduce(&mut small, Reduction::Sum).await.unwrap();
         assert_eq!(small, [f16::from_f32(2050.); 3]);
@@ -166,7 +166,7 @@ async fn calls_that_do_not_fit_together_fail_at_every_rank() {
                 _ => ring.barrier().await,
             };
             let error = ring_error(result);
-            // It stays so.
+            // The error is permanent.
             assert_eq!(ring_error(ring.barrier().await), error);
             assert_eq!(ring.fault(), Some(&error));
             error
@@ -180,7 +180,7 @@ async fn calls_that_do_not_fit_together_fail_at_every_rank() {
     }
 }
 
-/// Reduces until that fails; answers how and when it did.
+/// Reduces until that fails; returns the error and its time.
 async fn until_failure(mut ring: Ring, len: usize) -> (RingError, Instant) {
     let mut data = vec![1f32; len];
     loop {
@@ -194,7 +194,7 @@ async fn until_failure(mut ring: Ring, len: usize) -> (RingError, Instant) {
 async fn a_killed_rank_fails_all_others_long_before_the_timeout() {
     let (coordinator, pki) = coordinator().await;
     for len in [1, 1_000_000] {
-        // Each on its own threads, so that one can end with all that it has, and without a word.
+        // Each rank has its own runtime, so that a rank can end silently with everything it has.
         let runtime = |_| tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         let mut runtimes: Vec<_> = (0..4).map(runtime).collect();
         let mut running: Vec<_> = (0..4)
@@ -230,7 +230,7 @@ async fn a_rank_that_does_not_take_part_fails_all_after_the_timeout() {
     let results = all(rings(&coordinator, &pki, 3, timeout).await, move |mut ring| async move {
         if ring.rank() == 1 {
             tokio::time::sleep(timeout * 2).await;
-            // It hears of what happened in its absence.
+            // The rank hears of the failure in its absence.
             return ring_error(ring.barrier().await);
         }
         let error = ring_error(ring.all_reduce(&mut [1f32; 100], Reduction::Sum).await);
@@ -253,7 +253,7 @@ async fn who_drops_its_ring_or_a_call_or_leaves_early_is_named() {
             match (ring.rank(), case) {
                 (1, 0) => drop(ring),
                 (1, 1) => {
-                    // Rank 0 is not there yet, so that it cannot end.
+                    // Rank 0 has not joined yet, so the call cannot end.
                     let reduced = ring.all_reduce(&mut data, Reduction::Sum);
                     tokio::time::timeout(Duration::from_millis(50), reduced).await.unwrap_err();
                     assert_eq!(ring_error(ring.barrier().await), RingError::Dropped);
@@ -281,7 +281,7 @@ async fn ranks_that_do_not_fit_a_meeting_are_refused() {
     let first = config(&coordinator, &pki, 0, 3);
     let first = tokio::spawn(Ring::join(RingConfig { timeout: Duration::from_secs(4), ..first }));
     let group = || "g".to_owned();
-    // Until the first is there, these wait for others, in vain.
+    // Until the first rank is there, these wait for the others in vain.
     let missing = |missing| MeetingRefusal::Missing { group: group(), missing };
     let cases = [
         ((0, 3), MeetingRefusal::Taken { group: group(), rank: 0 }),
@@ -295,7 +295,7 @@ async fn ranks_that_do_not_fit_a_meeting_are_refused() {
         assert_eq!(ring_error(Ring::join(config).await), RingError::Meeting(expected));
     }
     assert_eq!(ring_error(first.await.unwrap()), RingError::Meeting(missing(vec![1, 2])));
-    // A client is none of them, nor is a worker of another cluster.
+    // A client cannot be a rank, nor can a worker of another cluster.
     let client = pki.issue(Role::Client, "c").unwrap();
     let foreign = Pki::generate().unwrap().issue_worker("w0").unwrap();
     for identity in [client, foreign] {
@@ -319,7 +319,7 @@ async fn ranks_find_each_other_at_given_addresses_too() {
         let peers = RingPeers::Addresses(peers.clone());
         let config = RingConfig::new(identity(&pki, rank), "g", (rank, 3), peers);
         async move {
-            // Who is early waits.
+            // Early ranks wait.
             tokio::time::sleep(Duration::from_millis(u64::from(rank) * 300)).await;
             let mut ring = Ring::join(config).await.unwrap();
             let mut data = [ring.rank().cast_signed()];
@@ -339,7 +339,7 @@ async fn ranks_trust_workers_of_their_cluster_only() {
     let pki = Pki::generate().unwrap();
     let other = Pki::generate().unwrap();
     let own = |rank| identity(&pki, rank);
-    // Its own words, and whom it trusts, are a rank's own business: what counts is what it shows.
+    // A rank chooses its own trust and claims; only the certificate that it shows counts.
     let foreign = other.issue_worker("w1").unwrap();
     let posing = Identity { ca_pem: own(1).ca_pem, ..foreign.clone() };
     let client = pki.issue(Role::Client, "w1").unwrap();
@@ -355,7 +355,7 @@ async fn ranks_trust_workers_of_their_cluster_only() {
         let errors = errors.await;
         let untrusted = |e: &RingError| matches!(e, RingError::Untrusted { .. });
         assert!(errors.iter().any(untrusted), "{what}: {errors:?}");
-        // Who is turned away may see no more than a closed connection.
+        // A rejected rank may see only a closed connection.
         let gone = |e: &RingError| matches!(e, RingError::Absent { .. } | RingError::Lost { .. });
         assert!(errors.iter().all(|e| untrusted(e) || gone(e)), "{what}: {errors:?}");
     }
@@ -364,7 +364,7 @@ async fn ranks_trust_workers_of_their_cluster_only() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rings_of_other_names_and_sizes_do_not_mix() {
     let pki = Pki::generate().unwrap();
-    // Both ranks are each other's neighbours, and of different rings.
+    // Both ranks are neighbours of each other, but of different rings.
     let cases = [(("a", 2), ("b", 2)), (("a", 2), ("a", 3))];
     for (first, second) in cases {
         let peers = addresses(3);

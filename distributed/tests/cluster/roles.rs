@@ -1,4 +1,4 @@
-//! Clients and administrators, over the network: what they may ask, and how they are sent away.
+//! Clients and administrators over the network: what they may ask, and how they are refused.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
 use lgp_distributed::{
@@ -44,7 +44,7 @@ async fn a_client_gives_tasks_and_gets_what_becomes_of_them() {
     gate.let_go();
     assert_eq!(waiting.await.unwrap().unwrap().outputs, Some(task("echo").inputs));
 
-    // What the handle in the process takes, this takes, and answers the same.
+    // A client accepts the same specs as the handle in the process, and returns the same.
     let keyed = TaskSpec {
         priority: Priority::High,
         deadline: Some(Duration::from_secs(30)),
@@ -53,7 +53,7 @@ async fn a_client_gives_tasks_and_gets_what_becomes_of_them() {
     };
     let record = client.run(keyed.clone()).await.unwrap();
     assert_eq!((record.state, record.priority), (TaskState::Succeeded, Priority::High));
-    // Where it ran is not among what travels.
+    // The record sent to a client lacks the device and the attempts.
     let known = coordinator.task(record.task_id).await.unwrap();
     assert_eq!(TaskRecord { device: None, tries: Vec::new(), ..known }, record);
     assert_eq!(client.submit(keyed.clone()).await.unwrap(), record.task_id);
@@ -68,7 +68,7 @@ async fn a_client_gives_tasks_and_gets_what_becomes_of_them() {
     let unknown = "1-1".parse().unwrap();
     assert!(matches!(client.task(unknown).await, Err(Error::UnknownTask { .. })));
 
-    // Bodies beyond what one connection has in flight.
+    // Bodies larger than what one connection keeps in flight.
     let bytes: Vec<u8> = (0..48 << 20).map(|n: u32| n.to_le_bytes()[1]).collect();
     let large = NamedTensor::new("x", Tensor::from_slice([bytes.len()], &bytes).unwrap());
     let none = NamedTensor::new("none", Tensor::zeros(DType::F32, [0, 7]).unwrap());
@@ -117,7 +117,7 @@ async fn an_administrator_looks_after_the_cluster() {
     let refused = admin.scale(100).await.expect_err("too many");
     assert!(refused.to_string().contains("100 workers are too many"), "{refused}");
 
-    // A token makes what it was made for.
+    // A token makes a member of its own role.
     let addr = coordinator.quic_addr();
     for makes in [Role::Worker, Role::Client, Role::Admin] {
         let (info, token) = admin.create_token(makes, 1, HOUR).await.unwrap();
@@ -170,7 +170,7 @@ async fn a_callers_certificate_is_renewed() {
         matches!(&expired, Error::JoinRefused { refusal: r, .. } if *r == refusal),
         "{expired}"
     );
-    // The connection that it was renewed over goes on with the new one.
+    // The connection used for the renewal continues with the new certificate.
     assert!(admin.stats().await.is_ok());
     let again = Client::connect(coordinator.quic_addr(), &new).await.unwrap();
     assert!(again.stats().await.is_ok(), "the role is kept");
@@ -214,12 +214,12 @@ async fn who_is_revoked_is_sent_away_and_stays_away() {
     assert_eq!(admin.revoke(Role::Client, name("bob")).await.unwrap().1, 1);
     let error = bobs.renew(&bob).await.expect_err("its connection is closed");
     assert!(is_revoked(&error), "{error}");
-    // Others notice nothing.
+    // Other workers are not affected.
     assert_eq!(coordinator.run(task("echo")).await.unwrap().worker, Some(name("w2")));
     other.stop().await.unwrap();
     coordinator.stop().await;
 
-    // A coordinator that starts later knows it, and lets in who comes with a new token.
+    // A coordinator that starts later knows the revocation, and admits a machine with a new token.
     let (pki, _, services) = open();
     let coordinator = Coordinator::start_with(config(), &pki, services).await.unwrap();
     assert_eq!(pki.revoked().len(), 2);
@@ -230,8 +230,8 @@ async fn who_is_revoked_is_sent_away_and_stays_away() {
     drop(tokens);
     let (_, token) = coordinator.tokens().unwrap().create(1, HOUR).unwrap();
     coordinator.revoke(Role::Worker, name("w1")).await.unwrap();
-    // What is made in the second of the revocation counts as made before it: it joins in a later one,
-    // and the token's only use is not lost to the attempts before.
+    // A certificate issued in the second of the revocation counts as revoked. So this machine joins
+    // in a later second, and earlier attempts must not use up the token.
     let identity = join(coordinator.quic_addr(), &token, &name("w1")).await.unwrap();
     let _worker = start(&coordinator, &identity);
     eventually("it is back", || coordinator.worker("w1").ok()).await;
@@ -250,7 +250,7 @@ async fn what_a_revoked_administrator_has_made_lets_nobody_in() {
     assert_eq!(info.made_by, Some((Role::Admin, name("x"))));
     let (own, _) = tokens.create(1, HOUR).unwrap();
     assert_eq!(own.made_by, None);
-    // A future that is dropped at once has begun it all the same.
+    // A future that is dropped at once has begun the revocation all the same.
     let mut revoking = Box::pin(coordinator.revoke(Role::Admin, name("x")));
     let begun = std::future::poll_fn(|context| {
         std::task::Poll::Ready(revoking.as_mut().poll(context).is_pending())
@@ -279,7 +279,7 @@ async fn a_worker_hears_of_a_new_coordinator_before_the_old_one_times_out() {
     let workers: Vec<_> =
         (0..8).map(|n| Worker::start(&first, &pki, &format!("w{n}"), 1, &Echo::open())).collect();
     first.wait_for_workers(8).await.unwrap();
-    // No farewell, no more packets, as if the process was killed.
+    // No farewell and no more packets, like a killed process.
     let began = Instant::now();
     runtime.shutdown_background();
     drop(first);
@@ -296,8 +296,8 @@ async fn a_worker_hears_of_a_new_coordinator_before_the_old_one_times_out() {
     second.wait_for_workers(8).await.unwrap();
     let all = began.elapsed();
     println!("the first worker was back after {one:?}, the last of 8 after {all:?}");
-    // Of silence alone a worker learns 2.5 s after the last packet, which came at most half a second
-    // before the end.
+    // By silence alone a worker would notice only 2.5 s after the last packet, which came at most
+    // half a second before the end.
     assert!(all < Duration::from_millis(1_800), "{all:?}");
     drop(workers);
     second.stop().await;

@@ -1,4 +1,5 @@
-//! Several coordinators of one cluster, of which one leads: who follows when it steps down.
+//! Several coordinators of one cluster, of which one leads: workers and clients follow when it
+//! steps down.
 
 use crate::common::{Echo, Worker, config, eventually, task};
 use lgp_distributed::{
@@ -48,7 +49,7 @@ async fn when_one_steps_down_workers_and_clients_follow_the_next() {
     first.stop().await;
     assert!(matches!(client.task(id).await, Err(Error::Connection(_))));
 
-    // Another one leads, while the first one's process goes on.
+    // Another coordinator leads, while the process of the first one continues.
     let (second, _pki) = start(folder.path(), addrs[1]).await.unwrap();
     echo.let_go();
     let record = second.wait(id).await.unwrap();
@@ -57,7 +58,7 @@ async fn when_one_steps_down_workers_and_clients_follow_the_next() {
     assert_eq!(client.task(id).await.unwrap().state, TaskState::Succeeded);
     second.stop().await;
 
-    // The first one leads again, and remembers.
+    // The first coordinator leads again, and remembers the task.
     let journal = Some(folder.path().join("tasks.journal"));
     let config = CoordinatorConfig { quic_addr: addrs[0], journal, ..crate::common::config() };
     let first = Coordinator::start(config, &pki).await.unwrap();
@@ -82,7 +83,7 @@ async fn a_coordinator_that_is_gone_or_not_ours_keeps_nobody_from_the_others() {
     reached.await.expect("it goes on to the third").unwrap();
     worker.stop().await.unwrap();
 
-    // Where every one of them refuses, the worker ends and says so.
+    // If all coordinators refuse the worker, it ends with that error.
     let config = WorkerConfig::new(list(&[strange, strange]), identity, 1);
     let error = Worker::with(config, &Echo::open()).ended().await.expect_err("not its cluster");
     assert!(matches!(error, Error::Refused { .. }), "{error}");

@@ -1,12 +1,12 @@
-//! Memory shared between a coordinator and its workers, in whole clusters: the same results as
-//! over QUIC, also when workers end in the middle.
+//! Memory shared between a coordinator and its workers, in whole clusters: the same results as over
+//! QUIC, even if workers end halfway.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model};
 use lgp_distributed::{Coordinator, Hits, Pki, TaskSpec, TaskState, Transport, WorkerConfig};
 use lgp_memory::{NamedTensor, Tensor};
 use std::sync::atomic::Ordering;
 
-/// Inputs of several sizes, below, at and above what is shared.
+/// Inputs of several sizes: below, at and above the threshold for sharing.
 fn inputs(seed: usize) -> Vec<NamedTensor> {
     let sizes = [0, 1, 8_191, 8_192, 8_193, 150_528, 1 << 20];
     let count = sizes[seed % sizes.len()];
@@ -43,7 +43,7 @@ async fn results_are_the_same_with_and_without_shared_memory() {
         travels_by(&coordinator, "w", transport).await;
         let Hits { hits, of } = coordinator.stats().shared_buffers;
         match transport {
-            // Of 70 tasks 50 have inputs that are worth it.
+            // 50 of 70 tasks have inputs that are large enough.
             Transport::SharedMemory => assert!((1..of).contains(&hits) && of <= 50, "{hits} {of}"),
             Transport::Quic => assert_eq!((hits, of), (0, 0)),
         }

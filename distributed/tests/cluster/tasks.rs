@@ -1,4 +1,4 @@
-//! What becomes of tasks when nothing breaks.
+//! The fate of tasks when nothing fails.
 
 use crate::common::{Echo, Worker, config, coordinator, eventually, model, task};
 use lgp_distributed::{
@@ -76,7 +76,7 @@ async fn failures_of_the_executor_are_final_and_say_why() {
         assert_eq!(error.code, code, "{name}");
         assert!(error.message.starts_with(message), "{error}");
     }
-    // The worker is none the worse for it.
+    // The worker still works.
     assert_eq!(coordinator.run(task("echo")).await.unwrap().state, TaskState::Succeeded);
 }
 
@@ -90,14 +90,14 @@ async fn two_workers_share_the_work_under_every_strategy() {
         coordinator.set_balancing(strategy).unwrap();
         assert_eq!(coordinator.balancing(), strategy);
         let before: Vec<u64> = coordinator.workers().iter().map(|w| w.completed).collect();
-        // They sleep: what a busy machine keeps from either worker is little beside that.
+        // They sleep, so the delays of a busy machine are small in comparison.
         let ids: Vec<_> = (0..200).map(|_| coordinator.submit(task("brief")).unwrap()).collect();
         for id in ids {
             assert_eq!(coordinator.wait(id).await.unwrap().state, TaskState::Succeeded);
         }
         let shares: Vec<u64> =
             coordinator.workers().iter().zip(before).map(|(w, b)| w.completed - b).collect();
-        // Those that measure may find one of two equal workers a little faster.
+        // Strategies that measure may prefer one of two equal workers.
         let least = if ["adaptive", "balanced"].contains(&strategy) { 1 } else { 50 };
         assert!(shares.iter().all(|&s| s >= least), "{strategy}: {shares:?}");
         assert_eq!(shares.iter().sum::<u64>(), 200, "{strategy}");
@@ -125,7 +125,7 @@ async fn cancelled_tasks_end_at_once_and_give_their_slot_back_later() {
         assert_eq!(record.error.unwrap().code, TaskErrorKind::Cancelled);
         assert_eq!(coordinator.cancel(id).await.unwrap().state, TaskState::Cancelled);
     }
-    // It does not look whether it is to stop: its slot is not given away while it runs.
+    // The executor does not check for a stop, so its slot stays taken while it runs.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(coordinator.state(third).unwrap(), TaskState::Queued);
     slow.let_go();

@@ -1,11 +1,11 @@
-//! Tasks whose workers tell what their runs were made of.
+//! Tasks whose workers report the nodes of their runs.
 
 use crate::common::{Echo, Worker, config, coordinator, task};
 use lgp_distributed::{Coordinator, CoordinatorConfig, Pki, TaskRecord, TaskSpec, TaskState};
 use lgp_memory::{NamedTensor, Tensor};
 use std::time::Duration;
 
-/// As many as are told of a run.
+/// The most nodes that are reported of a run.
 const NODES: usize = 256;
 
 async fn ran(coordinator: &Coordinator, spec: &TaskSpec) -> (TaskRecord, Option<usize>) {
@@ -25,10 +25,10 @@ async fn a_worker_tells_what_a_run_was_made_of_where_that_is_asked_for() {
     assert_eq!(nodes, Some(NODES));
     assert_eq!(coordinator.run_trace(record.task_id, 1), None, "it is told once");
     assert_eq!(ran(&coordinator, &task("echo")).await.1, None);
-    // What is limited is not made to take longer.
+    // A task with a time limit is not slowed down by tracing.
     let run_limit = Some(Duration::from_secs(60));
     assert_eq!(ran(&coordinator, &TaskSpec { run_limit, ..traced.clone() }).await.1, None);
-    // Both would be too long for the header of one frame.
+    // Outputs and trace together would be too long for the header of one frame.
     let one = Tensor::from_slice([1], &[1f32]).unwrap();
     let many = (0..500).map(|at| NamedTensor::new(format!("{at:0>80}"), one.clone())).collect();
     assert_eq!(ran(&coordinator, &TaskSpec { inputs: many, ..traced }).await.1, None);

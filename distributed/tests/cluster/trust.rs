@@ -1,4 +1,4 @@
-//! Who is let in: certificates, roles and names.
+//! Admission: certificates, roles and names.
 
 use crate::common::{Echo, Worker, coordinator, eventually, task};
 use lgp_distributed::{Error, Identity, Pki, TaskState, WorkerConfig};
@@ -9,7 +9,8 @@ async fn a_worker_of_another_cluster_is_refused_by_both_sides() {
     let other = Pki::generate().unwrap();
     let own = pki.issue_worker("w1").unwrap();
     let foreign = other.issue_worker("w1").unwrap();
-    // It trusts the right authority but shows a certificate of another one, and the reverse.
+    // The worker trusts the right authority but shows a certificate of another one, and the
+    // reverse.
     let cases = [
         ("foreign certificate", Identity { ca_pem: own.ca_pem.clone(), ..foreign.clone() }),
         ("foreign authority", Identity { ca_pem: foreign.ca_pem.clone(), ..own.clone() }),
@@ -21,7 +22,7 @@ async fn a_worker_of_another_cluster_is_refused_by_both_sides() {
         assert!(matches!(error, Error::Refused { .. }), "{what}: {error}");
         assert!(coordinator.workers().is_empty(), "{what}");
     }
-    // The rightful one still gets in.
+    // The right worker is still admitted.
     let config = WorkerConfig::new(coordinator.quic_addr(), own, 1);
     let _worker = Worker::with(config, &Echo::open());
     coordinator.wait_for_workers(1).await.unwrap();
@@ -54,7 +55,7 @@ async fn a_second_worker_of_the_same_name_takes_over() {
     let error = first.ended().await.expect_err("superseded");
     assert!(error.to_string().contains("under the same name"), "{error}");
     assert_eq!(coordinator.workers().len(), 1);
-    // The late answer of the first attempt finds no one to accept it.
+    // The late answer of the first attempt is not accepted.
     gate.let_go();
     assert_eq!(coordinator.stats().tasks.succeeded, 1);
 }

@@ -1,13 +1,13 @@
-//! Where each tensor of a run goes in one block of memory: a pure function from sizes and
-//! lifetimes to offsets.
+//! Assigns each tensor of a run an offset in one block of memory: a pure function of sizes and
+//! lifetimes.
 
 use crate::buffer::ALIGNMENT;
 
-/// Comparisons after which a plan is given up: lifetimes that all overlap cost the square of
-/// their number, and no graph of a real network comes near.
+/// Planning stops after this many comparisons. If all lifetimes overlap, the cost is quadratic in
+/// their number; graphs of real networks stay far below the limit.
 const WORK_MAX: usize = 1 << 26;
 
-/// A tensor that is to be placed: how large it is, and the steps from which to which it lives.
+/// A tensor to be placed: its size, and the steps during which it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lifetime {
     /// Size in bytes.
@@ -19,7 +19,7 @@ pub struct Lifetime {
 }
 
 impl Lifetime {
-    /// Bytes that it takes of an arena: whole cache lines.
+    /// The bytes that it takes in an arena: whole cache lines.
     fn padded(&self) -> Option<usize> {
         self.bytes.checked_next_multiple_of(ALIGNMENT)
     }
@@ -30,7 +30,7 @@ impl Lifetime {
 pub enum Order {
     /// The largest first, which leaves the small ones to fill gaps.
     BySize,
-    /// As they are given.
+    /// In the given order.
     Given,
 }
 
@@ -46,17 +46,17 @@ pub struct ArenaPlan {
 /// Places in several blocks of memory, such that no two tensors that live at once overlap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockPlan {
-    /// Block and offset of each tensor; offsets are multiples of [`ALIGNMENT`], and of whatever
-    /// all sizes are multiples of.
+    /// Block and offset of each tensor. Offsets are multiples of [`ALIGNMENT`], and of any common
+    /// divisor of all sizes.
     pub places: Vec<(usize, usize)>,
     /// Bytes of each block.
     pub blocks: Vec<usize>,
 }
 
 impl ArenaPlan {
-    /// Places tensors one after the other, each into the smallest gap that holds it between
-    /// those that live at the same time, or behind them ("greedy by size" of Pisarchyk and Lee,
-    /// 2020). `None` when sizes overflow, or when there is far too much to compare.
+    /// Places tensors one after the other. Each goes into the smallest sufficient gap between
+    /// tensors that live at the same time, or behind them ("greedy by size" of Pisarchyk and Lee,
+    /// 2020). `None` when sizes overflow, or when the comparisons exceed the limit.
     ///
     /// ```
     /// use lgp_memory::{ArenaPlan, Lifetime, Order};
@@ -98,9 +98,9 @@ impl ArenaPlan {
         Some(Self { offsets, bytes })
     }
 
-    /// As [`ArenaPlan::new`], by size, over several blocks of which none is larger than
-    /// `block_bytes_max`: for devices that have no buffer of any size. What does not fit the first
-    /// block is planned for the next. `None` also for a tensor that fits no block.
+    /// Like [`ArenaPlan::new`] by size, over several blocks of at most `block_bytes_max`, for
+    /// devices with a limited buffer size. Tensors that do not fit the first block are planned for
+    /// the next. `None` also for a tensor that fits no block.
     #[must_use]
     pub fn in_blocks(tensors: &[Lifetime], block_bytes_max: usize) -> Option<BlockPlan> {
         let mut plan = BlockPlan { places: vec![(0, 0); tensors.len()], blocks: Vec::new() };
@@ -134,7 +134,7 @@ impl ArenaPlan {
         Self::peak(tensors).1
     }
 
-    /// The step at which the most bytes live, and how many they are.
+    /// The step at which the most bytes live, and their number.
     #[must_use]
     pub fn peak(tensors: &[Lifetime]) -> (usize, usize) {
         let mut events: Vec<(usize, bool, usize)> = Vec::with_capacity(2 * tensors.len());
@@ -143,7 +143,7 @@ impl ArenaPlan {
             events.push((t.first, true, size));
             events.push((t.last.saturating_add(1), false, size));
         }
-        // Of one step, what ends comes before what begins.
+        // Within a step, ends come before beginnings.
         events.sort_unstable();
         let (mut live, mut most) = (0usize, (0, 0));
         for (step, begins, size) in events {
@@ -162,8 +162,8 @@ impl ArenaPlan {
     }
 }
 
-/// The start of the smallest gap of at least `size` bytes between busy ranges, which are in
-/// order of their start; behind them all when there is none.
+/// The start of the smallest gap of at least `size` bytes between busy ranges, which are sorted by
+/// start; the end of all ranges if there is no gap.
 fn best_offset(busy: &[(usize, usize)], size: usize) -> usize {
     let (mut best, mut end) = (None, 0);
     for &(from, to) in busy {
@@ -177,13 +177,13 @@ fn best_offset(busy: &[(usize, usize)], size: usize) -> usize {
     best.map_or(end, |(_, offset)| offset)
 }
 
-/// Placed tensors by the steps that they live through: a segment tree over the steps for "alive
-/// at a step", and a list a step for "begins there".
+/// Placed tensors by the steps of their lives: a segment tree over the steps for "alive at a step",
+/// and one list per step for "begins there".
 struct Index {
     leaves: usize,
     tree: Vec<Vec<usize>>,
     begins: Vec<Vec<usize>>,
-    /// Each distinct first step, in order: only there does anything begin.
+    /// Each distinct first step, in order: tensors begin only there.
     steps: Vec<usize>,
 }
 
@@ -224,7 +224,7 @@ impl Index {
         }
     }
 
-    /// Every placed tensor that lives at a step at which `t` lives, once.
+    /// Visits every placed tensor that shares a step with `t`, once.
     fn each_alive_with(&self, t: &Lifetime, mut visit: impl FnMut(usize)) {
         let range = self.range(t);
         let mut at = range.start + self.leaves;

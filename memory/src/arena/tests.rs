@@ -7,8 +7,8 @@ fn mib(bytes: usize) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// The outputs of MobileNetV2's nodes at 224×224, batch 1, f32, where a convolution with its
-/// normalisation and limit counts as one.
+/// The outputs of MobileNetV2's nodes at 224×224, batch 1, f32. A convolution with its
+/// normalisation and clipping counts as one node.
 fn mobilenet_v2() -> Vec<Lifetime> {
     const STAGES: [(usize, usize, usize, usize); 7] = [
         (1, 16, 1, 1),
@@ -164,7 +164,7 @@ proptest! {
         }
     }
 
-    /// Over several blocks too; and none is larger than it may be.
+    /// The same over several blocks, none of which exceeds the limit.
     #[test]
     fn plans_in_blocks_are_sound(
         lives in prop::collection::vec((0usize..5000, 0usize..40, 0usize..12), 0..60),

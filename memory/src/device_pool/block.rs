@@ -1,4 +1,4 @@
-//! Blocks of a device pool: those that stay where they are, and those that may be moved.
+//! Blocks of a device pool: fixed and relocatable ones.
 
 use super::Shared;
 use crate::error::{Error, Result};
@@ -8,7 +8,7 @@ use lgp_hal::Buffer;
 use std::any::Any;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A range that goes back to its pool when this is dropped.
+/// A range that returns to its pool when the lease is dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) pool: Arc<Shared>,
@@ -31,17 +31,17 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let mut state = self.pool.lock();
         state.relocatable.remove(&self.id);
-        // A lease is the only one that frees its range, and does it once.
+        // Only the lease frees its range, and only once.
         if state.segments.free(self.id).is_ok() {
             state.note(MemoryEvent::Freed { range: self.id.serial() });
         }
     }
 }
 
-/// A block of a device's memory. Dropping it gives it back to its pool.
+/// A block of a device's memory. Dropping it returns it to its pool.
 #[derive(Debug)]
 pub struct DeviceBlock {
-    // Before the lease: the memory must be let go before others can have it.
+    // Dropped before the lease: the buffer must be released before others get the range.
     buffer: Arc<dyn Buffer>,
     offset: usize,
     lease: Lease,
@@ -53,26 +53,26 @@ impl DeviceBlock {
         Ok(Self { buffer, offset, lease })
     }
 
-    /// The block as a buffer of its own: it begins at byte 0 and ends after [`Self::bytes`].
+    /// The block as a buffer of its own, of [`Self::bytes`] bytes from byte 0 on.
     #[must_use]
     pub fn buffer(&self) -> &dyn Buffer {
         &*self.buffer
     }
 
-    /// The block as a buffer that gives it back with its last handle; slices are handles too.
+    /// The block as a buffer that frees the block with its last handle; slices are handles too.
     #[must_use]
     pub fn into_buffer(self) -> Arc<dyn Buffer> {
         let buffer = Arc::clone(&self.buffer);
         Arc::new(Leased { buffer, block: Arc::new(self) })
     }
 
-    /// Where the block begins in its segment.
+    /// The block's offset in its segment.
     #[must_use]
     pub fn offset(&self) -> usize {
         self.offset
     }
 
-    /// The bytes that were asked for.
+    /// The requested size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.lease.bytes
@@ -89,7 +89,7 @@ impl DeviceBlock {
     }
 }
 
-/// A block, or a part of one, that is kept as long as the buffer is.
+/// A buffer, or a slice of one, that keeps its block alive.
 #[derive(Debug)]
 struct Leased {
     buffer: Arc<dyn Buffer>,
@@ -107,15 +107,15 @@ impl Buffer for Leased {
     }
 
     fn as_any(&self) -> &dyn Any {
-        // Backends look for their own type.
+        // Backends downcast to their own type.
         self.buffer.as_any()
     }
 }
 
-/// A block and its present place.
+/// A block and its current place.
 #[derive(Debug)]
 pub(super) struct Movable {
-    /// Nothing after it may have moved, until it is asked for.
+    /// `None` after it may have moved, until the next pin.
     buffer: Option<(Arc<dyn Buffer>, usize)>,
     lease: Lease,
 }
@@ -126,7 +126,7 @@ impl Movable {
     }
 }
 
-/// A block of a device's memory that may be moved while nobody has pinned it.
+/// A block of a device's memory that may be moved while it is not pinned.
 #[derive(Debug)]
 pub struct RelocatableBlock {
     block: Arc<RwLock<Movable>>,
@@ -134,8 +134,8 @@ pub struct RelocatableBlock {
 }
 
 impl RelocatableBlock {
-    /// The block where it is now; it stays there until the answer is dropped. Waits while blocks
-    /// are being moved. Several may pin it at once.
+    /// Pins the block to its current place until the result is dropped. Waits while blocks are
+    /// being moved. Several users may pin it at once.
     ///
     /// # Errors
     /// [`Error::Device`] when the device refuses a slice.
@@ -154,14 +154,14 @@ impl RelocatableBlock {
         Ok(PinnedBlock { buffer, offset, _block: RwLockWriteGuard::downgrade(block) })
     }
 
-    /// The bytes that were asked for.
+    /// The requested size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 }
 
-/// A [`RelocatableBlock`] that stays where it is.
+/// A [`RelocatableBlock`] that cannot move.
 #[derive(Debug)]
 pub struct PinnedBlock<'a> {
     buffer: Arc<dyn Buffer>,
@@ -176,8 +176,8 @@ impl PinnedBlock<'_> {
         &*self.buffer
     }
 
-    /// [`Self::buffer`] for who keeps this as well: the block may be moved as soon as this is
-    /// dropped.
+    /// Like [`Self::buffer`], as a handle. The caller must keep the pin too: the block may be moved
+    /// as soon as the pin is dropped.
     #[must_use]
     pub fn handle(&self) -> Arc<dyn Buffer> {
         Arc::clone(&self.buffer)

@@ -76,7 +76,7 @@ fn limits_follow_the_device() {
     assert!(DevicePool::new(device(), odd).is_err());
 }
 
-/// One kind of use, with whatever fails: every block that was handed out keeps its content.
+/// Uses a pool with any failures: every block that was handed out keeps its content.
 fn use_pool(pool: &DevicePool, queue: &mut dyn Queue) -> Vec<Error> {
     let (mut blocks, mut errors) = (Vec::new(), Vec::new());
     for (mark, bytes) in (0..).zip([100, 900_000, 3 * MIB, 600_000, 5000, 2 * MIB, 5 * MIB]) {

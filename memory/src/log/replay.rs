@@ -1,4 +1,4 @@
-//! A log once more, on any source of segments.
+//! Replays a log on any source of segments.
 
 use super::{MemoryEvent, MemoryLog};
 use crate::error::{Error, Result};
@@ -6,27 +6,27 @@ use crate::segments::{RangeId, SegmentLimits, SegmentSource, SegmentStats, Segme
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What a replay showed.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replay {
-    /// How things stand at the end; with it allocations, failures and high-water marks.
+    /// The final state, with counts of allocations and failures and with high-water marks.
     pub stats: SegmentStats,
-    /// The event, counted from 0, whose request was the first to fail, and why.
+    /// The index of the first event whose request failed, and the error.
     pub first_failure: Option<(usize, Error)>,
-    /// How many requests failed when the log was written and did not now.
+    /// How many requests that failed in the log succeeded now.
     pub recovered: u64,
     /// The highest external fragmentation after any event, 0 to 1.
     pub fragmentation_max: f64,
-    /// How long it took.
+    /// The duration of the replay.
     pub elapsed: Duration,
 }
 
 impl MemoryLog {
-    /// Does everything again with `limits`, which may be others than the log's own, and segments
-    /// from `source`.
+    /// Repeats all events with `limits`, which may differ from the log's own, and segments from
+    /// `source`.
     ///
-    /// With the log's limits, a source that has as much as the device had, and no event dropped,
-    /// every range lies where it lay.
+    /// With the log's limits, a source as large as the device, and no dropped events, every range
+    /// lies where it was.
     ///
     /// ```
     /// # use lgp_memory::{MemoryLog, SegmentLimits, SimulatedDevice};
@@ -64,14 +64,14 @@ impl MemoryLog {
                 MemoryEvent::Taken { range, bytes, owner } => {
                     segments.allocate(*bytes, owner).map(|id| live.insert(*range, id))
                 }
-                // What did not fit then, nobody gave back.
+                // A failed request was never freed, so it is freed at once.
                 MemoryEvent::Failed { bytes, owner } => {
                     segments.allocate(*bytes, owner).and_then(|id| {
                         replay.recovered += 1;
                         segments.free(id).map(|()| None)
                     })
                 }
-                // What does not fit now cannot be given back.
+                // A range that does not fit now cannot be freed.
                 MemoryEvent::Freed { range } => match live.remove(range) {
                     Some(id) => segments.free(id).map(|()| None),
                     None => Ok(None),

@@ -48,7 +48,7 @@ fn steps() -> impl Strategy<Value = Vec<(bool, usize, prop::sample::Index)>> {
 }
 
 proptest! {
-    /// A log that kept all gives, through a file, the very state that it was written in.
+    /// A complete log reproduces, through a file, the exact final state.
     #[test]
     fn a_whole_log_replays_exactly(steps in steps()) {
         let (log, stats) = logged(1000, &steps);
@@ -72,13 +72,13 @@ proptest! {
         log.write_csv(&mut file).unwrap();
         let read = MemoryLog::read_csv(&file[..]).unwrap();
         prop_assert_eq!((&read.held, read.dropped), (&log.held, log.dropped));
-        // Twice the memory, for the ranges may lie less well.
+        // Twice the memory, because the ranges may be packed less well.
         let plenty = SegmentLimits { budget_bytes: 16 * MIB, ..limits() };
         let replay = read.replay(plenty, SimulatedDevice::new(16 * MIB, 4 * MIB)).unwrap();
         prop_assert_eq!(replay.stats.in_use_bytes, stats.in_use_bytes);
     }
 
-    /// Whatever stands in a file, reading and replaying it ends with an answer.
+    /// Reading and replaying a file with any content ends with a result or an error.
     #[test]
     fn any_text_has_an_answer(text in "(event|[a-z]{4,6}|held|taken|freed|failed|phase|host|[0-9]{0,20}|,|\n|\"){0,60}") {
         let text = format!("event,time_us,range,bytes,owner\n{text}");

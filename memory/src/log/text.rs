@@ -1,4 +1,4 @@
-//! The log as CSV: a line each limit, each range that was held before, and each event.
+//! The log as CSV: one line for each limit, each range held before, and each event.
 
 use super::{MemoryEvent, MemoryLog};
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const COLUMNS: [&str; 5] = ["event", "time_us", "range", "bytes", "owner"];
 
-/// The limits by the names that their lines have.
+/// The limits with the names of their lines.
 fn fields(limits: &mut SegmentLimits) -> [(&'static str, &mut usize); 5] {
     [
         ("budget_bytes", &mut limits.budget_bytes),
@@ -68,8 +68,8 @@ impl MemoryLog {
     /// Reads a log that [`MemoryLog::write_csv`] wrote. It keeps all events of the file.
     ///
     /// # Errors
-    /// [`Error::LogFile`] when the source fails, [`Error::LogLine`] for a line that is none of a
-    /// log, or that takes a range twice.
+    /// [`Error::LogFile`] when the source fails, [`Error::LogLine`] for a line that does not belong
+    /// to a log, or that takes a range twice.
     pub fn read_csv(source: impl Read) -> Result<Self> {
         let mut reader = csv::Reader::from_reader(source);
         if reader.headers().map_err(io)?.iter().ne(COLUMNS) {
@@ -129,7 +129,7 @@ impl MemoryLog {
     }
 }
 
-/// A line of the file, and where it stands.
+/// A line of the file with its number.
 struct Line<'a> {
     number: u64,
     columns: [&'a str; COLUMNS.len()],

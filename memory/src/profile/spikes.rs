@@ -1,43 +1,44 @@
-//! Sudden growth: how much within how long, and whose.
+//! Sudden growth: how much, in what time, and by which owners.
 
 use super::{MemoryKind, MemoryStep};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What growth is sudden.
+/// The definition of sudden growth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpikeRule {
-    /// At least so much more ...
+    /// At least this much more ...
     pub bytes: usize,
     /// ... than at any time this long before.
     pub within: Duration,
 }
 
-/// A sudden growth, from the low before it to its top.
+/// A sudden growth, from the minimum before it to its maximum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spike {
-    /// When it began.
+    /// The time of the minimum.
     pub begin: Duration,
-    /// When it was at its top.
+    /// The time of the maximum.
     pub end: Duration,
     /// Which memory.
     pub kind: MemoryKind,
-    /// By how much more is held at its top.
+    /// The growth.
     pub bytes: usize,
-    /// By how much each owner grew that did, the most first.
+    /// Each growing owner's growth, the largest first.
     pub owners: Vec<(Arc<str>, usize)>,
 }
 
-/// A series of bytes over time: the device's as a whole, or one owner's of the host's.
+/// A series of bytes over time: the whole device's, or one owner's of the host.
 struct Series<'a> {
     kind: MemoryKind,
     steps: Vec<&'a MemoryStep>,
-    /// Time and bytes before each step and after it: what is held stays until the next step.
+    /// Time and bytes before and after each step: between steps the bytes stay constant.
     points: Vec<(Duration, usize)>,
 }
 
-/// The spikes of all series, by when they began. The first `held` steps tell what was held before.
+/// The spikes of all series, sorted by start. The first `held` steps are the ranges held before the
+/// log.
 pub(super) fn find(steps: &[MemoryStep], held: usize, rule: SpikeRule) -> Vec<Spike> {
     let host: BTreeSet<&Arc<str>> =
         steps.iter().filter(|s| s.kind == MemoryKind::Host).map(|s| &s.owner).collect();
@@ -45,7 +46,7 @@ pub(super) fn find(steps: &[MemoryStep], held: usize, rule: SpikeRule) -> Vec<Sp
     let mut spikes = device.spikes(rule);
     for owner in host {
         let own = |step: &MemoryStep| step.owner == *owner;
-        // Before it was first looked at, it was as it was then.
+        // Before its first measurement, the owner is assumed to have held as much.
         let series = Series::new(MemoryKind::Host, steps, 1, own, |s| s.owner_bytes);
         spikes.extend(series.spikes(rule));
     }
@@ -78,7 +79,7 @@ impl<'a> Series<'a> {
     fn spikes(&self, rule: SpikeRule) -> Vec<Spike> {
         let points = &self.points;
         let mut spikes = Vec::new();
-        // Points that are lower than all after them: the first is the low of the window.
+        // Points lower than all later ones: the first is the minimum of the window.
         let mut lows: VecDeque<usize> = VecDeque::new();
         let mut at = 0;
         while let Some(&(time, bytes)) = points.get(at) {
@@ -101,7 +102,7 @@ impl<'a> Series<'a> {
         spikes
     }
 
-    /// Where growth that is a spike at `at` ends: behind it nothing higher comes in time, or only
+    /// The end of a growth that is a spike at `at`: after it nothing higher comes in time, or only
     /// after a fall as large as a spike.
     fn top(&self, at: usize, rule: SpikeRule) -> usize {
         let mut top = at;
@@ -119,7 +120,7 @@ impl<'a> Series<'a> {
     }
 
     fn spike(&self, low: usize, top: usize) -> Spike {
-        // Two points a step: these are the steps between the two points.
+        // Each step has two points: these are the steps between both points.
         let (first, end) = (low.div_ceil(2), top.div_ceil(2));
         let held = |steps: &[&'a MemoryStep]| -> BTreeMap<&'a Arc<str>, usize> {
             steps.iter().map(|step| (&step.owner, step.owner_bytes)).collect()

@@ -1,4 +1,4 @@
-//! Phases, peaks and spikes of logs that are written by hand.
+//! Phases, peaks and spikes of handwritten logs.
 
 use super::*;
 use crate::segments::SegmentLimits;
@@ -49,7 +49,7 @@ fn each_phase_has_its_peak_and_who_held_it() {
     };
     assert_eq!(holders(1), [("weights".to_owned(), 500), ("staging".to_owned(), 300)]);
     assert_eq!(holders(2), [("weights".to_owned(), 500), ("arena".to_owned(), 100)]);
-    // What the host holds when a phase begins counts for it.
+    // The host's memory at the start of a phase counts for the phase.
     let hosts: Vec<_> = profile.phases.iter().map(|p| p.host_peaks.get("host pool")).collect();
     assert_eq!(hosts, [None, Some(&70), Some(&70)]);
     let mut file = Vec::new();
@@ -71,7 +71,7 @@ fn growth_is_a_spike_if_it_is_large_and_sudden() {
         // Too slow, then too little.
         (vec![(0, taken(0, 600, "a")), (11, taken(1, 600, "a"))], vec![]),
         (vec![(0, taken(0, 999, "a"))], vec![]),
-        // At once; over several steps and owners; a fall in between.
+        // At once; over several steps and owners; with a fall in between.
         (vec![(5, taken(0, 1000, "a"))], vec![(5, 5, 1000, vec![("a", 1000)])]),
         (
             vec![
@@ -82,7 +82,7 @@ fn growth_is_a_spike_if_it_is_large_and_sudden() {
                 (30, taken(3, 300, "b")),
                 (60, taken(4, 900, "a")),
             ],
-            // The low is a point: just before it grew.
+            // The minimum is the point just before the growth.
             vec![(20, 30, 1300, vec![("b", 800), ("c", 600)])],
         ),
         (
@@ -118,7 +118,7 @@ fn the_host_has_spikes_of_its_own() {
     ]);
     let spikes = MemoryProfile::new(&log, RULE).spikes;
     let found: Vec<_> = spikes.iter().map(|s| (s.kind, &*s.owners[0].0, s.bytes)).collect();
-    // What the process had at the first look it may have had for long.
+    // The memory at the first measurement may be old, so it is no spike.
     assert_eq!(found, [(MemoryKind::Host, "process", 2000), (MemoryKind::Host, "host pool", 1800)]);
 }
 

@@ -5,8 +5,8 @@ use crate::error::{Error, Result};
 use std::io::Write;
 
 impl MemoryProfile {
-    /// Writes a line for each change of what an owner holds: when, in which phase, on the device
-    /// or the host, who, how much the owner and all owners on the device then held.
+    /// Writes one line per change of an owner's memory: the time, the phase, device or host, the
+    /// owner, and how much the owner and all owners on the device hold afterwards.
     ///
     /// # Errors
     /// [`Error::LogFile`] when the target refuses.

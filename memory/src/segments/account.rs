@@ -1,34 +1,34 @@
-//! Who holds what, what has been done so far, and the answer when there is no more.
+//! The holders of memory, the counts, and the report of a shortage.
 
 use slab::Slab;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// How many holders a message names before it sums up the others.
+/// How many holders a message names before it adds up the others.
 const HOLDERS_SHOWN: usize = 8;
 
-/// What an owner has taken.
+/// An owner's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
-    /// The label that was passed with each range.
+    /// The label that was passed with its ranges.
     pub owner: Arc<str>,
-    /// How many ranges.
+    /// The number of its ranges.
     pub ranges: usize,
-    /// Their bytes, rounded up as they are.
+    /// Their bytes after rounding up.
     pub bytes: usize,
 }
 
-/// What [`super::Segments`] has done so far. Bytes in use are those of ranges as they are rounded.
+/// Counts of [`super::Segments`]. Bytes in use are those of the rounded ranges.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SegmentStats {
     /// Ranges handed out.
     pub allocations: u64,
     /// Of those, how many needed no new segment.
     pub hits: u64,
-    /// Requests that could not be served.
+    /// Requests that failed.
     pub failures: u64,
-    /// Bytes of ranges that are taken.
+    /// Bytes of taken ranges.
     pub in_use_bytes: usize,
     /// The most that `in_use_bytes` ever was.
     pub high_water_bytes: usize,
@@ -36,11 +36,11 @@ pub struct SegmentStats {
     pub reserved_bytes: usize,
     /// The most that `reserved_bytes` ever was.
     pub reserved_high_water_bytes: usize,
-    /// How many segments there are.
+    /// The number of segments.
     pub segments: usize,
-    /// How many were ever taken from the source.
+    /// How many segments were ever taken from the source.
     pub segments_taken: u64,
-    /// The largest range that could be taken without a new segment.
+    /// The largest range that can be taken without a new segment.
     pub largest_free_bytes: usize,
 }
 
@@ -52,14 +52,13 @@ impl SegmentStats {
         if self.allocations == 0 { 0. } else { self.hits as f64 / self.allocations as f64 }
     }
 
-    /// Bytes that are reserved and not in use.
+    /// Reserved bytes that are not in use.
     #[must_use]
     pub fn free_bytes(&self) -> usize {
         self.reserved_bytes - self.in_use_bytes
     }
 
-    /// External fragmentation: the share of the free bytes that is not in the largest free range,
-    /// 0 to 1.
+    /// External fragmentation: the share of the free bytes outside the largest free range, 0 to 1.
     #[must_use]
     pub fn fragmentation(&self) -> f64 {
         match self.free_bytes() {
@@ -69,23 +68,23 @@ impl SegmentStats {
     }
 }
 
-/// Why a range could not be taken: how things stand, and who holds what.
+/// The report of a range that could not be taken: the counts and the holders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Shortage {
-    /// Bytes asked for.
+    /// The requested bytes.
     pub bytes: usize,
-    /// Who asked.
+    /// The requester.
     pub owner: Arc<str>,
     /// The most that may be reserved.
     pub budget_bytes: usize,
-    /// How things stand.
+    /// The counts.
     pub stats: SegmentStats,
-    /// Who holds what, the most first.
+    /// All holders with their memory, the largest first.
     pub holders: Vec<Holder>,
 }
 
 impl Shortage {
-    /// Whether the budget has room enough, though not in one piece.
+    /// Whether the budget has enough room, but not in one piece.
     #[must_use]
     pub fn is_fragmentation(&self) -> bool {
         self.budget_bytes.saturating_sub(self.stats.in_use_bytes) >= self.bytes
@@ -114,17 +113,17 @@ impl fmt::Display for Shortage {
     }
 }
 
-/// Each owner that holds anything, by the number that its ranges keep.
+/// Each owner with memory, by the number that its ranges keep.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
     holders: Slab<Holder>,
     numbers: HashMap<Arc<str>, usize>,
-    /// The owner of the last range: the next range is often one of its own.
+    /// The owner of the last range, which often owns the next one too.
     last: usize,
 }
 
 impl Owners {
-    /// Notes a range, and answers its owner's number.
+    /// Adds a range, and returns its owner's number.
     pub(super) fn add(&mut self, owner: &str, bytes: usize) -> usize {
         let same = self.holders.get(self.last).is_some_and(|last| &*last.owner == owner);
         let number = if same { Some(&self.last) } else { self.numbers.get(owner) };
@@ -142,7 +141,7 @@ impl Owners {
         number
     }
 
-    /// Forgets a range.
+    /// Removes a range.
     pub(super) fn remove(&mut self, number: usize, bytes: usize) {
         let holder = &mut self.holders[number];
         holder.ranges -= 1;
@@ -157,7 +156,7 @@ impl Owners {
         &self.holders[number].owner
     }
 
-    /// Who holds what, the most first.
+    /// All holders with their memory, the largest first.
     pub(super) fn holders(&self) -> Vec<Holder> {
         let mut holders: Vec<Holder> = self.holders.iter().map(|(_, h)| h.clone()).collect();
         holders.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.owner.cmp(&b.owner)));

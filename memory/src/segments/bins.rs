@@ -1,14 +1,14 @@
-//! Small ranges in constant time: blocks of 64 equal slots, and a bit a slot that says whether it
-//! is free.
+//! Small ranges in constant time: blocks of 64 equal slots, with one bit per slot that is set while
+//! it is free.
 
 use super::ranges::Node;
 use slab::Slab;
 
-/// Slots of a block, as many as its word has bits.
+/// Slots of a block: the bits of its word.
 const SLOTS: usize = 64;
-/// The largest size that has a class, in units of the alignment.
+/// The largest size with a class, in units of the alignment.
 const UNITS_MAX: usize = 16;
-/// Units of each class: four steps a doubling, so that rounding wastes less than a quarter.
+/// Units of each class: four steps per doubling, so that rounding wastes less than a quarter.
 const CLASSES: [usize; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16];
 
 /// A slot of a block.
@@ -18,15 +18,15 @@ pub(super) struct Slot {
     pub(super) index: usize,
 }
 
-/// A block, and where it stands among those of its class that have free slots.
+/// A block, and its place among the blocks of its class with free slots.
 #[derive(Debug)]
 struct Block {
-    /// The range that it lies in.
+    /// The range of the block.
     node: Node,
     class: usize,
-    /// A bit a slot, set where it is free.
+    /// One bit per slot, set while the slot is free.
     free: u64,
-    /// The place in its class's list; meaningless while no slot is free.
+    /// The index in its class's list; meaningless while no slot is free.
     listed: usize,
 }
 
@@ -35,17 +35,17 @@ struct Block {
 pub(super) struct Bins {
     unit: usize,
     blocks: Slab<Block>,
-    /// For each class the blocks with free slots.
+    /// For each class, the blocks with free slots.
     open: [Vec<usize>; CLASSES.len()],
 }
 
 impl Bins {
-    /// No blocks yet; `unit` is the alignment.
+    /// Starts without blocks; `unit` is the alignment.
     pub(super) fn new(unit: usize) -> Self {
         Self { unit, blocks: Slab::new(), open: Default::default() }
     }
 
-    /// The class of a size that is small enough for one.
+    /// The class of a size, if the size is small enough.
     pub(super) fn class(&self, bytes: usize) -> Option<usize> {
         let units = bytes.div_ceil(self.unit).max(1);
         (units <= UNITS_MAX).then(|| CLASSES.partition_point(|&class| class < units))
@@ -61,14 +61,14 @@ impl Bins {
         SLOTS * self.slot_bytes(class)
     }
 
-    /// Adds a block of a class in a range that was taken for it.
+    /// Adds a block of a class in a taken range.
     pub(super) fn add(&mut self, class: usize, node: Node) {
         let listed = self.open[class].len();
         let block = self.blocks.insert(Block { node, class, free: u64::MAX, listed });
         self.open[class].push(block);
     }
 
-    /// A slot of a class, if a block has one free.
+    /// Takes a slot of a class, if a block has a free one.
     pub(super) fn take(&mut self, class: usize) -> Option<Slot> {
         let &block = self.open[class].last()?;
         let entry = &mut self.blocks[block];
@@ -80,7 +80,8 @@ impl Bins {
         Some(Slot { block, index })
     }
 
-    /// Frees a slot. The range of its block, if that was the last slot in use: the block is gone.
+    /// Frees a slot. Returns the range of the block if that was its last used slot; the block is
+    /// then removed.
     pub(super) fn release(&mut self, slot: Slot) -> Option<Node> {
         let block = &mut self.blocks[slot.block];
         let open = &mut self.open[block.class];
@@ -107,7 +108,7 @@ impl Bins {
         (block.node, slot.index * bytes, bytes)
     }
 
-    /// Notes that a block lies in another range now.
+    /// Records that a block was moved to another range.
     pub(super) fn move_block(&mut self, block: usize, node: Node) {
         if let Some(block) = self.blocks.get_mut(block) {
             block.node = node;

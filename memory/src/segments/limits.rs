@@ -1,25 +1,26 @@
-//! How much may be taken, and in what pieces.
+//! How much memory may be taken, and in which pieces.
 
 use super::ranges::OFFSET_BITS;
 use crate::error::{Error, Result};
 
-/// The smallest alignment: no device's buffers begin at less.
+/// The smallest alignment: every device's buffers are aligned to at least this.
 const ALIGNMENT_MIN: usize = 256;
-/// The largest alignment: beyond it, small ranges would be large.
+/// The largest alignment: with more, small ranges would be large.
 const ALIGNMENT_MAX: usize = 1 << 20;
 
-/// How much [`super::Segments`] may take of its source, and in what pieces. All are bytes.
+/// How much [`super::Segments`] may take from its source, and in which pieces. All values are
+/// bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentLimits {
-    /// The most over all segments.
+    /// The limit over all segments.
     pub budget_bytes: usize,
-    /// The largest segment that the source has, and with it the largest range.
+    /// The largest segment of the source, which also limits the largest range.
     pub segment_bytes_max: usize,
     /// A new segment's size, unless a range needs more or the budget leaves less.
     pub segment_bytes: usize,
-    /// What offsets and sizes are multiples of: a power of two from 256 to 1 MiB.
+    /// The divisor of offsets and sizes: a power of two from 256 to 1 MiB.
     pub alignment_bytes: usize,
-    /// When more than this lies free in segments, those in which nothing is taken are given back.
+    /// When more free bytes than this lie in segments, segments without taken ranges are returned.
     pub idle_bytes_max: usize,
 }
 
@@ -41,8 +42,7 @@ impl SegmentLimits {
         }
     }
 
-    /// The limits with sizes of segments rounded down to the alignment, and to what can be
-    /// addressed.
+    /// The limits with sizes of segments rounded down to the alignment and to the addressable size.
     pub(super) fn checked(self) -> Result<Self> {
         let Self { alignment_bytes: alignment, segment_bytes, segment_bytes_max, .. } = self;
         let wrong = |limit, given, expected| Err(Error::SegmentLimit { limit, given, expected });

@@ -1,4 +1,4 @@
-//! Free and taken ranges of several segments: best fit, with neighbours that are free made one.
+//! Free and taken ranges of several segments: best fit, with free neighbours merged.
 
 use slab::Slab;
 use std::collections::BTreeMap;
@@ -6,23 +6,22 @@ use std::collections::BTreeMap;
 /// A range in [`Ranges`].
 pub(super) type Node = usize;
 
-/// A free range where best fit looks for it: the smallest comes first, and of equals the one that
-/// lies lowest, which leaves the ends of segments free. 48 bits are the bytes, 32 the segment and
-/// 48 the offset: one number is compared faster than three.
+/// The sort key of a free range for best fit: the smallest comes first, and among equal sizes the
+/// lowest, which keeps the ends of segments free. 48 bits hold the bytes, 32 the segment and 48 the
+/// offset: comparing one number is faster than comparing three.
 type Key = u128;
 
-/// Bits of a key that hold an offset. No segment is larger.
+/// Bits of a key that hold an offset, which bounds the size of segments.
 pub(super) const OFFSET_BITS: u32 = 48;
 /// Bits of a key below the bytes.
 const PLACE_BITS: u32 = 80;
 
-/// The first key that a range of `bytes` bytes can have.
+/// The smallest key of a range of `bytes` bytes.
 fn first_key(bytes: usize) -> Key {
     (bytes as Key) << PLACE_BITS
 }
 
-/// A piece of a segment; together the pieces of a segment cover it, and no two neighbours are
-/// both free.
+/// A part of a segment. The ranges of a segment cover it, and no two neighbours are both free.
 #[derive(Debug)]
 struct Range {
     segment: usize,
@@ -43,18 +42,18 @@ impl Range {
     }
 }
 
-/// Ranges of all segments. Sizes are the caller's to round: every size given must be a multiple of
-/// the alignment, and above 0.
+/// Ranges of all segments. The caller rounds sizes: every given size must be a positive multiple of
+/// the alignment.
 #[derive(Debug, Default)]
 pub(super) struct Ranges {
     ranges: Slab<Range>,
     free: BTreeMap<Key, Node>,
-    /// Segments in which nothing is taken.
+    /// Segments without taken ranges.
     idle_segments: usize,
 }
 
 impl Ranges {
-    /// Adds a segment that is free from end to end.
+    /// Adds an entirely free segment.
     pub(super) fn add_segment(&mut self, segment: usize, bytes: usize) -> Node {
         let range = Range { segment, offset: 0, bytes, previous: None, next: None, taken: false };
         let key = range.key();
@@ -64,7 +63,7 @@ impl Ranges {
         node
     }
 
-    /// Forgets a segment in which nothing is taken, by its first range. Whether it was one.
+    /// Removes an idle segment, by its first range; returns whether it was idle.
     pub(super) fn remove_segment(&mut self, first: Node) -> bool {
         let whole = self.ranges.get(first).is_some_and(|r| !r.taken && r.is_whole_segment());
         if whole {
@@ -74,14 +73,14 @@ impl Ranges {
         whole
     }
 
-    /// Takes `bytes` bytes out of the smallest free range that has them.
+    /// Takes `bytes` bytes from the smallest sufficient free range.
     pub(super) fn take(&mut self, bytes: usize) -> Option<Node> {
         let (&key, &node) = self.free.range(first_key(bytes)..).next()?;
         self.take_from(key, node, bytes);
         Some(node)
     }
 
-    /// As [`Ranges::take`], in the segments for which `allowed` holds.
+    /// Like [`Ranges::take`], in the segments for which `allowed` holds.
     pub(super) fn take_in(
         &mut self,
         bytes: usize,
@@ -93,7 +92,7 @@ impl Ranges {
         Some(node)
     }
 
-    /// Takes the front of a free range that has at least `bytes` bytes, and keeps its name.
+    /// Takes the front of a free range of at least `bytes` bytes, and keeps its node.
     pub(super) fn take_front(&mut self, node: Node, bytes: usize) -> Node {
         self.take_from(self.ranges[node].key(), node, bytes);
         node
@@ -144,7 +143,7 @@ impl Ranges {
         self.free.insert(range.key(), merged);
     }
 
-    /// Makes a range and the one behind it one.
+    /// Merges a range with the next one.
     fn absorb_next(&mut self, node: Node) {
         let Some(next) = self.ranges[node].next else { return };
         let Range { bytes, next: behind, .. } = self.ranges.remove(next);
@@ -167,23 +166,23 @@ impl Ranges {
         !self.ranges[node].taken
     }
 
-    /// The range behind one in its segment.
+    /// The next range in the same segment.
     pub(super) fn next(&self, node: Node) -> Option<Node> {
         self.ranges[node].next
     }
 
-    /// The taken ranges of a segment in order, by its first range, and their sizes.
+    /// The taken ranges of a segment in order, with their sizes, given its first range.
     pub(super) fn taken(&self, first: Node) -> impl Iterator<Item = (Node, usize)> {
         let all = std::iter::successors(Some(first), |&node| self.next(node));
         all.filter(|&node| !self.is_free(node)).map(|node| (node, self.ranges[node].bytes))
     }
 
-    /// How many segments have nothing taken.
+    /// The number of segments without taken ranges.
     pub(super) fn idle_segments(&self) -> usize {
         self.idle_segments
     }
 
-    /// The size of the largest free range; 0 where there is none.
+    /// The size of the largest free range; 0 if there is none.
     pub(super) fn largest_free_bytes(&self) -> usize {
         self.free.last_key_value().map_or(0, |(_, &node)| self.ranges[node].bytes)
     }
@@ -191,8 +190,8 @@ impl Ranges {
 
 #[cfg(test)]
 impl Ranges {
-    /// What must always hold: the ranges of each segment cover it in order, neighbours are not
-    /// both free, and the index knows just the free ones. `segments` are first ranges and sizes.
+    /// Checks the invariants: the ranges of each segment cover it in order, neighbours are not both
+    /// free, and the index has exactly the free ones. `segments` are first ranges and sizes.
     pub(super) fn check(&self, segments: impl Iterator<Item = (usize, Node, usize)>) {
         let (mut seen, mut free, mut idle) = (0, 0, 0);
         for (segment, first, bytes) in segments {

@@ -1,5 +1,5 @@
-//! Fewer holes: ranges that may be moved slide to the front of their segment, and segments that
-//! are nearly empty are emptied into others.
+//! Defragmentation: movable ranges slide to the front of their segment, and nearly empty segments
+//! are emptied into others.
 
 use super::bins::Bins;
 use super::ranges::{Node, Ranges};
@@ -8,43 +8,43 @@ use crate::error::Result;
 use slab::Slab;
 use std::collections::{HashMap, HashSet};
 
-/// Sliding frees room that ranges which found none can pass through, so it is done again; beyond
-/// this the gain is small.
+/// Sliding frees room that blocked ranges can pass through, so it is repeated; more passes gain
+/// little.
 const PASSES: usize = 4;
 
-/// Bytes that have to be copied because their range moves.
+/// Bytes to copy because their range moves.
 #[derive(Debug)]
 pub struct SegmentCopy<'a, T> {
-    /// The segment they are in.
+    /// The source segment.
     pub from: &'a T,
-    /// Their offset there.
+    /// The offset in the source.
     pub from_offset: usize,
-    /// The segment they go to, which may be the same: the places never overlap.
+    /// The target segment, possibly the same: the places never overlap.
     pub to: &'a T,
-    /// Their offset there.
+    /// The offset in the target.
     pub to_offset: usize,
-    /// How many they are.
+    /// The number of bytes.
     pub bytes: usize,
 }
 
-/// What defragmentation did.
+/// The result of a defragmentation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Defragmented {
-    /// How many copies were made.
+    /// The number of copies.
     pub copies: usize,
-    /// Their bytes.
+    /// The copied bytes.
     pub copied_bytes: usize,
 }
 
-/// Moves ranges about. Each move takes the new place, copies, and gives the old place back, so
-/// that a copy that fails leaves everything as it was before it.
+/// Moves ranges. Each move takes the new place, copies, and frees the old place, so that a failed
+/// copy changes nothing.
 struct Mover<'a, T, C> {
     ranges: &'a mut Ranges,
     segments: &'a Slab<Segment<T>>,
     bins: &'a mut Bins,
     taken: &'a mut Slab<Taken>,
     copy: C,
-    /// What lies in each range that may be moved.
+    /// The content of each movable range.
     content: HashMap<Node, Content>,
     done: Defragmented,
 }
@@ -56,12 +56,12 @@ enum Content {
 }
 
 impl<S: SegmentSource> Segments<S> {
-    /// Moves ranges for which `movable` holds so that less lies free in holes. `copy` copies the
-    /// bytes: later copies rely on earlier ones. Idle segments are then given back as after
-    /// [`Segments::free`]. A block of small ranges moves if all of it may.
+    /// Moves ranges for which `movable` holds, so that fewer free bytes lie in holes. `copy` copies
+    /// the bytes in order: later copies rely on earlier ones. Idle segments are then returned as
+    /// after [`Segments::free`]. A block of small ranges moves if all of them may.
     ///
     /// # Errors
-    /// The first that `copy` answers; all moves before it stand.
+    /// The first error of `copy`; earlier moves remain.
     pub fn defragment(
         &mut self,
         movable: impl Fn(RangeId) -> bool,
@@ -132,9 +132,9 @@ impl<T, C: FnMut(SegmentCopy<'_, T>) -> Result<()>> Mover<'_, T, C> {
         Ok(())
     }
 
-    /// Moves a range to where the gap before it begins. Where the gap is smaller than the range,
-    /// the way leads through a free range elsewhere, for a copy may not overlap itself; `None`
-    /// where there is none.
+    /// Moves a range to the start of the gap before it. If the gap is smaller than the range, it
+    /// moves through a free range elsewhere, because a copy may not overlap itself; `None` if there
+    /// is none.
     fn move_into_gap(&mut self, node: Node, gap: Node) -> Result<Option<Node>> {
         let bytes = self.ranges.place(node).2;
         if self.ranges.place(gap).2 >= bytes {
@@ -143,13 +143,13 @@ impl<T, C: FnMut(SegmentCopy<'_, T>) -> Result<()>> Mover<'_, T, C> {
         }
         let Some(between) = self.ranges.take(bytes) else { return Ok(None) };
         let between = self.relocate(node, between)?;
-        // The gap and the old place are one now, and keep the gap's name.
+        // The gap and the old place are merged now, and keep the gap's node.
         let target = self.ranges.take_front(gap, bytes);
         self.relocate(between, target).map(Some)
     }
 
-    /// Empties segments into the others, the one with the least in it first, as long as all that
-    /// is in it may move and finds a place.
+    /// Empties segments into the others, the least used first, as long as all their ranges may move
+    /// and find places.
     fn empty_segments(&mut self) -> Result<()> {
         let taken_bytes = |(segment, entry): (usize, &Segment<T>)| {
             let bytes: usize = self.ranges.taken(entry.first).map(|(_, bytes)| bytes).sum();
@@ -157,7 +157,7 @@ impl<T, C: FnMut(SegmentCopy<'_, T>) -> Result<()>> Mover<'_, T, C> {
         };
         let mut order: Vec<(usize, usize)> = self.segments.iter().map(taken_bytes).collect();
         order.sort_unstable();
-        // Nothing goes into a segment that is empty.
+        // Emptied segments take no ranges.
         let mut emptied = HashSet::new();
         for (_, segment) in order {
             let Some(entry) = self.segments.get(segment) else { continue };
@@ -200,7 +200,7 @@ impl<T, C: FnMut(SegmentCopy<'_, T>) -> Result<()>> Mover<'_, T, C> {
         Some(targets)
     }
 
-    /// Moves what lies in one range to another that was taken for it, and answers that one.
+    /// Moves the content of a range to another taken range, and returns the latter.
     fn relocate(&mut self, node: Node, target: Node) -> Result<Node> {
         let (from, from_offset, bytes) = self.ranges.place(node);
         let (to, to_offset, _) = self.ranges.place(target);

@@ -1,4 +1,4 @@
-//! Defragmentation of segments whose bytes are kept.
+//! Defragmentation of segments with real content.
 
 use super::*;
 use crate::error::Error;
@@ -9,7 +9,7 @@ use std::rc::Rc;
 const UNIT: usize = 512;
 const SEGMENT_UNITS: usize = 64;
 
-/// A source whose segments remember a mark for each unit.
+/// A source whose segments store a mark for each unit.
 struct Marked;
 
 type Marks = Rc<RefCell<Vec<u32>>>;
@@ -54,7 +54,7 @@ impl Segments<Marked> {
     }
 }
 
-/// Ranges of random sizes, of which random ones are freed again.
+/// Ranges of random sizes, some of which are freed again.
 fn filled(sizes: &[usize], keep: &[bool]) -> (Segments<Marked>, Vec<(RangeId, u32)>) {
     let mut segments = Segments::new(limits(), Marked).unwrap();
     let ids: Vec<_> =
@@ -72,8 +72,8 @@ fn filled(sizes: &[usize], keep: &[bool]) -> (Segments<Marked>, Vec<(RangeId, u3
 }
 
 proptest! {
-    /// Nothing is lost or mixed up, what must stay stays, and when nothing must, what is free is
-    /// one range a segment.
+    /// Nothing is lost or mixed up, fixed ranges stay, and without fixed ranges each segment has
+    /// one free range.
     #[test]
     fn content_survives(
         sizes in prop::collection::vec(1usize..30, 1..60),

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A device that has numbers only: so much memory, and so much in one segment. Clones share it.
+/// A device of numbers only: its memory, and its largest segment. Clones share it.
 #[derive(Debug, Clone)]
 pub struct SimulatedDevice {
     segment_bytes_max: usize,
@@ -13,7 +13,7 @@ pub struct SimulatedDevice {
 }
 
 impl SimulatedDevice {
-    /// A device with `bytes` bytes that has no segment larger than `segment_bytes_max`.
+    /// A device with `bytes` bytes, and segments of at most `segment_bytes_max`.
     #[must_use]
     pub fn new(bytes: usize, segment_bytes_max: usize) -> Self {
         Self { segment_bytes_max, free: Arc::new(bytes.into()) }

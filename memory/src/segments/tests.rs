@@ -1,4 +1,4 @@
-//! Traces against a plain model, and the cases that models do not reach.
+//! Traces against a plain model, and cases that the model does not reach.
 
 use super::*;
 use proptest::prelude::*;
@@ -32,7 +32,7 @@ impl<S: SegmentSource> Segments<S> {
     }
 }
 
-/// The taken bytes as a plain map from segment and offset to end.
+/// The taken bytes as a plain map from segment and offset to the end.
 #[derive(Default)]
 struct Model(BTreeMap<(usize, usize), usize>);
 
@@ -69,8 +69,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// No two ranges share a byte, none leaves its segment, sums agree, limits hold, and when all
-    /// is free again each segment is one range.
+    /// No two ranges share a byte, none exceeds its segment, sums agree, limits hold, and when
+    /// everything is free again each segment is one range.
     #[test]
     fn traces_agree_with_a_plain_model(
         steps in prop::collection::vec(step(), 1..200),
@@ -221,8 +221,7 @@ fn idle_segments_make_room_for_a_larger_one() {
     s.check();
 }
 
-/// The budget promises more than the device has: smaller segments are tried, then the refusal is
-/// passed on.
+/// The budget is larger than the device: smaller segments are tried, then the refusal is passed on.
 #[test]
 fn a_device_with_less_than_the_budget_gives_what_it_has() {
     let limits = SegmentLimits { segment_bytes: 4 * MIB, ..small_limits() };

@@ -1,11 +1,11 @@
-//! A file in memory of which little differs from another.
+//! A file in memory that differs little from another one.
 
 use redb::StorageBackend;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Bytes in memory that share what was not changed.
+/// A file that shares unchanged pages with its base.
 #[derive(Debug)]
 pub(super) struct Overlay {
     base: Arc<Vec<u8>>,
@@ -22,7 +22,7 @@ struct Changed {
     read: BTreeSet<usize>,
 }
 
-/// Bytes that are shared or not.
+/// The size of a shared or changed page.
 pub(super) const PAGE_BYTES: usize = 4096;
 
 impl Overlay {
@@ -47,7 +47,7 @@ impl Overlay {
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.lock().length];
-        // It reads what it has.
+        // The read stays within the file's length.
         let _ = self.read(0, &mut bytes);
         bytes
     }

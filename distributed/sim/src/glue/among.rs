@@ -1,5 +1,5 @@
-//! Several coordinators of one cluster under seeds, with a lead that is a lease, a log that they share,
-//! and partitions between all of these.
+//! Several coordinators of one cluster under seeds, with a lease for the lead, a shared log, and
+//! partitions between all of these.
 
 mod authority;
 mod away;
@@ -17,7 +17,7 @@ use crate::SimFailure;
 use lgp_distributed::inside::outside::GlueFault;
 
 figures! {
-    /// What one run of several coordinators went through, or several runs together.
+    /// The figures of one run of several coordinators, or of several runs together.
     AmongReport {
         coordinators: "coordinators at once",
         workers: "workers",
@@ -55,13 +55,13 @@ figures! {
 /// Runs several coordinators under one seed.
 ///
 /// # Errors
-/// [`SimFailure`] when something was seen that must not be.
+/// [`SimFailure`] when an invariant is broken.
 pub fn simulate_among(seed: u64) -> Result<AmongReport, SimFailure> {
     run(seed, None)
 }
 
-/// Plants each known fault of several coordinators, one after another, and answers its name with the
-/// first failure of `seeds` runs; `None` for a fault that none notices.
+/// Plants each known fault of several coordinators, one after another. Returns each fault's name
+/// with the first failure of `seeds` runs; `None` if no run detects it.
 #[must_use]
 pub fn among_mutants(seeds: u64) -> Vec<(String, Option<SimFailure>)> {
     let find = |fault| (0..seeds).find_map(|seed| run(seed, Some(fault)).err());

@@ -1,4 +1,4 @@
-//! Callers: each has a client's connection, gives the cluster tasks, waits for them, and leaves.
+//! Callers: each has a client's connection, submits tasks, waits for them, and leaves.
 
 use super::cluster::{Cluster, caller_identity, caller_node};
 use super::ledger::Way;
@@ -12,10 +12,10 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// A submission has its answer by then, or its connection has ended.
+/// The longest wait for the answer to a submission, or for the end of its connection.
 const ANSWER_LIMIT: Duration = Duration::from_secs(40);
 
-/// A caller's connection, made anew when it is lost.
+/// A caller's connection, which is made again after it was lost.
 struct Link {
     cluster: Arc<Cluster>,
     at: usize,
@@ -45,13 +45,12 @@ impl Link {
         }
     }
 
-    /// The connection is of no use.
+    /// Drops a useless connection.
     async fn lost(&self) {
         *self.client.lock().await = None;
     }
 
-    /// Calls the coordinator. Where the answer does not come for want of a connection, the next call
-    /// has another one.
+    /// Calls the coordinator. If the connection fails, the next call makes a new one.
     async fn call<R>(&self, call: impl AsyncFnOnce(Client) -> Result<R>) -> Result<R> {
         let client = self.client().await;
         let told = call(client).await;
@@ -62,7 +61,7 @@ impl Link {
     }
 }
 
-/// Does what a caller wants, until all its tasks have ended or are told lost.
+/// Runs a caller until all its tasks have ended or are reported lost.
 pub(super) async fn call(cluster: Arc<Cluster>, at: usize, numbers: Vec<usize>) {
     let link = Arc::new(Link { cluster, at, client: Mutex::default() });
     let mut tasks = JoinSet::new();
@@ -130,7 +129,8 @@ impl Caller {
         self.doing("done");
     }
 
-    /// Submits the task until it is accepted; one without a key, whose answer is lost, is given up.
+    /// Submits the task until it is accepted. A task without a key whose answer is lost is given
+    /// up.
     async fn submit(&mut self) -> Option<TaskId> {
         self.doing("submits");
         let (spec, durable) = self
@@ -165,7 +165,8 @@ impl Caller {
         }
     }
 
-    /// Waits for the end of an accepted task; a volatile one may be told lost with its coordinator.
+    /// Waits for the end of an accepted task. A volatile task may be reported lost with its
+    /// coordinator.
     async fn wait(&mut self, id: TaskId) {
         self.doing("waits");
         loop {
@@ -190,7 +191,7 @@ impl Caller {
         });
         match accepted {
             Some((false, Some(life))) if life < now => {}
-            // Its record had to go.
+            // The task's record was removed for lack of room.
             Some((false, _)) if matches!(error, Error::Expired { .. }) => {}
             _ => self.fail(&format!("it was accepted, and then: {error}")),
         }
@@ -220,7 +221,7 @@ impl Caller {
         match self.link.call(async |client| client.run(spec).await).await {
             Ok(record) => self.cluster().ledger.show(self.number, record),
             Err(error) if is_final(&error) => self.fail(&format!("it is refused: {error}")),
-            // It was told.
+            // The task may fail without a retry.
             Err(_) => {}
         }
     }
@@ -252,7 +253,7 @@ impl Caller {
     }
 }
 
-/// Whether asking again cannot help.
+/// Whether a retry cannot help.
 pub(super) fn is_final(error: &Error) -> bool {
     matches!(
         error,

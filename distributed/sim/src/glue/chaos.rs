@@ -1,4 +1,4 @@
-//! What goes wrong in a run, and when.
+//! The faults of a run, and their times.
 
 use super::cluster::{CALLERS_MAX, COORDINATOR, caller_node, worker_node};
 use super::net::Weather;
@@ -7,7 +7,7 @@ use rand::RngExt;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Weather(Weather),
@@ -20,12 +20,12 @@ enum Fault {
     SlowLog(u64),
     FullLog(bool),
     BreakLog,
-    /// Every timer is late.
+    /// Every timer fires late.
     Jump(Duration),
 }
 
 impl World {
-    /// Has things go wrong for a while. False when something that must not be was seen.
+    /// Causes faults for a while; false if an invariant was broken.
     pub(super) async fn chaos(&mut self) -> bool {
         let mut faults: Vec<(u64, Fault)> = Vec::new();
         for _ in 0..self.rng.random_range(2..=10) {
@@ -70,7 +70,8 @@ impl World {
             }),
             20..32 => Fault::Block(node, COORDINATOR, long),
             32..38 => Fault::Block(COORDINATOR, node, long),
-            // So long that the worker gives its connection up, and comes back before it is given up.
+            // Long enough that the worker drops its connection, but short enough that it reconnects
+            // before it is given up.
             38..44 => {
                 let time = Duration::from_millis(rng.random_range(2_500..4_200));
                 Fault::Block(COORDINATOR, worker_node(worker), time)

@@ -1,5 +1,5 @@
-//! The processes of a simulated cluster: a coordinator and workers that are killed, end in order, and
-//! are started again.
+//! The processes of a simulated cluster: a coordinator and workers that are killed, stopped in an
+//! orderly way, and started again.
 
 use super::executor::{Life, SimExecutor};
 use super::ledger::Ledger;
@@ -26,14 +26,13 @@ const PORT: u16 = 8443;
 pub(super) const WORKERS_MAX: usize = 3;
 pub(super) const CALLERS_MAX: usize = 3;
 
-/// How long ago a worker got its certificate that was away since: that has expired, and not too long
-/// ago.
+/// The age of the certificate of a worker that was away: it has expired, but can still be renewed.
 const AWAY: Duration = Duration::from_secs(14 * 24 * 3600);
 
-/// Time for a worker to end in order.
+/// The time for an orderly stop of a worker.
 pub(super) const PATIENCE: Duration = Duration::from_secs(4);
 
-/// The machine of a worker, and of a caller.
+/// The machine of a worker.
 pub(super) fn worker_node(at: usize) -> Node {
     Node::try_from(10 + at).unwrap_or(Node::MAX)
 }
@@ -41,7 +40,7 @@ pub(super) fn caller_node(at: usize) -> Node {
     Node::try_from(100 + at).unwrap_or(Node::MAX)
 }
 
-/// Keys take long to make: all runs of a process have the same.
+/// The keys, shared by all runs of a process because they take long to make.
 struct Keys {
     pki: Pki,
     workers: Vec<Identity>,
@@ -58,7 +57,7 @@ fn keys() -> Result<&'static Keys, Error> {
         let workers: Result<Vec<_>, Error> = issue(Role::Worker, "worker", WORKERS_MAX);
         let callers: Result<_, Error> = issue(Role::Client, "caller", CALLERS_MAX);
         let mut workers = workers?;
-        // Each process of this one has to renew its certificate first.
+        // Each process of this worker must renew its certificate first.
         if let (Some(away), Some(then)) = (workers.first_mut(), SystemTime::now().checked_sub(AWAY))
         {
             *away = inside::issue_at(&pki, Role::Worker, "worker-0", then)?;
@@ -81,7 +80,7 @@ pub(super) fn identity_of_worker(at: usize) -> Result<&'static Identity, Error> 
     keys()?.workers.get(at).ok_or(Error::Stopped)
 }
 
-/// What a cluster consists of.
+/// The size of a cluster.
 pub(super) struct Shape {
     pub(super) workers: usize,
     pub(super) slots: u32,
@@ -89,7 +88,7 @@ pub(super) struct Shape {
     pub(super) retained_tasks_max: usize,
 }
 
-/// How a worker's process is to end.
+/// How a worker's process should end.
 #[derive(Default)]
 struct Orders {
     kill: Notify,
@@ -101,20 +100,20 @@ pub(super) struct Cluster {
     pub(super) shape: Shape,
     pub(super) place: SimPlace,
     pub(super) ledger: Arc<Ledger>,
-    /// The callers have left.
+    /// Whether the callers have left.
     pub(super) released: Arc<AtomicBool>,
     folder: PathBuf,
     coordinator: Mutex<Option<Coordinator>>,
-    /// Held by who starts or ends one.
+    /// Held while a coordinator is started or stopped.
     starting: tokio::sync::Mutex<()>,
     /// How many coordinators there were.
     lives: AtomicU32,
     earlier: Mutex<Vec<Weak<CoreHandle>>>,
     orders: Vec<Orders>,
-    /// Ends of workers' processes.
+    /// How many worker processes ended.
     pub(super) worker_ends: AtomicU64,
     pub(super) replaced: AtomicU64,
-    /// No process is started any more.
+    /// No more processes are started.
     over: AtomicBool,
 }
 
@@ -159,7 +158,7 @@ impl Cluster {
         self.lives.load(Ordering::SeqCst)
     }
 
-    /// Starts a coordinator, where there is none.
+    /// Starts a coordinator if there is none.
     pub(super) async fn start(self: &Arc<Self>) -> Result<(), String> {
         let _one = self.starting.lock().await;
         if self.slot().is_some() {
@@ -195,7 +194,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts a coordinator, however often that takes.
+    /// Starts a coordinator, with retries.
     pub(super) fn insist(self: &Arc<Self>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let cluster = Arc::clone(self);
         Box::pin(async move {
@@ -210,25 +209,25 @@ impl Cluster {
         })
     }
 
-    /// Ends the coordinator in order.
+    /// Stops the coordinator in an orderly way.
     pub(super) async fn stop(&self) {
         let _one = self.starting.lock().await;
         let coordinator = self.slot().take();
         if let Some(coordinator) = coordinator {
             coordinator.stop().await;
-            // With its process go sockets that connections of slow peers have kept open.
+            // Its process takes along the sockets that connections of slow peers have kept open.
             self.scene.net.cut(COORDINATOR);
         }
     }
 
-    /// Kills the coordinator: nothing of it is heard or written after this.
+    /// Kills the coordinator: it receives and writes nothing afterwards.
     pub(super) fn crash(&self) {
         let coordinator = self.slot().take();
         let Some(coordinator) = coordinator else { return };
         self.scene.note(|| "the coordinator is killed".into());
         self.place.crash();
         self.scene.net.cut(COORDINATOR);
-        // What is left of it in this process.
+        // Clean up its objects in the simulation's process.
         tokio::spawn(async move { coordinator.stop().await });
     }
 
@@ -236,7 +235,7 @@ impl Cluster {
         self.orders.get(at).inspect(|orders| orders.kill.notify_one());
     }
 
-    /// Asks a worker to end, and kills one that has not after a while, as supervisors do.
+    /// Asks a worker to stop, and kills it after a while, as supervisors do.
     pub(super) fn shut_worker_down(self: &Arc<Self>, at: usize) {
         self.orders.get(at).inspect(|orders| orders.shut_down.notify_one());
         let (cluster, ends) = (Arc::clone(self), self.worker_ends.load(Ordering::SeqCst));
@@ -248,19 +247,19 @@ impl Cluster {
         });
     }
 
-    /// No process is started any more.
+    /// Starts no more processes.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         (0..self.orders.len()).for_each(|at| self.kill_worker(at));
     }
 
-    /// How many coordinators there are of which something is left.
+    /// How many coordinators still have live objects.
     pub(super) fn left(&self) -> usize {
         let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         earlier.iter().filter(|weak| weak.strong_count() > 0).count()
     }
 
-    /// Starts what keeps each worker running.
+    /// Starts a supervisor for each worker.
     pub(super) fn supervise(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let one = |at| {
             let (cluster, rng) = (Arc::clone(self), self.scene.rng());
@@ -298,7 +297,7 @@ impl Cluster {
                 Some(Err(error)) => self.scene.fail(format!("worker {at} gave up: {error}")),
             }
             self.worker_ends.fetch_add(1, Ordering::SeqCst);
-            // The process is gone, and with it what it had.
+            // The process is gone with everything in it.
             self.scene.net.cut(worker_node(at));
             life.end();
             if self.over.load(Ordering::SeqCst) {

@@ -1,4 +1,4 @@
-//! A disk in memory below a real journal: it has no room at times, and syncs fail.
+//! A disk in memory below a real journal. It fills up at times, and syncs fail.
 
 use lgp_distributed::JournalError;
 use lgp_distributed::inside::journal::fill;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What errors call the journal.
+/// The journal's name in errors.
 const NAME: &str = "simulated";
 
 #[derive(Debug, Default)]
@@ -39,12 +39,12 @@ impl Disk {
         (state.full, state.fail_sync) = (false, false);
     }
 
-    /// The disk that the next process finds after one was killed.
+    /// The disk for the next process after a kill.
     pub(super) fn after_kill(&self) -> Arc<Self> {
         Arc::new(Self(Mutex::new(State { bytes: self.lock().bytes.clone(), ..State::default() })))
     }
 
-    /// The journal's file on it, which is made where there is none.
+    /// The journal's file on the disk, created if it does not exist.
     pub(super) fn file(self: &Arc<Self>) -> Result<Arc<dyn StorageBackend>, JournalError> {
         let file: Arc<dyn StorageBackend> = Arc::clone(self) as _;
         if self.lock().bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! What workers run: models that take simulated time, fail, and hang.
+//! The executor of simulated workers: models that take simulated time, fail, and hang.
 
 use super::ledger::Ledger;
 use super::scene::PLANNED;
@@ -9,27 +9,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often a run that waits looks around.
+/// How often a waiting run polls.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What runs of a task do.
+/// The behaviour of a task's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Behaviour {
-    /// They take so many milliseconds.
+    /// Each run takes this many milliseconds.
     Takes(u32),
     /// The model fails, by an error or a panic.
     Fails,
-    /// So many runs find that the device is not available.
+    /// In this many runs the device is unavailable.
     Unavailable(u32),
-    /// The first so many runs hang until they are asked to stop.
+    /// The first N runs hang until they are asked to stop.
     Hangs(u32),
-    /// The first so many runs hang, whatever they are asked, until their process ends.
+    /// The first N runs hang until their process ends, even when asked to stop.
     Deaf(u32),
-    /// They go on until the callers have left.
+    /// The runs last until the callers have left.
     Held,
 }
 
-/// Inputs that say which task they are of; the rest is filling.
+/// Inputs that name their task, followed by filling.
 pub(super) fn inputs_of(number: usize, filling: usize) -> Vec<NamedTensor> {
     let mut bytes = u64::try_from(number).unwrap_or(u64::MAX).to_le_bytes().to_vec();
     bytes.extend((0..filling).map(|at| (at % 251) as u8));
@@ -37,7 +37,7 @@ pub(super) fn inputs_of(number: usize, filling: usize) -> Vec<NamedTensor> {
     tensor.map(|tensor| vec![NamedTensor::new("x", tensor)]).unwrap_or_default()
 }
 
-/// What a model makes of them.
+/// The outputs of a model for these inputs.
 fn outputs_of(inputs: &[NamedTensor]) -> Vec<NamedTensor> {
     let output = |input: &NamedTensor| {
         let bytes: Vec<u8> =
@@ -48,7 +48,7 @@ fn outputs_of(inputs: &[NamedTensor]) -> Vec<NamedTensor> {
     inputs.iter().filter_map(output).collect()
 }
 
-/// What tells the outputs of one run from those of another.
+/// The name of the output that distinguishes runs.
 const MARK: &str = "run";
 
 fn mark(run: u32) -> Option<NamedTensor> {
@@ -56,7 +56,7 @@ fn mark(run: u32) -> Option<NamedTensor> {
     Some(NamedTensor::new(MARK, tensor))
 }
 
-/// Whether a run of this model made these outputs of the inputs.
+/// Whether a run of this model computed these outputs from the inputs.
 pub(super) fn are_outputs_of(outputs: &[NamedTensor], inputs: &[NamedTensor]) -> bool {
     match outputs {
         [own @ .., mark] => mark.name == MARK && own == outputs_of(inputs),
@@ -71,7 +71,7 @@ pub(super) struct Life {
 }
 
 impl Life {
-    /// The process ends, with all that runs in it.
+    /// Ends the process with everything that runs in it.
     pub(super) fn end(&self) {
         self.dead.store(true, Ordering::SeqCst);
     }
@@ -80,12 +80,12 @@ impl Life {
 pub(super) struct SimExecutor {
     pub(super) ledger: Arc<Ledger>,
     pub(super) life: Arc<Life>,
-    /// The callers have left.
+    /// Whether the callers have left.
     pub(super) released: Arc<AtomicBool>,
 }
 
 impl SimExecutor {
-    /// Waits until something is so. False when the process or the run of the simulation ends first.
+    /// Waits until `done` holds; false if the process or the simulation ends first.
     fn until(&self, done: impl Fn() -> bool) -> bool {
         while !done() {
             if self.life.dead.load(Ordering::SeqCst) || !pause(LOOK) {

@@ -1,4 +1,4 @@
-//! What callers were told, and what may be told after that.
+//! The answers that callers got, and the answers that are valid afterwards.
 
 use super::executor::{Behaviour, are_outputs_of};
 use super::scene::Scene;
@@ -6,18 +6,18 @@ use lgp_distributed::{TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, Ta
 use lgp_memory::NamedTensor;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a task is given to the cluster.
+/// How a task is submitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Submitted with a key, until it is accepted, and then waited for.
+    /// Submitted with a key until it is accepted, and then waited for.
     Durable,
-    /// The same, by a caller who leaves at any time, and may come back.
+    /// Like `Durable`, but its caller leaves at any time, and may come back.
     DurableLeft,
     /// Submitted and waited for in one call.
     Run,
     /// Submitted and waited for.
     Volatile,
-    /// The same, and it does not end before the callers have left.
+    /// Like `Volatile`, but it does not end before the callers have left.
     Held,
 }
 
@@ -27,22 +27,22 @@ impl Way {
     }
 }
 
-/// A task that callers want done.
+/// A task that callers submit.
 pub(super) struct Entry {
     pub(super) way: Way,
     pub(super) behaviour: Behaviour,
     pub(super) spec: TaskSpec,
-    /// What it was accepted as, and in which life of the coordinator.
+    /// The task's id, and the life of the coordinator that accepted it.
     pub(super) accepted: Option<(TaskId, u32)>,
-    /// It may have been cancelled.
+    /// Whether it may have been cancelled.
     pub(super) cancelled: bool,
     shown: Option<Shown>,
     runs: u32,
-    /// What its caller is about.
+    /// What its caller is doing.
     pub(super) doing: &'static str,
 }
 
-/// The end of a task as somebody saw it.
+/// The end of a task as a caller saw it.
 #[derive(Debug, Clone, PartialEq)]
 struct Shown {
     id: TaskId,
@@ -65,7 +65,7 @@ impl Ledger {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a task that nobody was given yet.
+    /// Adds a task that was not submitted yet.
     pub(super) fn add(&self, way: Way, behaviour: Behaviour, spec: TaskSpec) {
         let (accepted, cancelled, shown, runs) = (None, false, None, 0);
         let doing = "nothing yet";
@@ -76,18 +76,18 @@ impl Ledger {
         self.lock().len()
     }
 
-    /// Looks at a task, or changes it.
+    /// Reads or changes a task.
     pub(super) fn with<R>(&self, number: usize, look: impl FnOnce(&mut Entry) -> R) -> Option<R> {
         self.lock().get_mut(number).map(look)
     }
 
-    /// Says what a task's caller is about, for those that never end.
+    /// Records what a task's caller is doing, for runs that do not end.
     pub(super) fn doing(&self, number: usize, what: &'static str) {
         self.with(number, |entry| entry.doing = what);
         self.scene.note(|| format!("task {number}: {what}"));
     }
 
-    /// A run begins; answers how many there were before.
+    /// A run begins; returns the number of earlier runs.
     pub(super) fn runs(&self, number: usize) -> u32 {
         let count = |entry: &mut Entry| {
             entry.runs += 1;
@@ -96,7 +96,7 @@ impl Ledger {
         self.with(number, count).unwrap_or(0)
     }
 
-    /// Every task that was accepted.
+    /// All accepted tasks.
     pub(super) fn accepted(&self) -> Vec<(usize, Way, TaskId, u32)> {
         let entries = self.lock();
         let accepted = entries.iter().enumerate().filter_map(|(number, entry)| {
@@ -105,7 +105,7 @@ impl Ledger {
         accepted.collect()
     }
 
-    /// A task was accepted: one with a key is always the same.
+    /// A task was accepted; a key must always stand for the same task.
     pub(super) fn accept(&self, number: usize, id: TaskId, life: u32) {
         self.scene.note(|| format!("task {number} is accepted as {id}"));
         let other = self.with(number, |entry| {
@@ -118,7 +118,7 @@ impl Ledger {
         }
     }
 
-    /// Somebody is shown a record of a task.
+    /// A caller sees a record of a task.
     pub(super) fn show(&self, number: usize, record: TaskRecord) {
         if !record.state.is_terminal() {
             return;
@@ -142,7 +142,7 @@ impl Ledger {
         }
     }
 
-    /// How tasks ended: succeeded, failed, cancelled; and how often they ran.
+    /// How many tasks succeeded, failed and were cancelled, and how many runs there were.
     pub(super) fn sums(&self) -> ([u64; 3], u64) {
         let entries = self.lock();
         let states = [TaskState::Succeeded, TaskState::Failed, TaskState::Cancelled];
@@ -154,7 +154,7 @@ impl Ledger {
 }
 
 impl Entry {
-    /// What is wrong with an end, if anything.
+    /// What is wrong with an end; `None` if it is valid.
     fn wrong(&self, shown: &Shown) -> Option<String> {
         match (shown.state, &shown.error) {
             (TaskState::Succeeded, _) => {

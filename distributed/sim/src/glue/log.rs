@@ -1,5 +1,5 @@
-//! A log around another one, for a coordinator in simulated time: it is slow, has no room, breaks, and
-//! dies with its coordinator, which then never hears what became of the last changes.
+//! A log around another one, for a coordinator in simulated time. It is slow, fills up, breaks, and
+//! ends with its coordinator, which never learns the outcome of the last changes.
 
 use super::disk::Disk;
 use super::scene::Scene;
@@ -18,15 +18,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// What keeps the records.
+/// The storage of the records.
 #[derive(Debug, Clone)]
 pub(super) enum Medium {
     Memory(Memory),
-    /// The journal and its writer, on a disk in memory.
+    /// The real journal with its writer, on a disk in memory.
     Disk(Arc<Disk>),
 }
 
-/// Where it is kept, and how well it does.
+/// The location of the log, and its faults.
 #[derive(Clone)]
 pub(super) struct SimPlace {
     scene: Arc<Scene>,
@@ -35,10 +35,10 @@ pub(super) struct SimPlace {
 
 struct PlaceState {
     medium: Medium,
-    /// A commit takes up to so long.
+    /// The longest time of a commit.
     slow_ms_max: u64,
     break_next: bool,
-    /// The log that is open.
+    /// The open log.
     running: Option<Arc<Queue>>,
 }
 
@@ -52,12 +52,12 @@ impl SimPlace {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on a commit takes up to so long.
+    /// Sets the longest time of a commit.
     pub(super) fn slow(&self, ms_max: u64) {
         self.lock().slow_ms_max = ms_max;
     }
 
-    /// From now on there is no room, or there is.
+    /// Fills the log, or frees its room.
     pub(super) fn full(&self, full: bool) {
         match &self.lock().medium {
             Medium::Memory(memory) => memory.limit(full.then_some(0)),
@@ -65,7 +65,7 @@ impl SimPlace {
         }
     }
 
-    /// The next commit fails, and all after it.
+    /// The next commit and all later ones fail.
     pub(super) fn break_next(&self) {
         let mut state = self.lock();
         match &state.medium {
@@ -84,7 +84,8 @@ impl SimPlace {
         }
     }
 
-    /// The process that has it open ends here. Of what waits, some may still become durable.
+    /// The process that has the log open crashes. Some of the waiting changes may still become
+    /// durable.
     pub(super) fn crash(&self) {
         let running = self.lock().running.take();
         if let Some(queue) = running {
@@ -92,7 +93,7 @@ impl SimPlace {
         }
         let mut state = self.lock();
         if let Medium::Disk(disk) = &mut state.medium {
-            // Whatever the old process still does, it does elsewhere.
+            // The old process continues on the old disk.
             *disk = disk.after_kill();
         }
     }
@@ -112,7 +113,7 @@ impl Place for SimPlace {
         let place = self.clone();
         let start = move |told: Told| -> Result<Arc<dyn Log>, JournalError> {
             let (tell, outcomes) = channel();
-            // Whoever listened may have gone.
+            // The receiver may be gone.
             let inner = start(Box::new(move |outcome| drop(tell.send(outcome))))?;
             let state = QueueState {
                 waiting: VecDeque::new(),
@@ -135,7 +136,7 @@ impl Place for SimPlace {
     }
 }
 
-/// The handle that a coordinator has. What waits is written when it goes.
+/// A coordinator's handle. Dropping it writes the waiting changes.
 struct SimLog(Arc<Queue>);
 
 struct Queue {
@@ -146,7 +147,7 @@ struct Queue {
 
 struct QueueState {
     waiting: VecDeque<(u64, Draft)>,
-    /// `None` once it has ended.
+    /// `None` once the log below has ended.
     inner: Option<(Arc<dyn Log>, Receiver<Outcome>)>,
     told: Told,
     last: u64,
@@ -178,7 +179,7 @@ impl Queue {
         }
     }
 
-    /// Hands everything that waits to the log below, and tells what became of it.
+    /// Submits all waiting changes to the log below, and reports the outcomes.
     fn commit(&self) {
         let broken = std::mem::take(&mut self.place.lock().break_next);
         let mut state = self.lock();
@@ -188,7 +189,7 @@ impl Queue {
         }
         let mut outcomes = Vec::new();
         if broken {
-            // Nobody knows how far it came.
+            // It is unknown how many changes were made.
             let tickets: Vec<u64> = batch.iter().map(|(ticket, _)| *ticket).collect();
             let done = state.rng.random_range(0..=batch.len());
             batch.truncate(done);
@@ -205,7 +206,7 @@ impl Queue {
                 state.failed = Some(error.clone());
             }
         }
-        // Whoever is told may submit more.
+        // The receiver may submit more changes, so the lock is released.
         let mut told = std::mem::replace(&mut state.told, Box::new(|_| {}));
         drop(state);
         outcomes.into_iter().for_each(&mut told);
@@ -231,7 +232,7 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Waits until the log below, whose thread takes no simulated time, has said what became of these.
+    /// Waits for the outcomes of a batch. The thread of the log below takes no simulated time.
     fn hand_over(&mut self, batch: VecDeque<(u64, Draft)>) -> Vec<Outcome> {
         let Some((log, outcomes)) = &self.inner else { return Vec::new() };
         let mut heard = Vec::new();

@@ -1,4 +1,5 @@
-//! A simulated network of UDP sockets: datagrams are lost, late, doubled, and whole directions blocked.
+//! A simulated network of UDP sockets: datagrams are lost, late or doubled, and directions are
+//! blocked.
 
 mod socket;
 
@@ -16,20 +17,20 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// A machine: the coordinator's, a worker's or a caller's.
+/// A machine of the coordinator, a worker or a caller.
 pub(super) type Node = u8;
 
-/// How bad the links are, in thousandths of the datagrams.
+/// The quality of the links, in thousandths of the datagrams.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Weather {
     pub(super) lost: u32,
     pub(super) doubled: u32,
     pub(super) late: u32,
-    /// How late, at most.
+    /// The longest delay of late datagrams.
     pub(super) late_ms_max: u64,
 }
 
-/// What became of datagrams.
+/// Counts of datagrams by fate.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counts {
     pub(super) sent: u64,
@@ -48,9 +49,9 @@ struct State {
     seed: u64,
     weather: Weather,
     sockets: BTreeMap<SocketAddr, Weak<SimSocket>>,
-    /// Each direction has chance of its own, so that what one carries changes nothing elsewhere.
+    /// Each direction has its own random numbers, so that its datagrams change nothing elsewhere.
     chances: BTreeMap<(Node, Node), Xoshiro256PlusPlus>,
-    /// Until when nothing goes from one machine to another, or is held.
+    /// Until when a direction is blocked, or the datagrams to a machine are held.
     blocked: BTreeMap<(Node, Node), Instant>,
     held: BTreeMap<Node, Instant>,
     flying: BinaryHeap<Reverse<Flight>>,
@@ -107,7 +108,7 @@ impl Net {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A socket of the machine whose task asks for it.
+    /// Binds a socket on the machine of the calling task.
     pub(super) fn bind(self: &Arc<Self>, addr: SocketAddr) -> io::Result<Bound> {
         let mut state = self.lock();
         let addr = match addr.port() {
@@ -131,23 +132,23 @@ impl Net {
         self.lock().weather = weather;
     }
 
-    /// Lets nothing through from one machine to another for a while.
+    /// Blocks one direction between two machines for a while.
     pub(super) fn block(&self, from: Node, to: Node, time: Duration) {
         self.lock().blocked.insert((from, to), Instant::now() + time);
     }
 
-    /// Lets what goes to a machine arrive together after a while.
+    /// Holds the datagrams to a machine, which then arrive together.
     pub(super) fn hold(&self, to: Node, time: Duration) {
         self.lock().held.insert(to, Instant::now() + time);
     }
 
-    /// Lets nothing through between two machines for a while, either way.
+    /// Blocks both directions between two machines for a while.
     pub(super) fn part(&self, one: Node, other: Node, time: Duration) {
         self.block(one, other, time);
         self.block(other, one, time);
     }
 
-    /// The sockets of a machine are gone, without a word: whoever holds them hears and says nothing.
+    /// Closes the sockets of a machine silently: their holders send and receive nothing more.
     pub(super) fn cut(&self, gone: Node) {
         let mut state = self.lock();
         let sockets: Vec<_> = state.sockets.extract_if(.., |addr, _| node(*addr) == gone).collect();
@@ -168,12 +169,12 @@ impl Net {
         self.lock().counts
     }
 
-    /// How many sockets are open.
+    /// The number of open sockets.
     pub(super) fn sockets(&self) -> usize {
         self.lock().sockets.values().filter(|socket| socket.strong_count() > 0).count()
     }
 
-    /// Delivers what is under way. Never ends.
+    /// Delivers datagrams. Never ends.
     pub(super) async fn carry(self: Arc<Self>) {
         loop {
             let posted = self.posted.notified();
@@ -219,7 +220,7 @@ impl Net {
         let seed = state.seed ^ u64::from(link.0) << 8 ^ u64::from(link.1);
         let chance = state.chances.entry(link);
         let chance = chance.or_insert_with(|| Xoshiro256PlusPlus::seed_from_u64(seed));
-        // Drawn for each, whatever becomes of it.
+        // The draws are made for each datagram, whatever its fate.
         let draws: [u32; 3] = std::array::from_fn(|_| chance.random_range(0..1_000));
         let delays: [u64; 2] = std::array::from_fn(|_| chance.random_range(1..=3));
         let late_ms = chance.random_range(1..=weather.late_ms_max.max(1));

@@ -1,4 +1,4 @@
-//! What a simulated run gives to the network code that runs on its threads, and what it takes down.
+//! The environment of a simulated run for the network code on its threads, and the run's records.
 
 use super::net::{Net, Node};
 use super::threads;
@@ -14,13 +14,13 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 thread_local! {
-    /// The run that this thread belongs to.
+    /// The run of this thread.
     static CURRENT: RefCell<Option<Arc<Scene>>> = const { RefCell::new(None) };
 }
 
 /// The wall clock at the beginning of every run.
 const BEGAN_MS: u64 = 1_800_000_000_000;
-/// Events that are shown of a run that failed.
+/// Events that a failed run shows.
 const TRACE_MAX: usize = 400;
 
 /// A run.
@@ -34,17 +34,17 @@ pub(super) struct Scene {
 
 struct State {
     rng: Xoshiro256PlusPlus,
-    /// In how many of a thousand cases a thread begins late.
+    /// In how many of a thousand cases a thread starts late.
     late_threads: u32,
-    /// The first thing that went wrong.
+    /// The first failure.
     failure: Option<(Duration, String)>,
     trace: Vec<String>,
     threads: Vec<std::thread::JoinHandle<()>>,
-    /// Until when machines stand still.
+    /// Until when machines are suspended.
     still: BTreeMap<Node, Instant>,
 }
 
-/// Makes the thread one of a run until it is dropped.
+/// Makes the thread part of a run until it is dropped.
 pub(super) struct Entered;
 
 pub(super) fn enter(scene: &Arc<Scene>) -> Entered {
@@ -61,10 +61,10 @@ impl Drop for Entered {
     }
 }
 
-/// What executors panic with that are to.
+/// The message of planned panics.
 pub(super) const PLANNED: &str = "planned";
 
-/// A panic on a thread of a run fails it: runtimes catch those of their tasks.
+/// A panic on a thread of a run fails the run, because the runtime catches panics of its tasks.
 fn notice_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -82,7 +82,7 @@ fn notice_panics() {
 }
 
 impl Scene {
-    /// Must be made within the run's runtime.
+    /// Must be called within the run's runtime.
     pub(super) fn new(seed: u64, fault: Option<GlueFault>) -> Arc<Self> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let net = Net::new(rng.random());
@@ -102,17 +102,17 @@ impl Scene {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Time since the beginning.
+    /// Time since the start of the run.
     pub(super) fn now(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// Chance that nobody else draws from.
+    /// A random generator that nobody else uses.
     pub(super) fn rng(&self) -> Xoshiro256PlusPlus {
         Xoshiro256PlusPlus::from_rng(&mut self.lock().rng)
     }
 
-    /// Something that must not be was seen.
+    /// Records the first broken invariant.
     pub(super) fn fail(&self, what: String) {
         let now = self.now();
         self.lock().failure.get_or_insert((now, what));
@@ -122,7 +122,7 @@ impl Scene {
         self.lock().failure.clone()
     }
 
-    /// Takes an event down: a run that fails need not fail again in the same way.
+    /// Records an event, because a failed run may not fail again in the same way.
     pub(super) fn note(&self, what: impl FnOnce() -> String) {
         let line = format!("{:>9.3} {}", self.now().as_secs_f64(), what());
         self.lock().trace.push(line);
@@ -134,12 +134,12 @@ impl Scene {
         trace.into_iter().skip(skipped).collect()
     }
 
-    /// A machine stands still for a while, and goes on as if nothing had been.
+    /// Suspends a machine for a while.
     pub(super) fn stop(&self, node: Node, time: Duration) {
         self.lock().still.insert(node, Instant::now() + time);
     }
 
-    /// From now on everything goes as it should.
+    /// Ends all faults.
     pub(super) fn heal(&self) {
         let mut state = self.lock();
         state.late_threads = 0;
@@ -148,7 +148,7 @@ impl Scene {
         self.net.heal();
     }
 
-    /// Waits for the threads, whose runtime is gone.
+    /// Joins the threads, whose runtime is gone.
     pub(super) fn join(&self) {
         let threads = std::mem::take(&mut self.lock().threads);
         for thread in threads {
@@ -168,7 +168,7 @@ impl outside::Scene for Scene {
         late.then(|| Duration::from_millis(state.rng.random_range(1..300)))
     }
 
-    /// Each waits for simulated time on a thread of its own, and one runs at a time.
+    /// Each runs on its own thread in simulated time, and only one thread runs at a time.
     fn run_models(self: Arc<Self>, work: Box<dyn FnOnce() + Send>) {
         let (thread, handle) = threads::start(Arc::clone(&self), work);
         self.lock().threads.push(handle);

@@ -1,5 +1,5 @@
-//! Threads that wait for simulated time: of them and the runtime's one runs, while the others wait to
-//! be let go on.
+//! Threads in simulated time: only one of them and the runtime's thread runs, while the others wait
+//! for their turn.
 
 use super::scene::{self, Scene};
 use std::cell::RefCell;
@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// What a thread asks the runtime for: to wait so long.
+/// A thread's request to the runtime: to wait for a time.
 type Wait = Option<Duration>;
 
 thread_local! {
@@ -22,7 +22,7 @@ pub(super) struct Thread {
     asked: Receiver<Wait>,
 }
 
-/// Starts a thread, which begins once it is driven.
+/// Starts a thread, which runs once it is driven.
 pub(super) fn start(scene: Arc<Scene>, work: Box<dyn FnOnce() + Send>) -> (Thread, JoinHandle<()>) {
     let (go, going) = channel();
     let (ask, asked) = channel();
@@ -42,7 +42,7 @@ pub(super) fn start(scene: Arc<Scene>, work: Box<dyn FnOnce() + Send>) -> (Threa
 }
 
 impl Thread {
-    /// Lets it go on, until it has ended, each time that what it waits for has come.
+    /// Drives the thread until it ends: resumes it each time that its wait is over.
     pub(super) async fn drive(self) {
         while self.go.send(()).is_ok() {
             match self.asked.recv() {
@@ -53,7 +53,7 @@ impl Thread {
     }
 }
 
-/// Waits on one of these threads. False when the run is over: nothing is to be waited for.
+/// Waits on one of these threads; false if the run is over.
 pub(super) fn pause(wait: Duration) -> bool {
     INSIDE.with_borrow(|inside| {
         let Some((ask, going)) = inside else { return false };

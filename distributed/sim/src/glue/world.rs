@@ -1,4 +1,4 @@
-//! One run: a plan by the seed, faults for a while, and then everything has to come to rest.
+//! One run: the seed's plan, faults for a while, and then everything must come to rest.
 
 use super::GlueReport;
 use super::callers;
@@ -17,13 +17,13 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Time for callers to be told, once nothing goes wrong any more.
+/// The time until callers have their answers after the last fault.
 const CALLERS_LIMIT: Duration = Duration::from_secs(200);
-/// Time for everything to come to rest after that.
+/// The time until the cluster is at rest after that.
 const REST_LIMIT: Duration = Duration::from_secs(100);
 
-/// Between two looks whether everything rests, and for how many it has to: who is given up for silence
-/// would be by then.
+/// The pause between two checks, and how many successive checks must find the cluster at rest: long
+/// enough for silent workers to be given up.
 const LOOK: Duration = Duration::from_millis(250);
 const STILL: u32 = 10;
 
@@ -31,7 +31,7 @@ pub(super) struct World {
     pub(super) cluster: Arc<Cluster>,
     pub(super) rng: Xoshiro256PlusPlus,
     pub(super) report: GlueReport,
-    /// A task may hold a slot until the callers have left.
+    /// Whether a task may still get a slot until the callers have left.
     may_hold: bool,
 }
 
@@ -54,7 +54,7 @@ impl World {
         Self { cluster, rng, report, may_hold }
     }
 
-    /// Runs to the end, or until something is wrong.
+    /// Runs to the end, or until an invariant is broken.
     pub(super) async fn run(mut self) -> GlueReport {
         let carrying = tokio::spawn(Arc::clone(&self.cluster.scene.net).carry());
         self.cluster.insist().await;
@@ -85,7 +85,7 @@ impl World {
         self.cluster.scene.fail(what);
     }
 
-    /// Plans the tasks, and starts those who want them done.
+    /// Plans the tasks, and starts their callers.
     fn callers(&mut self) -> Vec<JoinHandle<()>> {
         let count = self.rng.random_range(1..=CALLERS_MAX);
         let tasks = self.rng.random_range(8..=24);
@@ -107,7 +107,7 @@ impl World {
             45..65 => Way::DurableLeft,
             65..75 => Way::Run,
             75..92 => Way::Volatile,
-            // It takes a place for as long as there are callers.
+            // Such a task keeps a slot while there are callers.
             _ if self.may_hold => Way::Held,
             _ => Way::Volatile,
         };
@@ -132,14 +132,14 @@ impl World {
         if matches!(behaviour, Behaviour::Hangs(_) | Behaviour::Deaf(_)) {
             spec.run_limit = Some(Duration::from_millis(rng.random_range(200..1_500)));
         } else if self.cluster.shape.batch_max > 1 {
-            // One that hangs in a batch is stopped when nobody waits for any of the batch: without
-            // limits of their own others wait for ten minutes.
+            // A run that hangs in a batch is stopped when nobody waits for any task of the batch:
+            // without a limit of their own, the others would wait for ten minutes.
             spec.run_limit = Some(Duration::from_secs(15));
         }
         (way, behaviour, spec)
     }
 
-    /// From now on nothing goes wrong: every caller is told.
+    /// Ends all faults; then every caller must get its answer.
     async fn heal(&self, callers: Vec<JoinHandle<()>>) -> bool {
         let cluster = &self.cluster;
         cluster.scene.note(|| "all is well".into());
@@ -152,7 +152,7 @@ impl World {
                 let _ = caller.await;
             }
         };
-        // Devices that hung too often take no tasks until a person says so.
+        // Devices that hung too often take no tasks until a person enables them.
         let mending = async {
             loop {
                 if let Some(coordinator) = cluster.coordinator() {
@@ -183,7 +183,8 @@ impl World {
         !self.is_failed()
     }
 
-    /// A journal that found no room, not even to be opened again, is read again once it has written.
+    /// Writes something, because a journal that was closed by a full disk can be read again after a
+    /// write.
     async fn write_something(&self) {
         let Some(coordinator) = self.cluster.coordinator() else { return };
         let model = ModelRef { name: "m0".into(), version: 1, sha256: String::new() };
@@ -191,7 +192,7 @@ impl World {
         let _ = coordinator.submit_all(vec![(spec, Vec::new())]).await;
     }
 
-    /// Takes down what the coordinator says of what has not ended.
+    /// Records the coordinator's explanations of tasks that have not ended.
     async fn explain(&self) {
         let Some(coordinator) = self.cluster.coordinator() else { return };
         for (number, _, id, _) in self.cluster.ledger.accepted() {
@@ -206,10 +207,10 @@ impl World {
         }
     }
 
-    /// Everything comes to rest.
+    /// Waits until the cluster is at rest.
     async fn rest(&self) -> bool {
         let cluster = &self.cluster;
-        // Connections of callers who have left end meanwhile, but some of their tasks go on.
+        // Connections of callers that left end meanwhile, but some of their tasks continue.
         let left = async {
             while cluster.coordinator().is_none_or(|it| inside::shared(&it).residue().waiting > 0) {
                 sleep(Duration::from_millis(100)).await;
@@ -234,7 +235,7 @@ impl World {
         !self.is_failed()
     }
 
-    /// What is not at rest, if anything.
+    /// What is not at rest; `None` if everything is.
     fn busy(&self) -> Option<String> {
         let Some(coordinator) = self.cluster.coordinator() else { return Some("stopped".into()) };
         let tasks = coordinator.stats().tasks;
@@ -253,7 +254,7 @@ impl World {
         (!residue.is_none(ready)).then(|| format!("{residue:?}"))
     }
 
-    /// Asks for the end of every accepted task again, also after a restart.
+    /// Asks again for the end of every accepted task, also after a restart.
     async fn audit(&mut self) {
         for _ in 0..2 {
             let Some(coordinator) = self.cluster.coordinator() else {
@@ -275,7 +276,7 @@ impl World {
         }
     }
 
-    /// Of processes that have ended, nothing goes on.
+    /// Checks that nothing of ended processes is still running.
     async fn nothing_is_left(&self) {
         let over = async {
             while self.cluster.left() > 0 || self.cluster.scene.net.sockets() > 0 {

@@ -1,4 +1,4 @@
-//! Attempts: which may begin, and which answers to them the core may accept.
+//! Attempts: when they may begin, and which answers the core may accept.
 
 use super::{AGEING, Ledger};
 use lgp_distributed::inside;
@@ -56,7 +56,7 @@ impl Ledger {
         self.laws.dispatched(now, (session, id), &model.name, first, retry)
     }
 
-    /// Nobody of the same model who could begin has waited for a better right to.
+    /// Checks that no ready task of the same model had a better place.
     fn check_turn(
         &mut self,
         now: Duration,
@@ -68,11 +68,11 @@ impl Ledger {
         let Some(entry) = self.tasks.get(&id) else { return Ok(()) };
         let due = entry.submitted + AGEING * inside::level(entry.spec.priority);
         let fresh = self.fresh.get(&entry.spec.model.name);
-        // One whose end is on its way to the disk waits for that alone.
+        // A task whose end is being written waits only for the disk.
         let waits = |(_, id): &&(Duration, TaskId)| !core.is_ending(*id);
         let fresh = fresh.and_then(|fresh| fresh.iter().find(waits));
         match fresh {
-            // An attempt that began in time may get a rival, or be repeated, before its turn.
+            // An attempt that began in time may be hedged or repeated out of turn.
             Some((other_due, other)) if first && *other_due < due => {
                 let why = core.explain(now, *other);
                 let what = format!("task {id}, due at {due:?}, overtook {other}");
@@ -82,7 +82,7 @@ impl Ledger {
         }
     }
 
-    /// A session gets no more than its slots hold.
+    /// Checks that a session gets no more attempts than it has slots.
     fn check_slots(
         &mut self,
         session: SessionId,
@@ -125,7 +125,7 @@ impl Ledger {
         }
     }
 
-    /// A worker lets go of an attempt that nobody waits for.
+    /// A worker drops an attempt that is no longer current.
     pub(crate) fn released(&mut self, session: SessionId, id: AttemptId, core: &Core) {
         let model = self.models.get(&id).filter(|_| core.holds(session, id));
         if let Some(model) = model.filter(|_| !core.is_current(session, id)) {
@@ -143,7 +143,7 @@ impl Ledger {
         let live = self.sessions.contains_key(&session);
         let (task, entry) = self.entry(id.seq)?;
         if live && entry.current.contains(&(session, id)) && entry.shown.is_none() {
-            // A rival that is still at work makes a retry unnecessary.
+            // A hedged attempt that is still running makes a retry unnecessary.
             entry.current.retain(|(s, _)| *s != session);
             entry.unavailable = unavailable && entry.current.is_empty();
             entry.current.push((session, id));
@@ -156,7 +156,7 @@ impl Ledger {
         ))
     }
 
-    /// The core took an attempt back that its worker had not begun: the task waits as before.
+    /// The core took back an attempt that its worker had not begun, so the task waits again.
     pub(crate) fn refused(&mut self, session: SessionId, id: AttemptId) -> Result<(), String> {
         let live = self.sessions.contains_key(&session);
         let (task, entry) = self.entry(id.seq)?;
@@ -169,7 +169,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// An attempt is asked back: a current one, and once.
+    /// Checks that a recalled attempt is current and was not recalled before.
     pub(crate) fn recalled(
         &mut self,
         session: SessionId,

@@ -1,4 +1,4 @@
-//! How a task may end: once, and for a reason that the ledger knows of.
+//! The ends of a task: exactly one, for a reason that the ledger knows.
 
 use super::{Entry, Ledger};
 use crate::worker::answer;
@@ -10,11 +10,11 @@ use lgp_distributed::inside::state::SessionId;
 use lgp_distributed::{TaskErrorKind, TaskRecord, TaskState};
 use std::time::Duration;
 
-/// Workers that are lost under a task before it is given up, at least.
+/// The least number of lost workers after which a task may be given up.
 const LOSSES: u32 = 20;
 
 impl Ledger {
-    /// A task reached its end: for the first time, and the right one.
+    /// A task ended; checks that this is its first end and an expected one.
     pub(crate) fn finished(
         &mut self,
         now: Duration,
@@ -76,8 +76,8 @@ impl Ledger {
                     })
                 })
             }
-            // What came back unbegun has not failed.
-            // Lost workers are not the task's affair, until there are very many.
+            // Lost workers do not fail a task, until there are very many. An attempt that came back
+            // unbegun has not failed.
             (TaskState::Failed, Some(TaskErrorKind::WorkerLost)) => entry.attempts >= LOSSES,
             (TaskState::Failed, Some(TaskErrorKind::RunLimit)) => given_up && !entry.refused,
             (TaskState::Failed, Some(TaskErrorKind::Unavailable)) => {

@@ -1,4 +1,4 @@
-//! Which models lie on which device: there is room for each, and none goes while it is in use.
+//! The models on each device: there is room for each, and none is unloaded while in use.
 
 use super::Ledger;
 use crate::workload::MODEL_BYTES;
@@ -8,7 +8,7 @@ use lgp_distributed::{DeviceStatus, ModelRef};
 use std::collections::BTreeSet;
 
 impl Ledger {
-    /// A worker says what its devices have; answers how many models they were not told to load.
+    /// A worker lists the models of its devices; returns how many it was not told to load.
     pub(crate) fn listed<'a>(
         &mut self,
         session: SessionId,
@@ -46,7 +46,7 @@ impl Ledger {
         }
     }
 
-    /// A device is told to let go of a model, which nobody may be using while it is wanted.
+    /// A device is told to unload a model; a wanted model must not be in use.
     pub(crate) fn unloads(
         &mut self,
         session: SessionId,
@@ -54,9 +54,9 @@ impl Ledger {
         model: &ModelRef,
         core: &Core,
     ) -> Result<(), String> {
-        // What callers have no more use for goes whoever uses it.
+        // A model that callers no longer want is unloaded even while in use.
         let wanted = core.models().contains(model);
-        // To be told again takes nothing away.
+        // A repeated order takes nothing away.
         let first = self.going.insert((session, device, model.clone()));
         let held = self.held.get(&session).filter(|_| wanted && first).into_iter().flatten();
         for (id, (at, of)) in held {
@@ -76,12 +76,12 @@ impl Ledger {
         }
     }
 
-    /// A caller has no more use for a model.
+    /// A caller no longer wants a model.
     pub(crate) fn unwanted(&mut self, model: &str) {
         self.laws.unloaded(model);
     }
 
-    /// A device says that it has let go of a model, as it was told.
+    /// A device confirms that it has unloaded a model.
     pub(crate) fn unloaded(&mut self, session: SessionId, device: u32, model: &ModelRef) {
         self.going.remove(&(session, device, model.clone()));
         self.failed_to_load(session, device, model);

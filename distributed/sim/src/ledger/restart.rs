@@ -1,4 +1,4 @@
-//! What goes with a coordinator, and what the next one must still know.
+//! What is lost with a coordinator, and what its successor must still know.
 
 use super::Ledger;
 use crate::laws::Laws;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Ledger {
-    /// The coordinator's process is gone, and with it all that was only in its memory.
+    /// The coordinator's process crashed, and everything in its memory is lost.
     pub(crate) fn coordinator_crashed(&mut self) {
         self.sessions.clear();
         self.held.clear();
@@ -29,7 +29,7 @@ impl Ledger {
         self.open = 0;
     }
 
-    /// Another coordinator took over: what was promised is there, as it was shown.
+    /// Another coordinator took over; checks that all promises are kept.
     pub(crate) fn coordinator_started(
         &mut self,
         now: Duration,
@@ -47,7 +47,7 @@ impl Ledger {
                 return Err(format!("key {key} does not stand for task {id} any more"));
             }
             let Some(record) = record(*id) else {
-                // A result that was shown may have gone since.
+                // A result that was shown may have been removed since.
                 if entry.acknowledged && entry.shown.is_none() {
                     return Err(format!("task {id} was acknowledged and is lost"));
                 }
@@ -60,13 +60,13 @@ impl Ledger {
                     return Err(format!("task {id} had ended {state} and is {now_state} again"));
                 }
                 Some(_) => {}
-                // It ended, and the coordinator did too before it could say so.
+                // The task ended, but the coordinator crashed before it could report that.
                 None if record.state.is_terminal() => {
                     entry.shown = Some((record.state, record.outputs));
                 }
                 None => self.open += 1,
             }
-            // What the journal has needs no further word.
+            // A task in the journal needs no further acknowledgement.
             entry.acknowledged = true;
             self.alive.insert(inside::key(*id).1, *id);
             back.push(*id);

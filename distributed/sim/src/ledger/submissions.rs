@@ -1,4 +1,4 @@
-//! What callers asked for and were answered: submissions, their keys, and cancellations.
+//! Submissions, their keys, cancellations, and the answers that callers got.
 
 use super::{Entry, Ledger};
 use lgp_distributed::inside;
@@ -10,17 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Ledger {
-    /// Ids that a submission was answered with.
+    /// The ids with which a submission was answered.
     pub(crate) fn ids(&self, number: usize) -> Vec<TaskId> {
         self.ids.get(&number).cloned().unwrap_or_default()
     }
 
-    /// A submission met no coordinator.
+    /// A submission reached no coordinator.
     pub(crate) fn unheard(&mut self, number: usize) {
         self.unheard.insert(number);
     }
 
-    /// Submissions whose callers don't know what became of them.
+    /// Submissions whose callers do not know the outcome.
     pub(crate) fn unanswered(&mut self) -> Vec<usize> {
         let unsure = |ids: &Vec<TaskId>| {
             ids.iter().any(|id| {
@@ -37,7 +37,7 @@ impl Ledger {
         all
     }
 
-    /// A submission was accepted, as these tasks.
+    /// A submission was accepted with these tasks.
     pub(crate) fn submitted(
         &mut self,
         now: Duration,
@@ -113,7 +113,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The core says that the journal has a task.
+    /// The core reports that the journal has a task.
     pub(crate) fn acknowledged(&mut self, seq: u64) -> Result<(), String> {
         let (id, entry) = self.entry(seq)?;
         entry.acknowledged = true;
@@ -121,7 +121,7 @@ impl Ledger {
         self.of_one_mind(id, |other| !other.gone)
     }
 
-    /// What is recorded and what is forgotten is so with all that it came with.
+    /// Checks that all tasks of a submission are recorded or forgotten together.
     fn of_one_mind(&self, id: TaskId, agrees: impl Fn(&Entry) -> bool) -> Result<(), String> {
         let Some(entry) = self.tasks.get(&id) else { return Ok(()) };
         let came_with = self.ids.get(&entry.number).into_iter().flatten();
@@ -134,7 +134,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The core says that it could not keep a task.
+    /// The core reports that it could not keep a task.
     pub(crate) fn rejected(&mut self, seq: u64) -> Result<(), String> {
         let (id, entry) = self.entry(seq)?;
         if entry.acknowledged {

@@ -1,4 +1,4 @@
-//! Messages and records that are as they should be.
+//! Valid messages and records.
 
 use super::{KEY, input};
 use lgp_distributed::inside::image::{Apart, Image};
@@ -132,7 +132,7 @@ pub(super) fn image() -> Result<Image> {
     Ok(Image { id, submitted, spec, digest, end: None, apart: None, gone: false })
 }
 
-/// The same with its inputs kept apart.
+/// The same task with its inputs kept apart.
 pub(super) fn apart() -> Result<Image> {
     let image = image()?;
     let (tensors, bytes) = describe(&image.spec.inputs)?;

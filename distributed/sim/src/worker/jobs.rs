@@ -1,4 +1,4 @@
-//! The tasks of a worker: they come, run, end, and go back.
+//! The tasks of a worker: they arrive, run, end, and are returned.
 
 use super::{Job, Recalled, Report, Worker, answer};
 use crate::workload::BAD_MODEL;
@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 impl Worker {
-    /// A request arrives. A copy of one that is or was here is the transport's affair: each travels on
-    /// a stream of its own.
+    /// A task arrives. A repeated message is ignored, because the transport sends each task once,
+    /// on its own stream.
     pub(crate) fn receive(
         &mut self,
         now: Duration,
@@ -46,7 +46,7 @@ impl Worker {
         None
     }
 
-    /// Begins jobs while their devices have free threads, in batches of one model; answers each
+    /// Begins jobs while their devices have free threads, in batches of one model; returns each
     /// with its service time and the size of its batch.
     pub(crate) fn begin(
         &mut self,
@@ -66,7 +66,7 @@ impl Worker {
                 let others = waiting.filter(|j| j.model == model).take(narrow(self.batch_max) - 1);
                 let batch: Vec<u64> =
                     std::iter::once(first).chain(others).map(|j| j.place.seq()).collect();
-                // What a task needs is loaded, unless its input is seen to be bad before.
+                // The model of a task is loaded, unless the input is rejected first.
                 let no_room = model.name != BAD_MODEL && !self.take(device, &model);
                 let (size, service) =
                     (batch.len(), self.service.mul_f64(rng.random_range(0.2..2.0)));
@@ -80,7 +80,7 @@ impl Worker {
         begun
     }
 
-    /// A job is done: the connection that it came by, and what goes back on it.
+    /// A job ends; returns its connection and the message for it.
     pub(crate) fn end(&mut self, id: AttemptId, device_error: bool) -> Option<(u64, Report)> {
         let index = self.jobs.iter().position(|j| j.id == id && j.batch.is_some())?;
         let job = self.jobs.remove(index);
@@ -99,25 +99,25 @@ impl Worker {
         Some((job.connection, Report::Completion(id, completion)))
     }
 
-    /// From now on an attempt's run does not end.
+    /// From now on the run of an attempt does not end.
     pub(crate) fn hang(&mut self, id: AttemptId) {
         self.jobs.iter_mut().filter(|job| job.id == id).for_each(|job| job.hangs = true);
     }
 
-    /// Whether a run that came by an earlier connection does not end.
+    /// Whether a run of an earlier connection does not end.
     pub(crate) fn is_stuck(&self) -> bool {
         self.jobs.iter().any(|job| job.hangs && job.connection != self.connection)
     }
 
-    /// Whether the run of an attempt ends when it is asked to.
+    /// Whether the run of an attempt ends when asked to.
     pub(crate) fn stops(&self, id: AttemptId) -> bool {
         self.jobs.iter().any(|job| job.id == id && job.batch.is_some() && !job.hangs)
     }
 
-    /// Nobody waits for the attempt any more.
+    /// Cancels an attempt.
     pub(crate) fn cancel(&mut self, id: AttemptId) -> Option<Report> {
         let Some(index) = self.jobs.iter().position(|j| j.id == id) else {
-            // A request whose stream is reset does not arrive after that.
+            // A reset stream does not deliver its request later.
             self.early.insert(id);
             return None;
         };
@@ -130,7 +130,7 @@ impl Worker {
         Some(Report::Released(id))
     }
 
-    /// The coordinator wants an attempt back, which it gets unless that has begun.
+    /// The coordinator recalls an attempt; it is returned unless it has begun.
     pub(crate) fn recall(&mut self, id: AttemptId) -> Recalled {
         let Some(index) = self.jobs.iter().position(|j| j.id == id) else {
             self.early.insert(id);
@@ -144,7 +144,7 @@ impl Worker {
         Recalled::Refused
     }
 
-    /// It leaves: what came by its connection and has not begun goes back.
+    /// The worker leaves; unbegun attempts of its connection are returned.
     pub(crate) fn leave(&mut self) -> Vec<AttemptId> {
         self.leaving = true;
         let connection = self.connection;

@@ -1,4 +1,4 @@
-//! What happens in a run, and what workers are told.
+//! The events of a run, and the orders to workers.
 
 use crate::worker::Report;
 use lgp_distributed::inside::message::{AttemptId, Stint};
@@ -9,9 +9,9 @@ use lgp_memory::NamedTensor;
 /// Messages to a worker.
 #[derive(Debug, Clone)]
 pub(crate) enum Order {
-    /// What it goes on with.
+    /// The stint that the worker continues.
     Welcome(Stint),
-    /// The transport's acknowledgement: the other end lives.
+    /// The transport's acknowledgement, which shows that the peer is alive.
     Acknowledge,
     Task(u32, AttemptId, ModelRef, Priority),
     Cancel(AttemptId),
@@ -55,16 +55,16 @@ pub(crate) enum Event {
         life: u64,
         id: AttemptId,
     },
-    /// A worker looks whether what it asked to stop has.
+    /// A worker checks whether the runs that it asked to stop have ended.
     Stuck {
         worker: usize,
         life: u64,
     },
-    /// A person lets a worker's devices take tasks again.
+    /// A person puts a worker's devices back into service.
     Enable {
         worker: WorkerId,
     },
-    /// A session must have ended by now: its worker was gone long enough.
+    /// A session must have ended by now, because its worker has been gone long enough.
     Detected {
         life: u64,
         session: SessionId,

@@ -1,11 +1,11 @@
-//! What becomes of each event.
+//! Handles each event.
 
 use super::{Event, THAWED, World};
 use crate::workload::load_models;
 use lgp_distributed::{Error, TaskId};
 
 impl World {
-    /// Whether the coordinator would have to do something about an event.
+    /// Whether the coordinator would have to act on an event.
     fn is_for_coordinator(event: &Event) -> bool {
         matches!(
             event,
@@ -56,7 +56,7 @@ impl World {
                     self.core.enable_worker(self.now, worker.as_str());
                 }
             }
-            // Who has stood still gives everybody time.
+            // After a freeze, the coordinator grants every worker more time.
             Event::Detected { .. } if self.now < self.frozen_until + THAWED => {
                 self.at(self.frozen_until + THAWED, event);
             }
@@ -96,7 +96,7 @@ impl World {
         let mut orders = Vec::with_capacity(submission.wishes.len());
         for wish in &submission.wishes {
             let after = wish.after.iter().filter_map(|&n| self.ledger.ids(n).first().copied());
-            // What is durable may depend only on what is, and what is gone cannot be asked for.
+            // A durable task depends only on durable or ended tasks that still exist.
             let usable = |id: &TaskId| {
                 let record = self.record(*id);
                 record.is_some_and(|r| r.durable || !wish.spec.durable || r.state.is_terminal())
@@ -105,7 +105,7 @@ impl World {
         }
         match self.core.submit_all(self.now, orders.clone()) {
             Ok(ids) => self.ledger.submitted(self.now, number, &ids, &orders, &self.core)?,
-            // Both were asked for by the workload.
+            // The workload provokes both errors.
             Err(Error::Conflict { .. } | Error::Overloaded { .. }) => {}
             Err(other) => return Err(other.to_string()),
         }

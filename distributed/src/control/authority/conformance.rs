@@ -1,10 +1,10 @@
-//! The laws of an authority, checked of each kind there is.
+//! The laws of an authority, checked for each kind.
 
 use super::{Authority, Folder, InMemory};
 use crate::error::{Error, Result};
 use std::path::PathBuf;
 
-/// Gives views of one authority, as several coordinators have them.
+/// Creates views of one authority, one per coordinator.
 pub(crate) type Views<'a> = &'a dyn Fn() -> Box<dyn Authority>;
 
 pub(crate) fn check(views: Views<'_>) {
@@ -15,7 +15,7 @@ pub(crate) fn check(views: Views<'_>) {
     who_does_not_lead_any_more_writes_nothing(views);
 }
 
-/// The laws of one in which several coordinators take part.
+/// The laws of an authority that several coordinators share.
 pub(crate) fn check_members(views: Views<'_>) {
     those_that_take_part_know_each_other(views);
     numbers_are_given_once(views);
@@ -127,7 +127,7 @@ fn one_leads_at_a_time(views: Views<'_>) {
     let (first, second) = (views(), views());
     let epoch = first.lead(10).expect("free");
     assert!(matches!(second.lead(20), Err(Error::Led { .. })));
-    // Of one that does not lead, and by an epoch that is another's.
+    // A view without the lead, and an epoch that belongs to another lead, change nothing.
     second.resign(epoch);
     first.resign(epoch + 1);
     assert!(matches!(second.lead(20), Err(Error::Led { .. })));
@@ -178,17 +178,17 @@ struct Careless(InMemory, Fault);
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Nothing,
-    /// The clock alone decides.
+    /// The epoch depends only on the clock.
     Clock,
-    /// Whoever asks leads.
+    /// Every request takes the lead.
     Depose,
-    /// Every write is taken.
+    /// Every write is accepted.
     Unfenced,
-    /// What was given up is kept.
+    /// Resigning has no effect.
     Cling,
     /// The last byte of a document is lost.
     Cut,
-    /// One document is not among those that there are.
+    /// One document is missing from the list.
     Omit,
 }
 

@@ -1,5 +1,5 @@
-//! An authority in a folder of one machine. Whoever leads holds a lock on a file in it, which ends
-//! with the process.
+//! An authority in a folder of one machine. The leader holds a lock on a file in it, which the
+//! system releases when the process ends.
 
 use super::Authority;
 use crate::control::files;
@@ -12,19 +12,19 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// Locked by the one who leads.
+/// The file that the leader locks.
 const LOCK_FILE: &str = "lead.lock";
-/// How often a lock is tried again. A program that is being started shares it with the process that starts
-/// it, and may have it a moment longer.
+/// How often a failed lock is tried again. A process that is being spawned inherits the lock and
+/// may hold it a moment longer.
 const LOCK_TRIES: u32 = 5;
 const LOCK_AGAIN: Duration = Duration::from_millis(20);
 /// The epoch of the latest lead.
 const LEAD_FILE: &str = "lead.json";
 const LEAD_REMEDY: &str = "delete it while no coordinator runs: epochs then go on from the clock";
-/// No document is longer.
+/// The largest document, in bytes.
 const BYTES_MAX: u64 = 4 << 20;
 
-/// The folder. Each process, and each value, leads for itself.
+/// The folder. Each value leads for itself, even in one process.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
@@ -33,25 +33,25 @@ pub(crate) struct Folder {
 
 #[derive(Debug)]
 struct Held {
-    /// Dropping it frees the lock.
+    /// Dropping the file releases the lock.
     lock: File,
     epoch: u64,
 }
 
-/// What the file says of the latest lead.
+/// The contents of the lead file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Latest {
     epoch: u64,
 }
 
 impl Folder {
-    /// The folder is there already.
+    /// Uses a folder that exists already.
     pub(crate) fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), held: Mutex::new(None) }
     }
 
     fn held(&self) -> MutexGuard<'_, Option<Held>> {
-        // It is replaced as a whole.
+        // The value is only replaced as a whole.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -86,7 +86,7 @@ impl Folder {
             Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => Err(Error::Led { path: self.path.clone() }),
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {
-                // Epochs still refuse what an earlier leader writes.
+                // Without locks, epochs still refuse the writes of an earlier leader.
                 tracing::warn!(path = %path.display(), "this disk has no locks");
                 Ok(lock)
             }
@@ -133,7 +133,7 @@ impl Authority for Folder {
     fn write(&self, epoch: u64, document: &str, bytes: &[u8]) -> Result<()> {
         let held = self.held();
         let holds = held.as_ref().is_some_and(|held| held.epoch == epoch);
-        // The lock may be on a file that somebody has removed.
+        // The locked file may have been deleted, so another process may have locked a new one.
         if !holds || self.latest_epoch()? != epoch {
             return Err(Error::Deposed { path: self.locate(document), epoch });
         }
@@ -146,7 +146,7 @@ impl Authority for Folder {
         for entry in std::fs::read_dir(&self.path).map_err(failed)? {
             names.extend(entry.map_err(failed)?.file_name().into_string());
         }
-        // What a crash left of one that was not complete begins with a dot.
+        // Staging files left by a crash begin with a dot.
         names.retain(|name| name.ends_with(".json") && !name.starts_with('.') && name != LEAD_FILE);
         names.sort();
         Ok(names)

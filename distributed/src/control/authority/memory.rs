@@ -1,4 +1,4 @@
-//! An authority that ends with the process.
+//! An authority that lives only in this process.
 
 use super::{Authority, Members, Present};
 use crate::error::{Error, Result};
@@ -10,27 +10,27 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct InMemory {
     shared: Arc<Mutex<State>>,
-    /// The epoch of the lead that was taken here last.
+    /// The epoch of the lead that this view took last.
     own: Mutex<Option<u64>>,
-    /// The number under which this takes part.
+    /// The number under which this view is registered as a member.
     number: Mutex<Option<u64>>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The latest number that was given out, for a lead or for taking part.
+    /// The latest number that was issued, for a lead or a member.
     latest: u64,
     /// The epoch of the latest lead, and whether it still holds.
     epoch: u64,
     led: bool,
-    /// The number of the coordinator that took it.
+    /// The member number of the leader.
     leader: Option<u64>,
-    /// What those that take part show.
+    /// What each member published.
     present: BTreeMap<u64, Vec<u8>>,
     documents: HashMap<String, Vec<u8>>,
-    /// The epoch of a lead whose holder has not noticed that it is over.
+    /// The epoch of a lead that has ended without its holder noticing.
     stood_still: Option<u64>,
-    /// Whether it refuses all who want to lead.
+    /// Whether all requests for the lead are refused.
     #[cfg(test)]
     closed: bool,
 }
@@ -54,34 +54,34 @@ impl InMemory {
         Self { shared, own: Mutex::default(), number: Mutex::default() }
     }
 
-    /// From now on another may lead, though the one who does was not asked.
+    /// Ends the lead without telling the leader.
     #[cfg(test)]
     pub(crate) fn depose(&self) {
         self.state().led = false;
     }
 
-    /// As if the machine that leads stood still until its lead was over, and did not know yet.
+    /// Ends the lead as if the leader's machine had been suspended: the leader does not notice yet.
     #[cfg(test)]
     pub(crate) fn stand_still(&self) {
         let mut state = self.state();
         (state.led, state.stood_still) = (false, Some(state.epoch));
     }
 
-    /// While it is closed none may lead.
+    /// While closed, nobody can take the lead.
     #[cfg(test)]
     pub(crate) fn close(&self, closed: bool) {
         let mut state = self.state();
         (state.led, state.closed) = (state.led && !closed, closed);
     }
 
-    /// That machine notices.
+    /// The suspended leader notices that its lead is over.
     #[cfg(test)]
     pub(crate) fn notice(&self) {
         self.state().stood_still = None;
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every step leaves it consistent.
+        // Every step leaves the state consistent.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

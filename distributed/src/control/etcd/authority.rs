@@ -1,4 +1,4 @@
-//! Who leads, and documents, in etcd.
+//! Leader election and documents in etcd.
 
 use super::client::{Client, REQUEST_BYTES, below, delete, has, put, range, too_large, unchanged};
 use super::heart::{Heart, lead_of};
@@ -13,11 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
-/// How long a lead is waited for that nobody renews: etcd looks twice a second for leases that ended.
+/// How long to wait for an unrenewed lead to end: etcd checks twice a second for expired leases.
 const WAIT: Duration = LEASE.saturating_add(Duration::from_secs(1));
-/// How often a write is asked for of which etcd says nothing.
+/// How often a write without an answer is tried.
 const TRIES: usize = 3;
-/// How often a number is asked for that others take first, or a lease that ends meanwhile.
+/// How often a number is requested when others take it first or the lease ends meanwhile.
 const NUMBERS: usize = 50;
 
 /// An authority that coordinators on several machines share.
@@ -25,15 +25,15 @@ const NUMBERS: usize = 50;
 pub(crate) struct EtcdAuthority {
     pub(super) keys: Keys,
     pub(super) client: Arc<Client>,
-    /// A name that no other has.
+    /// A unique name of this coordinator.
     pub(super) holder: String,
     pub(super) engine: String,
     pub(super) heart: Heart,
-    /// The revision of each document as it was read or written here last.
+    /// The revision of each document when it was last read or written here.
     versions: Mutex<HashMap<String, i64>>,
 }
 
-/// The latest number that was given out, and the revision of its key.
+/// The latest number that was issued, and the revision of its key.
 pub(super) struct Counted {
     number: u64,
     pub(super) revision: i64,
@@ -43,7 +43,7 @@ impl EtcdAuthority {
     /// Connects, for the cluster with this fingerprint.
     ///
     /// # Errors
-    /// [`Error::File`], which says why etcd cannot be used.
+    /// [`Error::File`], with the reason why etcd cannot be used.
     pub(crate) fn open(keys: Keys, fingerprint: &str) -> Result<Self> {
         let failed = |trouble| failed("open", &keys, trouble);
         let client = Arc::new(Client::new(&keys).map_err(failed)?);
@@ -61,12 +61,12 @@ impl EtcdAuthority {
     }
 
     fn versions(&self) -> MutexGuard<'_, HashMap<String, i64>> {
-        // Every step leaves it whole.
+        // Every step leaves the map consistent.
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a number that no other has: `take` writes it, if the counter is as it was, together with
-    /// what it is for, and answers whether it was.
+    /// Takes a number that no other coordinator has. `take` writes it in one transaction with its
+    /// purpose, if the counter is unchanged, and returns whether it did.
     pub(super) fn number(
         &self,
         now_ms: u64,
@@ -78,7 +78,8 @@ impl EtcdAuthority {
             let number = now_ms.max(counted.number + 1);
             match take(&counted, number, self.heart.lease()) {
                 Ok(true) => return Ok(number),
-                // Another was faster, or it was written and its answer lost: then a number is unused.
+                // Another coordinator was faster, or the answer was lost; then a number stays
+                // unused.
                 Ok(false) => {}
                 Err(Trouble::Ended) => self.heart.renew(),
                 Err(trouble) => return Err(trouble),
@@ -87,7 +88,7 @@ impl EtcdAuthority {
         Err(Trouble::Refused(format!("others took {NUMBERS} numbers first")))
     }
 
-    /// Waits while another leads, but no longer than a lease lasts that nobody renews.
+    /// Waits while another coordinator leads, but no longer than an unrenewed lease lasts.
     fn wait(&self) -> Result<(), Trouble> {
         let end = Instant::now() + WAIT;
         while self.is_led_by_another()?.0 && Instant::now() < end {
@@ -96,7 +97,7 @@ impl EtcdAuthority {
         Ok(())
     }
 
-    /// Whether another leads, and the revision of the key that says so.
+    /// Whether another coordinator leads, and the revision of the lead's key.
     fn is_led_by_another(&self) -> Result<(bool, i64), Trouble> {
         let [found] = self.client.look([range(self.keys.key("lead"))])?;
         let holder = self.holder.as_bytes();
@@ -107,7 +108,7 @@ impl EtcdAuthority {
         ))
     }
 
-    /// Writes who leads if nobody else does, and answers the epoch and its lease; none if another does.
+    /// Takes the lead if it is free, and returns the epoch and its lease; `None` if another leads.
     fn take(&self, now_ms: u64) -> Result<Option<(u64, i64)>, Trouble> {
         let (led, leased) = (std::cell::Cell::new(false), std::cell::Cell::new(0));
         let take = |counted: &Counted, number: u64, lease: i64| {
@@ -138,7 +139,7 @@ impl EtcdAuthority {
         Ok(found.into_iter().next())
     }
 
-    /// Writes after a revision, however often that must be asked for; answers the one it has then.
+    /// Writes a document after `revision`, with retries; returns the new revision.
     fn make(&self, epoch: u64, revision: i64, name: &str, bytes: &[u8]) -> Result<i64> {
         let failed = self.failed("write");
         let (lead, document) = (self.keys.key("lead"), self.keys.document(name));
@@ -159,7 +160,7 @@ impl EtcdAuthority {
             };
             let document = found.pop().and_then(|mut kvs| kvs.pop());
             let standing = found.pop().and_then(|mut kvs| kvs.pop());
-            // An earlier try may have been made though it was not answered: only who leads writes.
+            // An earlier try may have succeeded without an answer: only the leader writes.
             let leads = standing.is_some_and(|kv| kv.value == own);
             let is_there = document.as_ref().is_some_and(|kv| kv.value == bytes);
             return match document {
@@ -196,7 +197,7 @@ fn counted(found: Option<&KeyValue>) -> Result<Counted, Trouble> {
     Ok(Counted { number: number.ok_or_else(odd)?, revision: kv.mod_revision })
 }
 
-/// Notes whose keys these are, or refuses those of another cluster or of a later program.
+/// Marks the keys as this cluster's, or refuses those of another cluster or of a later program.
 fn introduce(client: &Client, keys: &Keys, own: &str) -> Result<(), Trouble> {
     let (format, cluster) = (keys.key("format"), keys.key("cluster"));
     let ranges = vec![range(format.clone()), range(cluster.clone())];
@@ -242,7 +243,7 @@ impl Authority for EtcdAuthority {
         self.heart.give_up();
         let lead = self.keys.key("lead");
         let compare = vec![has(lead.clone(), &lead_of(epoch, &self.holder))];
-        // What cannot be given up ends by itself.
+        // A lead that cannot be given up ends with its lease.
         let _ = self.client.transact(compare, vec![delete(lead)], Vec::new());
     }
 

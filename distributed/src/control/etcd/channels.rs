@@ -1,4 +1,4 @@
-//! Connections to all endpoints, encrypted where the address says so.
+//! Connections to all endpoints, encrypted if the address says so.
 
 use super::client::ANSWER;
 use crate::control::endpoints::Endpoints;
@@ -8,27 +8,27 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
 
-/// What they are to be connected to.
+/// The endpoints to connect to.
 ///
 /// # Errors
-/// What of a host cannot be part of a URI.
+/// A host that cannot be part of a URI.
 pub(super) fn endpoints(endpoints: &Endpoints) -> Result<Vec<Endpoint>, String> {
     let scheme = if endpoints.tls.is_some() { "https" } else { "http" };
     let of_host = |host: &String| {
         let endpoint = Endpoint::from_shared(format!("{scheme}://{host}"));
         let endpoint = endpoint.map_err(|error| error.to_string())?;
-        // What hangs is noticed; members refuse to be asked much more often.
+        // The pings detect a hanging member; members reject much more frequent ones.
         let endpoint = endpoint.http2_keep_alive_interval(Duration::from_secs(10));
         Ok(endpoint.keep_alive_timeout(ANSWER).connect_timeout(ANSWER))
     };
     endpoints.hosts.iter().map(of_host).collect()
 }
 
-/// Connections that are made when they are first asked for something, and made anew when they were lost.
+/// Connections that are made on first use, and made again after they were lost.
 pub(super) fn connect(endpoints: &[Endpoint], tls: Option<&Tls>) -> Vec<Channel> {
     let Some(tls) = tls else { return endpoints.iter().map(Endpoint::connect_lazy).collect() };
     let mut config = tls.config().as_ref().clone();
-    // etcd speaks HTTP/2 only to those who say that they do.
+    // etcd speaks HTTP/2 only to clients that offer it.
     config.alpn_protocols = vec![b"h2".to_vec()];
     let mut http = HttpConnector::new();
     http.enforce_http(false);

@@ -1,4 +1,5 @@
-//! Calls of etcd: each has a deadline, and goes to one endpoint after the other until one answers.
+//! Calls to etcd. Each call has a deadline and tries one endpoint after the other until one
+//! answers.
 
 use super::channels;
 use super::pass::{Line, Pass, unsigned};
@@ -23,19 +24,19 @@ use tonic::{Code, Response, Status};
 
 /// How long an endpoint may take to answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(2);
-/// How often all endpoints are tried: while the members elect a leader, none of them answers.
+/// How often all endpoints are tried: none answers while the members elect a leader.
 const ROUNDS: usize = 2;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(300);
-/// The largest request that etcd takes as it is set up by default, less what is around a document.
+/// The largest request that etcd accepts by default, less the bytes around a document.
 pub(super) const REQUEST_BYTES: usize = (3 << 19) - 4096;
 
-/// Connections to all endpoints, which are made anew when they were lost.
+/// Connections to all endpoints, which are made again after they were lost.
 #[derive(Debug)]
 pub(super) struct Client {
     aside: Aside,
     channels: Vec<Channel>,
     pass: Pass,
-    /// The one that answered last; as many as there are where none has.
+    /// The index of the endpoint that answered last; the number of endpoints if none has.
     first: AtomicUsize,
     is_plain: bool,
 }
@@ -45,7 +46,7 @@ impl Client {
         let aside = Aside::start("etcd").map_err(Trouble::Refused)?;
         let endpoints = channels::endpoints(&keys.endpoints).map_err(Trouble::Refused)?;
         let tls = keys.endpoints.tls.clone();
-        // They belong to the runtime that makes them.
+        // The connections belong to the runtime that makes them.
         let connect = async move { channels::connect(&endpoints, tls.as_ref()) };
         let channels = aside.ask(ANSWER, connect);
         let channels = channels.ok_or_else(|| Trouble::Away("no connection".to_owned()))?;
@@ -54,7 +55,7 @@ impl Client {
         Ok(Self { aside, channels, pass, first, is_plain })
     }
 
-    /// The token that it asks with.
+    /// The token that this client sends.
     #[cfg(test)]
     pub(super) fn token(&self) -> Option<Vec<u8>> {
         self.pass.token()
@@ -90,7 +91,7 @@ impl Client {
             }
             let hint = match is_plain {
                 _ if has_answered => None,
-                // One that encrypts ends the connection without a word.
+                // A member that expects TLS closes the connection without a message.
                 true => {
                     (!why.contains("refused") && !why.contains("no answer")).then_some(ENCRYPTED)
                 }
@@ -107,7 +108,8 @@ impl Client {
         Ok(answer)
     }
 
-    /// One transaction: whether all comparisons held, and what was done of `success` or `failure`.
+    /// Runs one transaction. Returns whether all comparisons held, and the results of `success` or
+    /// `failure`.
     pub(super) fn transact(
         &self,
         compare: Vec<Compare>,
@@ -127,7 +129,7 @@ impl Client {
         Ok((answer.succeeded, found.collect()))
     }
 
-    /// What several ranges hold at one moment.
+    /// The contents of several ranges at one moment.
     pub(super) fn look<const N: usize>(
         &self,
         ranges: [RequestOp; N],
@@ -148,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Renews a lease, or says that it has ended.
+    /// Renews a lease, or reports that it has ended.
     pub(super) fn keep_alive(&self, id: i64, limit: Duration) -> Result<(), Trouble> {
         let ask = move |line| async move {
             let once = tokio_stream::once(LeaseKeepAliveRequest { id });
@@ -166,7 +168,7 @@ impl Client {
         self.call(ANSWER, ask).map(drop)
     }
 
-    /// The version, how many members answer at the endpoints, and how many there are.
+    /// The version, how many members answer at the endpoints, and how many members there are.
     pub(super) fn engine(&self) -> Result<(String, usize, usize), Trouble> {
         let ask =
             |line| async move { ClusterClient::new(line).member_list(MemberListRequest {}).await };
@@ -191,10 +193,10 @@ impl Client {
     }
 }
 
-/// What a refusal means.
+/// Classifies a refusal.
 fn trouble(status: &Status) -> Trouble {
     let said = status.message();
-    // What the system said is the innermost.
+    // The innermost source is the system's message.
     let sources = std::iter::successors(std::error::Error::source(status), |it| it.source());
     let text = sources.last().map_or_else(|| said.to_owned(), |inner| format!("{said}: {inner}"));
     let text = match remedy(status).or_else(|| unsigned(status)) {
@@ -206,7 +208,7 @@ fn trouble(status: &Status) -> Trouble {
     match status.code() {
         Code::NotFound if said.contains("lease not found") => Trouble::Ended,
         _ if is_too_large => Trouble::Refused(too_large()),
-        // Its disk quota; too many requests pass.
+        // A full disk quota is permanent; too many requests are not.
         Code::ResourceExhausted if said.contains("space exceeded") => Trouble::Refused(text),
         Code::ResourceExhausted
         | Code::Unavailable
@@ -228,7 +230,7 @@ pub(super) fn range(key: Vec<u8>) -> RequestOp {
     RequestOp { request: Some(Op::RequestRange(RangeRequest { key, range_end: Vec::new() })) }
 }
 
-/// All keys that begin so; a prefix ends in a byte that can be raised.
+/// All keys with this prefix, whose last byte can be incremented.
 pub(super) fn below(prefix: Vec<u8>) -> RequestOp {
     let mut range_end = prefix.clone();
     if let Some(last) = range_end.last_mut() {
@@ -237,7 +239,7 @@ pub(super) fn below(prefix: Vec<u8>) -> RequestOp {
     RequestOp { request: Some(Op::RequestRange(RangeRequest { key: prefix, range_end })) }
 }
 
-/// Writes a key, which goes with a lease unless that is 0.
+/// Writes a key, bound to a lease unless that is 0.
 pub(super) fn put(key: Vec<u8>, value: &[u8], lease: i64) -> RequestOp {
     RequestOp { request: Some(Op::RequestPut(PutRequest { key, value: value.to_vec(), lease })) }
 }
@@ -253,7 +255,7 @@ pub(super) fn has(key: Vec<u8>, value: &[u8]) -> Compare {
     compare(key, CompareTarget::Value, TargetUnion::Value(value.to_vec()))
 }
 
-/// Whether a key is as it was when it had this revision; 0 is that of one which is not there.
+/// Whether a key still has this revision; 0 means that the key does not exist.
 pub(super) fn unchanged(key: Vec<u8>, revision: i64) -> Compare {
     compare(key, CompareTarget::Mod, TargetUnion::ModRevision(revision))
 }

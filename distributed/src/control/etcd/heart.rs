@@ -1,5 +1,5 @@
-//! What a coordinator holds in etcd, and the thread that renews it. etcd's clock alone counts
-//! for others; by its own a coordinator knows how long its lease lasts at least.
+//! A coordinator's lease in etcd, and the thread that renews it. For other coordinators only etcd's
+//! clock counts; by its own clock a coordinator knows how long its lease lasts at least.
 
 use super::client::{Client, put, range};
 use super::{Keys, LEASE, Trouble};
@@ -8,33 +8,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long an endpoint may take to renew a lease: others are to be tried while it lasts.
+/// How long an endpoint may take to renew a lease; other endpoints must be tried before it ends.
 const RENEWAL: Duration = Duration::from_millis(400);
 
-/// What a coordinator holds.
+/// What a coordinator holds in etcd.
 #[derive(Debug)]
 struct Held {
     lease: i64,
-    /// Until when that lasts at least, counted from before the question that granted or renewed it.
+    /// The lease lasts at least until then, counted from before the request that granted or renewed
+    /// it.
     until: Instant,
-    /// The epoch of its lead.
+    /// The epoch of the coordinator's lead.
     lead: Option<u64>,
-    /// Its key as one that takes part.
+    /// The value of the coordinator's member key.
     member: Option<Vec<u8>>,
 }
 
-/// What the thread shares with those that take and give up.
+/// State shared between the thread and its callers.
 #[derive(Debug)]
 struct Shared {
     client: Arc<Client>,
     keys: Keys,
     holder: String,
     held: Mutex<Held>,
-    /// Two that renew at once would begin again twice.
+    /// Two concurrent renewals could replace the lease twice.
     renewing: Mutex<()>,
 }
 
-/// Renews what a coordinator holds. It is given up when this is dropped.
+/// Renews what a coordinator holds. Dropping this gives it up.
 #[derive(Debug)]
 pub(super) struct Heart {
     shared: Arc<Shared>,
@@ -42,7 +43,7 @@ pub(super) struct Heart {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The value of the key of who leads.
+/// The value of the leader's key.
 pub(super) fn lead_of(epoch: u64, holder: &str) -> Vec<u8> {
     format!("{epoch} {holder}").into_bytes()
 }
@@ -63,7 +64,7 @@ impl Heart {
                 inside.beat();
             }
             let lease = inside.held().lease;
-            // What cannot be given up ends by itself.
+            // A lease that cannot be revoked ends by itself.
             let _ = inside.client.revoke(lease);
         };
         let thread = thread::Builder::new().name("lease".into()).spawn(run);
@@ -71,43 +72,43 @@ impl Heart {
         Ok(Self { shared, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The lease that keys are to go with.
+    /// The lease to which keys are bound.
     pub(super) fn lease(&self) -> i64 {
         self.shared.held().lease
     }
 
-    /// The lease was found to have ended.
+    /// Renews at once, because the lease was found to have ended.
     pub(super) fn renew(&self) {
         self.shared.beat();
     }
 
-    /// The lead was taken, and goes with this lease.
+    /// Records that the lead was taken with this lease.
     pub(super) fn take(&self, epoch: u64, lease: i64) {
         let mut held = self.shared.held();
         held.lead = Some(epoch);
         if held.lease != lease {
-            // It has ended meanwhile, and the lead with it, which the next beat finds.
+            // The lease ended meanwhile and the lead with it; the next renewal detects that.
             held.until = Instant::now();
         }
     }
 
-    /// The lead was given up.
+    /// Records that the lead was given up.
     pub(super) fn give_up(&self) {
         self.shared.held().lead = None;
     }
 
-    /// The epoch of the lead that is held.
+    /// The epoch of the lead, if it is held.
     pub(super) fn lead(&self) -> Option<u64> {
         self.shared.held().lead
     }
 
-    /// Whether the lease that the lead goes with cannot be over.
+    /// Whether the lead's lease cannot have ended yet.
     pub(super) fn leads_now(&self, epoch: u64) -> bool {
         let held = self.shared.held();
         held.lead == Some(epoch) && Instant::now() < held.until
     }
 
-    /// The key was written by which this takes part.
+    /// Records the value of the member key.
     pub(super) fn set_member(&self, value: Vec<u8>) {
         self.shared.held().member = Some(value);
     }
@@ -115,7 +116,7 @@ impl Heart {
 
 impl Shared {
     fn held(&self) -> MutexGuard<'_, Held> {
-        // Every step leaves it whole.
+        // Every step leaves the state consistent.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -129,7 +130,7 @@ impl Shared {
         let renewed = match self.client.keep_alive(lease, RENEWAL) {
             Ok(()) => lead.map_or(Ok(()), |epoch| self.look(epoch)).map(|()| {
                 let mut held = self.held();
-                // One that was taken meanwhile may go with another lease.
+                // A lead taken meanwhile may be bound to another lease.
                 if held.lead == lead {
                     held.until = until;
                 }
@@ -142,7 +143,7 @@ impl Shared {
         }
     }
 
-    /// Whether the lead is still there: an administrator may have deleted it.
+    /// Checks that the lead's key still exists: an administrator may have deleted it.
     fn look(&self, epoch: u64) -> Result<(), Trouble> {
         let [found] = self.client.look([range(self.keys.key("lead"))])?;
         if found.iter().all(|kv| kv.value != lead_of(epoch, &self.holder)) {
@@ -152,13 +153,13 @@ impl Shared {
     }
 
     fn lose(&self, epoch: u64) {
-        // It may have been taken anew, or given up, meanwhile.
+        // The lead may have been taken anew, or given up, meanwhile.
         if self.held().lead.take_if(|now| *now == epoch).is_some() {
             tracing::error!(epoch, "the lead is lost");
         }
     }
 
-    /// Takes part under another lease, without the lead: what went with the one that ended is gone.
+    /// Registers under a new lease without the lead: everything bound to the old lease is gone.
     fn begin_again(&self) -> Result<(), Trouble> {
         let (lead, member) = {
             let held = self.held();
@@ -174,7 +175,7 @@ impl Shared {
             self.client.transact(Vec::new(), vec![put], Vec::new())?;
         }
         let mut held = self.held();
-        // A lead that was taken meanwhile went with the lease that has ended.
+        // A lead taken meanwhile was bound to the lease that has ended.
         (held.lease, held.until, held.lead) = (lease, until, None);
         Ok(())
     }
@@ -191,7 +192,7 @@ impl Drop for Heart {
 
 #[cfg(test)]
 impl Heart {
-    /// As if the machine were cut off for as long as that is held.
+    /// Simulates a network partition for as long as the guard is held.
     pub(super) fn pause(&self) -> MutexGuard<'_, ()> {
         self.shared.renewing.lock().expect("sound")
     }

@@ -1,4 +1,4 @@
-//! What etcd keeps of a cluster, as somebody sees it who takes no part.
+//! Reads what etcd keeps of a cluster, without becoming a member.
 
 use super::authority::{failed, names};
 use super::client::{Client, below, range};
@@ -8,7 +8,7 @@ use crate::control::view::ControlView;
 use crate::error::{Error, Result};
 use crate::net::coordinator::peers::Peer;
 
-/// Looks at the keys of a cluster; nothing is written, and nobody waits. The log is not there.
+/// Reads the keys of a cluster without writing or waiting. The log is not among them.
 pub(crate) fn look(keys: &Keys) -> Result<ControlView> {
     let failed = |trouble| failed("read", keys, trouble);
     let client = Client::new(keys).map_err(failed)?;

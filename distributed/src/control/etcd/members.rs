@@ -1,4 +1,4 @@
-//! Coordinators that take part, in etcd.
+//! Membership of coordinators in etcd.
 
 use super::EtcdAuthority;
 use super::client::{below, put, range, unchanged};
@@ -7,7 +7,7 @@ use super::{Trouble, authority::Counted};
 use crate::control::authority::{Members, Present};
 use crate::error::Result;
 
-/// Those whose keys, below a prefix, were found, the one that leads first.
+/// The members found by their keys below a prefix, the leader first.
 pub(super) fn parsed(
     prefix: &[u8],
     lead: Option<&KeyValue>,

@@ -1,5 +1,5 @@
-//! Whom etcd is asked as: a user and a password get a token, which goes with each request. Tokens end when
-//! nobody uses them, and where users or roles are changed, so one that is refused is renewed.
+//! Login to etcd. A user and a password get a token, which each request carries. Tokens end when
+//! they are unused and when users or roles change, so a refused token is renewed.
 
 use super::proto::auth_client::AuthClient;
 use super::proto::{AuthenticateRequest, AuthenticateResponse};
@@ -14,15 +14,15 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status};
 
-/// How long a member may take at least to check a password: it makes that slow on purpose.
+/// The least time allowed for a password check, which members make slow on purpose.
 const CHECK: Duration = Duration::from_secs(1);
-/// The longest token that is taken.
+/// The longest token that is accepted.
 const TOKEN_BYTES_MAX: usize = 8 << 10;
 
-/// A connection whose requests have the token.
+/// A connection whose requests carry the token.
 pub(super) type Line = InterceptedService<Channel, Token>;
 
-/// What goes with each request, if etcd asks who is there.
+/// The token of a request, if etcd requires a login.
 #[derive(Clone, Default)]
 pub(super) struct Token(Option<MetadataValue<Ascii>>);
 
@@ -41,7 +41,7 @@ impl Interceptor for Token {
     }
 }
 
-/// A user, and the latest token that it got.
+/// A user and its latest token.
 #[derive(Debug, Clone)]
 pub(super) struct Pass {
     account: Option<Account>,
@@ -53,7 +53,7 @@ impl Pass {
         Self { account, latest: Arc::default() }
     }
 
-    /// How long [`Self::ask`] may take with a limit.
+    /// The longest time that [`Self::ask`] takes for a limit.
     pub(super) fn longest(&self, limit: Duration) -> Duration {
         match self.account {
             Some(_) => (limit + limit.max(CHECK)) * 2,
@@ -61,7 +61,7 @@ impl Pass {
         }
     }
 
-    /// Asks an endpoint, whose answer may take as long as a limit, with a token that is renewed once.
+    /// Sends a request to an endpoint with a limit for the answer. A stale token is renewed once.
     pub(super) async fn ask<T, F>(
         &self,
         channel: &Channel,
@@ -93,7 +93,7 @@ impl Pass {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<Token>> {
-        // It is replaced as a whole.
+        // The value is only replaced as a whole.
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -120,7 +120,7 @@ async fn authenticate(channel: Channel, account: &Account) -> Result<Token, Stat
     Ok(Token(Some(token)))
 }
 
-/// Whether a token was refused that a new one may replace: it ended, the member has started since, or
+/// Whether a refused token can be replaced by a new one: it expired, the member was restarted, or
 /// users and roles were changed.
 fn is_stale(status: &Status) -> bool {
     let said = status.message();
@@ -130,7 +130,7 @@ fn is_stale(status: &Status) -> bool {
             .any(|part| said.contains(part))
 }
 
-/// What to do about a request that is refused because of who asks.
+/// What to do about a request that is refused for its user.
 pub(super) fn unsigned(status: &Status) -> Option<&'static str> {
     let said = status.message();
     [

@@ -1,4 +1,4 @@
-//! The laws of an authority on etcd of Debian, and what only such an engine can do.
+//! The laws of an authority on Debian's etcd, and what only such an engine can do.
 
 pub(in crate::control) mod server;
 pub(in crate::control) mod tls;
@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 use server::Etcd;
 use std::time::{Duration, Instant};
 
-/// The members, or why the test is skipped.
+/// Starts the members, or skips the test with the reason.
 macro_rules! etcd {
     ($members:expr) => {
         match Etcd::start($members) {
@@ -29,7 +29,7 @@ fn authority(etcd: &Etcd, name: &str) -> EtcdAuthority {
     EtcdAuthority::open(keys(etcd, name), "one").expect("reachable")
 }
 
-/// Waits until something holds, for no longer than a test may take.
+/// Polls until `holds` returns true; panics after 30 seconds.
 fn until(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !holds() {
@@ -50,13 +50,13 @@ fn the_laws_are_obeyed() {
     );
 }
 
-/// Ends the lease of who leads in a cluster of this name.
+/// Ends the lease of the leader of cluster `name`.
 pub(in crate::control) fn depose_in(etcd: &Etcd, name: &str) {
     let keys = keys(etcd, name);
     depose(&Client::new(&keys).expect("well formed"), &keys);
 }
 
-/// Ends the lease of who leads, as if that had slept for longer.
+/// Ends the leader's lease, as if its process had been suspended for longer.
 fn depose(client: &Client, keys: &Keys) {
     let [found] = client.look([range(keys.key("lead"))]).expect("reachable");
     client.revoke(found[0].lease).expect("there");
@@ -78,21 +78,21 @@ fn who_was_deposed_hears_of_it_and_changes_no_document() {
     assert!(matches!(refused, Error::Deposed { .. }), "{refused}");
     until("it does not hear of it", || !first.holds(epoch));
     assert!(second.holds(later));
-    // It takes part all the same, as it did before.
+    // The deposed coordinator stays a member.
     until("it is not there", || {
         let present = members.present().expect("readable");
         present.iter().any(|one| one.number == number && one.about == b"first" && !one.leads)
     });
     assert_eq!(second.read("a").expect("readable").as_deref(), Some(&b"first"[..]));
     second.write(later, "a", b"second").expect("it leads");
-    // One that has not read what others wrote since does not write over it.
+    // A coordinator with a stale version of a document does not overwrite it.
     drop(second);
     let again = first.lead(1).expect("free");
     let refused = first.write(again, "a", b"stale").expect_err("it was changed");
     assert!(refused.to_string().contains("another has changed it"), "{refused}");
     assert_eq!(first.read("a").expect("readable").as_deref(), Some(&b"second"[..]));
     first.write(again, "a", b"third").expect("it knows what it replaces");
-    // An administrator deletes the key alone.
+    // An administrator deletes only the key.
     client.transact(vec![], vec![delete(keys.key("lead"))], vec![]).expect("reachable");
     until("it does not hear of it", || !first.holds(again));
 }
@@ -131,7 +131,7 @@ fn a_server_that_was_killed_keeps_documents_numbers_and_the_lead() {
     assert!(matches!(refused, Error::File { .. }), "{refused}");
     assert!(first.holds(epoch), "as far as is known");
     etcd.run(0);
-    // Its lease lasts anew, and is renewed.
+    // Its lease begins anew and is renewed.
     std::thread::sleep(LEASE * 2);
     assert!(first.holds(epoch));
     first.write(epoch, "a", b"two").expect("it leads still");
@@ -183,7 +183,7 @@ fn of_three_members_one_may_be_killed() {
     for at in 0..3 {
         let text = format!("before {at}");
         first.write(epoch, "a", text.as_bytes()).expect("it leads");
-        // Each in turn, so the one that leads the members, too.
+        // Each member is killed in turn, so the members' leader is too.
         etcd.0[at].kill();
         let end = Instant::now() + Duration::from_secs(30);
         let late = format!("while {at} is away");

@@ -1,5 +1,5 @@
-//! What a coordinator that follows has read of the stream: opening it then takes as long as what was
-//! written since, not as long as all that is kept.
+//! Reads the stream ahead on a follower. Opening the log then takes as long as the messages since,
+//! not as long as the whole stream.
 
 use super::client::{Client, READ_AT_ONCE};
 use super::state::State;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long nothing is read along after what was read is refused: whoever opens the log says why.
+/// How long a follower stops reading after a refusal; opening the log reports the reason.
 const PAUSE: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
@@ -34,13 +34,13 @@ impl Along {
         Self { stream, remembered, is_reading: AtomicBool::new(false), read: Mutex::default() }
     }
 
-    /// Hands over what was read; a reading that is under way ends.
+    /// Hands over what was read, and ends the present read.
     pub(super) fn take(&self) -> Option<State> {
         let (_, state) = self.lock().so_far.take()?;
         (state.tail > 0).then_some(state)
     }
 
-    /// Reads on in a thread of its own, unless one does.
+    /// Continues reading on its own thread, unless it is running.
     pub(super) fn follow(self: Arc<Self>) {
         let is_paused = self.lock().refused_at.is_some_and(|at| at.elapsed() < PAUSE);
         if is_paused || self.is_reading.swap(true, Ordering::AcqRel) {
@@ -60,7 +60,8 @@ impl Along {
     fn read(&self) {
         match self.read_on() {
             Ok(()) => {}
-            // It is not made yet, messages were purged meanwhile, or nobody answers: the next time.
+            // The stream does not exist yet, messages were purged, or no server answers: retried
+            // later.
             Err(trouble @ (Trouble::Absent | Trouble::Away(_))) => {
                 tracing::debug!(why = trouble.text(), "the log is not read along");
             }
@@ -86,7 +87,8 @@ impl Along {
             if from > found.last_seq {
                 return self.write_down();
             }
-            // Nobody waits for the servers with the lock held: whoever opens the log takes it from here.
+            // The lock is not held while waiting for the servers, so that opening the log can take
+            // the state.
             let payloads = client.get(from, found.last_seq.min(from + READ_AT_ONCE - 1))?;
             let mut read = self.lock();
             let Some((_, state)) = &mut read.so_far else { return Ok(()) };
@@ -111,7 +113,8 @@ impl Along {
         Ok(client)
     }
 
-    /// What was read is what this machine knows from now on, unless it is older than that.
+    /// Stores the last commit that was read as known to this machine, unless it is older than the
+    /// known one.
     fn write_down(&self) -> Result<(), Trouble> {
         let mut read = self.lock();
         let Some((_, state)) = &read.so_far else { return Ok(()) };
@@ -127,7 +130,7 @@ impl Along {
     }
 
     fn lock(&self) -> MutexGuard<'_, Read> {
-        // What a step that panicked left is noticed by the chain over the commits.
+        // The chain over the commits detects what a panicked step left.
         self.read.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,5 +1,5 @@
-//! What is asked of NATS, each with a deadline. The client connects again by itself, to any of the
-//! servers that were given.
+//! Requests to NATS, each with a deadline. The client reconnects by itself, to any of the given
+//! servers.
 
 use super::connecting::{CONNECTING, options, unconnected};
 use super::{Stream, Trouble};
@@ -11,9 +11,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// How long an answer is waited for.
+/// How long to wait for an answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(3);
-/// Messages that are asked for at once.
+/// Messages that are requested at once.
 pub(super) const READ_AT_ONCE: u64 = 64;
 
 /// Codes of JetStream's errors.
@@ -22,12 +22,12 @@ const NO_STREAM: u64 = 10_059;
 const NOT_CLUSTERED: u64 = 10_074;
 const NO_PEERS: u64 = 10_005;
 const WRONG_LAST: u64 = 10_071;
-/// No room: by a limit of the account, the memory, the disk, or the stream.
+/// No room: a limit of the account, the memory, the disk, or the stream.
 const FULL: [u64; 6] = [10_002, 10_023, 10_028, 10_047, 10_054, 10_077];
-/// The servers elect a leader, or shut down.
+/// The servers are electing a leader or shutting down.
 const PASSING: [u64; 4] = [10_008, 10_009, 10_041, 10_076];
 
-/// A connection, and the stream that is talked of.
+/// A connection, and the stream that it works on.
 #[derive(Debug)]
 pub(super) struct Client {
     aside: Aside,
@@ -35,7 +35,7 @@ pub(super) struct Client {
     pub(super) stream: Stream,
 }
 
-/// What a stream says of itself.
+/// A stream's description of itself.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Info {
     pub(super) config: Config,
@@ -49,7 +49,7 @@ pub(super) struct State {
     pub(super) last_seq: u64,
 }
 
-/// What of its configuration could make it forget.
+/// The settings that could make a stream lose messages.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(default)]
 pub(super) struct Config {
@@ -91,7 +91,7 @@ impl Client {
             None => return Err(Trouble::Away("it does not answer".to_owned())),
         };
         let info = nats.server_info();
-        // Of a cluster another may have it.
+        // In a cluster another server may run JetStream.
         if !info.jetstream && info.cluster.is_none() {
             let text = "the server runs without JetStream: start it with -js".to_owned();
             return Err(Trouble::Refused(text));
@@ -99,7 +99,7 @@ impl Client {
         Ok(Self { aside, nats, stream: stream.clone() })
     }
 
-    /// Bytes that a message may have, headers and all.
+    /// The most bytes of a message, headers included.
     pub(super) fn payload_bytes(&self) -> usize {
         self.nats.max_payload()
     }
@@ -127,7 +127,7 @@ impl Client {
         serde_json::from_value(info).map_err(odd)
     }
 
-    /// Makes the stream: three copies where the server is one of a cluster.
+    /// Creates the stream, with three replicas if the server belongs to a cluster.
     pub(super) fn create(&self) -> Result<(), Trouble> {
         let create = |copies: u64| {
             let name = &self.stream.name;
@@ -150,7 +150,7 @@ impl Client {
         }
     }
 
-    /// Name and version of the server, and how many copies there are.
+    /// Name and version of the server, and the number of replicas.
     pub(super) fn engine(&self, config: &Config) -> String {
         let version = self.nats.server_info().version;
         let copies = match config.num_replicas {
@@ -160,7 +160,7 @@ impl Client {
         format!("NATS {version}, {copies}")
     }
 
-    /// Publishes a message as the one after another; its sequence.
+    /// Publishes a message after message `after`, and returns its sequence.
     pub(super) fn publish(&self, after: u64, payload: Vec<u8>) -> Result<u64, Trouble> {
         let mut headers = HeaderMap::new();
         headers.insert("Nats-Expected-Stream", self.stream.name.as_str());
@@ -170,7 +170,7 @@ impl Client {
         answer.get("seq").and_then(Value::as_u64).ok_or_else(odd)
     }
 
-    /// Messages of these sequences.
+    /// The messages of these sequences.
     pub(super) fn get(&self, from: u64, to: u64) -> Result<Vec<Vec<u8>>, Trouble> {
         let subject = format!("$JS.API.STREAM.MSG.GET.{}", self.stream.name);
         let nats = self.nats.clone();
@@ -198,7 +198,7 @@ impl Client {
         asked.unwrap_or_else(|| Err(Trouble::Away("it does not answer".to_owned())))
     }
 
-    /// Forgets the messages before one.
+    /// Purges the messages before `before`.
     pub(super) fn purge(&self, before: u64) -> Result<(), Trouble> {
         let body = json!({ "seq": before });
         self.api(&format!("STREAM.PURGE.{}", self.stream.name), &body).map(drop)
@@ -211,7 +211,7 @@ impl Client {
         self.api(&what, &json!({ "seq": seq })).expect("there");
     }
 
-    /// The name of the server that leads the stream's.
+    /// The name of the server that leads the stream.
     #[cfg(test)]
     pub(super) fn leader(&self) -> String {
         let what = format!("STREAM.INFO.{}", self.stream.name);
@@ -262,7 +262,7 @@ fn code(code: u64) -> String {
     format!(" ({code})")
 }
 
-/// What an error in an answer means.
+/// Classifies an error in an answer.
 fn refusal(error: &Value) -> Trouble {
     let number = error.get("err_code").and_then(Value::as_u64).unwrap_or_default();
     let said = error.get("description").and_then(Value::as_str).unwrap_or("no reason");
@@ -277,7 +277,7 @@ fn refusal(error: &Value) -> Trouble {
 }
 
 impl Config {
-    /// Why a stream of this configuration could forget what counts.
+    /// The reason why a stream of this configuration could lose messages.
     pub(super) fn flaw(&self) -> Option<String> {
         let is = |what: &str, found: &str, expected: &str| {
             (found != expected).then(|| format!("its {what} is {found}, expected {expected}"))

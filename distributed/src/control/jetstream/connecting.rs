@@ -1,4 +1,4 @@
-//! How servers of NATS are connected to, and why they are not.
+//! Connects to NATS servers, and explains failures.
 
 use super::Trouble;
 use super::client::ANSWER;
@@ -7,14 +7,14 @@ use crate::control::tls::{ENCRYPTED, is_of_tls, remedy, suspected};
 use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions};
 use std::time::Duration;
 
-/// How long a connection to one of them may take.
+/// How long a connection to one server may take.
 pub(super) const CONNECTING: Duration = Duration::from_secs(3);
 
-/// How servers are connected to.
+/// The connection options.
 pub(super) fn options(servers: &Endpoints) -> ConnectOptions {
     let mut options = ConnectOptions::new()
         .name("radeon-cluster")
-        // Which ones are spoken to was checked.
+        // Only the given servers were checked, so others are ignored.
         .ignore_discovered_servers()
         .connection_timeout(CONNECTING)
         .request_timeout(Some(ANSWER))
@@ -30,7 +30,7 @@ pub(super) fn options(servers: &Endpoints) -> ConnectOptions {
     options
 }
 
-/// Why there is no connection, and what to do about it.
+/// The reason why there is no connection, and what to do about it.
 pub(super) fn unconnected(error: &ConnectError, servers: &Endpoints) -> Trouble {
     let remedy = match (error.kind(), &servers.account) {
         (ConnectErrorKind::AuthorizationViolation, Some(_)) => {

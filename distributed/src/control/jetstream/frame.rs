@@ -1,4 +1,4 @@
-//! What a message of the stream is, byte by byte, and the changes of a commit.
+//! The byte format of the stream's messages, and of the changes of a commit.
 
 use super::Trouble;
 use crate::control::chain::Link;
@@ -6,27 +6,28 @@ use crate::control::log::{Change, Opener};
 use crate::control::record::Record;
 use std::collections::BTreeSet;
 
-/// The format that this program writes, a message's first byte.
+/// The format that this program writes; the first byte of a message.
 pub(super) const FORMAT: u8 = 1;
 const DIGEST_BYTES: usize = 32;
-/// Bytes of a message around the part of a commit that it has.
+/// Bytes of a message around its part of a commit.
 pub(super) const HEAD_BYTES: usize = 1 + 4 + 1 + 8 + 8 + 8 + DIGEST_BYTES + 4 + 4;
 
 /// A message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Message {
-    /// The sequence of the one that it was published after. One that follows another counts for nothing.
+    /// The sequence of the message that this one was published after. A message with another
+    /// predecessor is ignored.
     pub(super) after: u64,
-    /// Chosen by who writes, so that no two write the same.
+    /// Chosen at random by each writer, so that no two writers publish the same message.
     pub(super) writer: u64,
-    /// The commit that it is, or of which it is a part.
+    /// The commit that this message is, or is a part of.
     pub(super) link: Link,
     pub(super) body: Body,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Body {
-    /// A coordinator reads what there is, to open it: nobody else is to write meanwhile.
+    /// A coordinator reads the log in order to open it. Nobody else may write meanwhile.
     Claimed(u64),
     Opened(Opener),
     /// One of the parts of a commit.
@@ -37,14 +38,14 @@ pub(super) enum Body {
     },
 }
 
-/// What a commit carries on from messages that are purged after it.
+/// State that a commit carries over from messages that are purged after it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Carried {
-    /// The latest lead that opened it.
+    /// The latest lead that opened the log.
     pub(super) lead: u64,
-    /// The latest lead that was about to.
+    /// The latest lead that claimed the log.
     pub(super) claimed: u64,
-    /// The leads and the epochs of all that opened it.
+    /// The leads and the epochs of all coordinators that opened the log.
     pub(super) epochs: BTreeSet<u64>,
 }
 
@@ -104,7 +105,7 @@ impl Message {
     }
 }
 
-/// The bytes of a commit, which its messages have the parts of.
+/// The bytes of a commit, which are split over its messages.
 pub(super) fn commit<'a>(
     carried: Option<&Carried>,
     changes: impl IntoIterator<Item = &'a Change>,
@@ -129,7 +130,7 @@ pub(super) fn commit<'a>(
     out
 }
 
-/// What the bytes of a commit say; `None` if they say nothing.
+/// Decodes the bytes of a commit; `None` if they are invalid.
 pub(super) fn parse(bytes: &[u8]) -> Option<(Option<Carried>, Vec<Change>)> {
     let mut rest = Cut(bytes);
     let carried = match rest.take()? {
@@ -157,7 +158,7 @@ pub(super) fn parse(bytes: &[u8]) -> Option<(Option<Carried>, Vec<Change>)> {
     Some((carried, changes))
 }
 
-/// Bytes that are read from the front.
+/// Bytes that are consumed from the front.
 struct Cut<'a>(&'a [u8]);
 
 impl Cut<'_> {

@@ -1,4 +1,4 @@
-//! Where each record lies in the stream, in memory: about 50 bytes a record, and no values.
+//! An in-memory index of the records in the stream: about 50 bytes per record, without values.
 
 use crate::control::log::Change;
 use crate::control::record::Key;
@@ -15,7 +15,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// The first message of the commit that wrote a record last.
+    /// The first message of the commit that wrote the record last.
     pub(super) fn place(&self, key: Key) -> Option<u64> {
         self.places.get(&key).map(|(seq, _)| *seq)
     }
@@ -29,12 +29,12 @@ impl Index {
         self.bytes
     }
 
-    /// The commit whose first message this is was made.
+    /// Applies the changes of the commit whose first message is `seq`.
     pub(super) fn apply<'a>(&mut self, seq: u64, changes: impl IntoIterator<Item = &'a Change>) {
         for change in changes {
             let (key, new) = match change {
                 Change::Put(record) => {
-                    // A longer value is refused before it comes here.
+                    // Longer values are refused earlier.
                     let length = u32::try_from(record.bytes.len()).unwrap_or(u32::MAX);
                     ((record.epoch, record.seq), Some((seq, length)))
                 }

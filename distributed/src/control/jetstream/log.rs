@@ -15,15 +15,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a commit is tried of which the servers say nothing.
+/// How long a commit is retried while the servers do not answer.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// How often the last commit is written down on this machine.
+/// How often the last commit is stored on this machine.
 const REMEMBER: Duration = Duration::from_secs(1);
-/// Bytes after which a commit takes no further changes: who reads a record reads its commit, and most
-/// are to be one message.
+/// Bytes after which a commit takes no more changes. Reading a record reads its whole commit, and
+/// most commits should fit one message.
 const BATCH_BYTES: usize = 256 << 10;
 
-/// Where a log is kept that coordinators on several machines may open; the one with the latest lead has
+/// A log that coordinators on several machines can open. The coordinator with the latest lead owns
 /// it.
 #[derive(Debug, Clone)]
 pub(crate) struct JetStreamLog {
@@ -33,7 +33,7 @@ pub(crate) struct JetStreamLog {
 }
 
 impl JetStreamLog {
-    /// What this machine knows of it is kept in a file.
+    /// `remembered` is the file with this machine's last known commit.
     pub(crate) fn new(stream: Stream, remembered: PathBuf) -> Self {
         let remembered = Remembered(remembered);
         let along = Arc::new(Along::new(stream.clone(), remembered.clone()));
@@ -75,7 +75,7 @@ impl Place for JetStreamLog {
     }
 }
 
-/// Writes the log, until another opens it.
+/// Writes the log until another coordinator opens it.
 pub(super) struct JetStreamKeeper {
     path: PathBuf,
     pub(super) pen: Pen,
@@ -98,7 +98,7 @@ impl Drop for JetStreamKeeper {
 }
 
 impl JetStreamKeeper {
-    /// Makes a commit. Where the stream takes nothing more, it stays so.
+    /// Publishes a commit. After a permanent failure every later commit fails too.
     pub(super) fn commit<'a>(
         &mut self,
         carried: Option<&frame::Carried>,

@@ -1,5 +1,5 @@
-//! How a log is opened: what is there is read, then claimed, which fences whoever had it, then handed
-//! on, and then opened. Where what it holds is refused, nothing of it has changed.
+//! Opens a log: reads the stream, claims it, which fences the previous leader, hands on the
+//! records, and opens it. If the contents are refused, nothing of them has changed.
 
 use super::client::{Client, Info, READ_AT_ONCE};
 use super::frame::Body;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long servers are waited for that begin, or elect who leads among them.
+/// How long to wait for servers that start or elect a leader.
 const STARTING: Duration = Duration::from_secs(20);
 const AGAIN: Duration = Duration::from_millis(200);
-/// Bytes of commits that are kept for records which are handed on soon.
+/// Bytes of fetched commits that are cached, because their other records are needed soon.
 const FETCHED_BYTES: usize = 16 << 20;
-/// How often it is read on, where another still writes.
+/// How often reading continues while another coordinator still writes.
 const TRIES: usize = 100;
 
 /// An opened log.
@@ -33,7 +33,7 @@ pub(super) struct Found {
     pub(super) bytes: u64,
 }
 
-/// Opens it; `read` is what was read of it before.
+/// Opens the log; `read` is what was read of it before.
 pub(super) fn open(
     stream: &Stream,
     (opener, file, read): (Opener, &Remembered, Option<State>),
@@ -71,10 +71,10 @@ pub(super) fn open(
     Ok(Found { state, pen, first, bytes })
 }
 
-/// Whether the servers take who asks, as far as they answer; nothing is written.
+/// Whether the servers accept this client, as far as they answer. Nothing is written.
 ///
 /// # Errors
-/// Why they cannot be used.
+/// The reason why the servers cannot be used.
 pub(crate) fn check(stream: &Stream) -> Result<()> {
     match Client::connect(stream) {
         Err(trouble @ Trouble::Refused(_)) => Err(trouble.on_log(stream).into()),
@@ -82,7 +82,7 @@ pub(crate) fn check(stream: &Stream) -> Result<()> {
     }
 }
 
-/// Adds to a view what the stream holds; nothing is written. All of it is read.
+/// Adds the contents of the stream to a view. The whole stream is read, and nothing is written.
 pub(crate) fn look(stream: &Stream, view: ControlView) -> Result<ControlView> {
     let on_log = |trouble: Trouble| trouble.on_log(stream);
     let client = Client::connect(stream).map_err(on_log)?;
@@ -103,7 +103,7 @@ pub(crate) fn look(stream: &Stream, view: ControlView) -> Result<ControlView> {
     })
 }
 
-/// Waits for the servers, and makes the stream if there is none.
+/// Waits for the servers, and creates the stream if it does not exist.
 fn reach(client: &Client) -> Result<Info, Trouble> {
     let end = Instant::now() + STARTING;
     loop {
@@ -122,8 +122,8 @@ fn reach(client: &Client) -> Result<Info, Trouble> {
     }
 }
 
-/// Reads everything up to a claim of one's own, after which nobody else writes; answers what was there,
-/// and the first message.
+/// Reads everything up to its own claim, after which nobody else writes. Returns the state before
+/// the claim, and the first message.
 fn claim(pen: &mut Pen, opener: Opener, mut state: State) -> Result<(State, u64), Trouble> {
     let client = Arc::clone(&pen.client);
     let (mut gone_since, mut older_since) = (None, None);
@@ -132,7 +132,7 @@ fn claim(pen: &mut Pen, opener: Opener, mut state: State) -> Result<(State, u64)
         state.begin(found.first_seq);
         match read_on(&client, &mut state, found.last_seq) {
             Ok(()) => {}
-            // Whoever had it purges what it wrote again.
+            // The present leader purges messages that it has republished.
             Err(Trouble::Absent) if client.info()?.state.first_seq > state.tail + 1 => continue,
             Err(Trouble::Absent) if is_settling(&mut gone_since) => {
                 thread::sleep(AGAIN);
@@ -162,7 +162,7 @@ fn claim(pen: &mut Pen, opener: Opener, mut state: State) -> Result<(State, u64)
                 state.carried.claimed = opener.lead;
                 return Ok((state, found.first_seq.max(1)));
             }
-            // Another message was faster: it is read first.
+            // Another message was published first; it is read before the next try.
             Err(Trouble::Taken) => {}
             Err(trouble) => return Err(trouble),
         }
@@ -170,7 +170,7 @@ fn claim(pen: &mut Pen, opener: Opener, mut state: State) -> Result<(State, u64)
     Err(Trouble::Taken)
 }
 
-/// Whether the last message that was taken is still there: the stream may have been restored since.
+/// Whether the last message that was read is still there: the stream may have been restored since.
 fn is_of(client: &Client, state: &State) -> Result<bool, Trouble> {
     match client.get(state.tail, state.tail) {
         Ok(found) => Ok(found.iter().all(|payload| state.has_as_last(payload))),
@@ -179,7 +179,7 @@ fn is_of(client: &Client, state: &State) -> Result<bool, Trouble> {
     }
 }
 
-/// Takes the messages after the last one that was taken.
+/// Reads the messages after the last one that was read.
 fn read_on(client: &Client, state: &mut State, last: u64) -> Result<(), Trouble> {
     while state.tail < last {
         let from = state.tail + 1;
@@ -190,7 +190,7 @@ fn read_on(client: &Client, state: &mut State, last: u64) -> Result<(), Trouble>
     Ok(())
 }
 
-/// Hands every record on, in the order of their keys.
+/// Hands on every record, in the order of the keys.
 fn hand_on(client: &Client, state: &mut State, each: &mut Each<'_>) -> Result<(), Trouble> {
     let keys: Vec<Key> = state.index.keys().collect();
     let mut fetched = Fetched::default();
@@ -205,7 +205,7 @@ fn hand_on(client: &Client, state: &mut State, each: &mut Each<'_>) -> Result<()
     Ok(())
 }
 
-/// The last commits that were fetched: records of neighbouring keys are often of the same.
+/// The last commits that were fetched: neighbouring records often belong to the same commit.
 #[derive(Default)]
 struct Fetched(VecDeque<(u64, BTreeMap<Key, Vec<u8>>)>);
 

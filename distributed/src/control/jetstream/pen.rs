@@ -1,4 +1,4 @@
-//! Publishes messages one after the other, each until it is known whether it is there.
+//! Publishes messages one after the other, and retries each until its outcome is known.
 
 use super::Trouble;
 use super::client::Client;
@@ -9,21 +9,21 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 const AGAIN: Duration = Duration::from_millis(200);
-/// How long a server that has just begun to lead a stream may not know its last messages.
+/// How long a new leader of a stream may not know the stream's last messages.
 pub(super) const SETTLING: Duration = Duration::from_secs(5);
-/// Bytes of the headers that a message is published with.
+/// Bytes of a published message's headers.
 const HEADER_BYTES: usize = 512;
-/// The largest part of a commit: what larger messages would save is little.
+/// The largest part of a commit: larger messages would save little.
 const PART_BYTES_MAX: usize = 8 << 20;
 
-/// Where the next message goes.
+/// The position of the next message.
 #[derive(Debug)]
 pub(super) struct Pen {
     pub(super) client: Arc<Client>,
     writer: u64,
     /// The sequence of the last message.
     pub(super) tail: u64,
-    /// How long a message is tried of which the servers say nothing.
+    /// How long a message is retried while the servers do not answer.
     pub(super) patience: Duration,
 }
 
@@ -32,17 +32,18 @@ impl Pen {
         Self { client: Arc::clone(client), writer: rand::random(), tail: 0, patience }
     }
 
-    /// Bytes of a commit that one message has room for.
+    /// Bytes of a commit that fit one message.
     pub(super) fn part_bytes(&self) -> usize {
         let room = self.client.payload_bytes().saturating_sub(HEADER_BYTES + HEAD_BYTES);
         room.clamp(1, PART_BYTES_MAX)
     }
 
-    /// Publishes a commit; bytes that its messages take.
+    /// Publishes a commit; returns the bytes that its messages take.
     ///
     /// # Errors
-    /// [`Trouble::Full`]: it is surely not there, though parts of it may be, which count for nothing.
-    /// [`Trouble::Taken`] and [`Trouble::Older`]: it is not the next one. Others leave it in doubt.
+    /// [`Trouble::Full`]: the commit does not count, although parts of it may be stored.
+    /// [`Trouble::Taken`] and [`Trouble::Older`]: it is not the next commit. After other errors the
+    /// outcome is unknown.
     pub(super) fn commit(&mut self, link: &Link, bytes: &[u8]) -> Result<u64, Trouble> {
         let parts: Vec<&[u8]> = bytes.chunks(self.part_bytes()).collect();
         let of = u32::try_from(parts.len()).unwrap_or(u32::MAX);
@@ -53,7 +54,7 @@ impl Pen {
         Ok(taken)
     }
 
-    /// Publishes a message; the bytes that it takes.
+    /// Publishes a message; returns the bytes that it takes.
     pub(super) fn write(&mut self, link: &Link, body: Body) -> Result<u64, Trouble> {
         let (after, writer) = (self.tail, self.writer);
         let payload = Message { after, writer, link: link.clone(), body }.encode();
@@ -63,7 +64,7 @@ impl Pen {
         loop {
             let asked = match self.client.publish(after, payload.clone()) {
                 Ok(seq) if seq == after + 1 => Ok(true),
-                // A server that did not ask what the last one is: this one counts for nothing.
+                // The server ignored the expected last sequence, so this message does not count.
                 Ok(_) => Err(Trouble::Taken),
                 Err(Trouble::Behind) => self.is_there(after, &payload),
                 Err(trouble) => Err(trouble),
@@ -76,7 +77,7 @@ impl Pen {
                 Ok(false) => "the servers do not agree on the last message".to_owned(),
                 Err(Trouble::Away(text)) => text,
                 Err(Trouble::Older(text)) if is_settling(&mut older_since) => text,
-                // What was asked for before may still be under way.
+                // An earlier try may still be in flight.
                 Err(Trouble::Full(text) | Trouble::Refused(text)) if in_doubt => text,
                 Err(trouble) => return Err(trouble),
             };
@@ -89,8 +90,8 @@ impl Pen {
         }
     }
 
-    /// Whether a message is there that could not be published as the next one; who is in its place, if
-    /// it never can be.
+    /// Whether the message is stored although it could not be published as the next one; an error
+    /// if another one has its place for good.
     fn is_there(&self, after: u64, payload: &[u8]) -> Result<bool, Trouble> {
         match self.client.get(after + 1, after + 1) {
             Ok(found) if found.iter().all(|found| found == payload) => Ok(true),
@@ -103,7 +104,7 @@ impl Pen {
                         found.last_seq
                     )));
                 }
-                // Purged by one that has written much since.
+                // A later leader, which has written much since, purged it.
                 if found.first_seq > after + 1 { Err(Trouble::Taken) } else { Ok(false) }
             }
             Err(trouble) => Err(trouble),
@@ -111,7 +112,7 @@ impl Pen {
     }
 }
 
-/// Whether something has been so for a short time only.
+/// Whether the condition has lasted only a short time.
 pub(super) fn is_settling(since: &mut Option<Instant>) -> bool {
     since.get_or_insert_with(Instant::now).elapsed() < SETTLING
 }

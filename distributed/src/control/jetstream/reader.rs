@@ -1,4 +1,4 @@
-//! Reads records while others are written.
+//! Reads records while other records are written.
 
 use super::Trouble;
 use super::client::Client;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-/// How often a record is looked for that is moved meanwhile.
+/// How often a record that is being moved is looked up.
 const TRIES: usize = 5;
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -25,17 +25,17 @@ pub(super) struct StreamReader {
 }
 
 pub(super) fn lock(index: &Mutex<Index>) -> MutexGuard<'_, Index> {
-    // Every step leaves it whole.
+    // Every step leaves the index consistent.
     index.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A commit by its first message: what it carries, its changes, and how many messages it has.
+/// A commit by its first message: its changes, and the number of its messages.
 pub(super) struct Found {
     pub(super) changes: Vec<Change>,
     pub(super) messages: u64,
 }
 
-/// Reads the commit whose first message this is; none where none begins, or one that is not complete.
+/// Reads the commit that begins with message `seq`; `None` if no complete commit begins there.
 pub(super) fn commit(client: &Client, seq: u64) -> Result<Option<Found>, Trouble> {
     let first = client.get(seq, seq)?;
     let first = Message::decode(first.first().map(Vec::as_slice).unwrap_or_default())?;
@@ -45,7 +45,7 @@ pub(super) fn commit(client: &Client, seq: u64) -> Result<Option<Found>, Trouble
     }
     for at in 1..of {
         let found = match client.get(seq + u64::from(at), seq + u64::from(at)) {
-            // The last messages may be the beginning of one.
+            // The last messages may be an incomplete commit.
             Err(Trouble::Absent) => return Ok(None),
             found => found?,
         };
@@ -64,7 +64,7 @@ pub(super) fn commit(client: &Client, seq: u64) -> Result<Option<Found>, Trouble
     Ok(Some(Found { changes, messages: u64::from(of.max(1)) }))
 }
 
-/// The values that a commit leaves, by their keys.
+/// The values that a commit leaves, by key.
 pub(super) fn values(client: &Client, seq: u64) -> Result<BTreeMap<Key, Vec<u8>>, Trouble> {
     let mut values = BTreeMap::new();
     for change in commit(client, seq)?.map(|found| found.changes).unwrap_or_default() {
@@ -76,7 +76,7 @@ pub(super) fn values(client: &Client, seq: u64) -> Result<BTreeMap<Key, Vec<u8>>
     Ok(values)
 }
 
-/// That a record is not in the commit which is said to have written it.
+/// The error that a record is not in the commit that should have written it.
 pub(super) fn missing(key: Key, seq: u64) -> Trouble {
     Trouble::Damaged(format!("record {:x}-{:x} is not in message {seq}", key.0, key.1))
 }
@@ -92,7 +92,7 @@ impl Reader for StreamReader {
                 Ok(None) => missing(key, seq),
                 Err(trouble) => trouble,
             };
-            // What was moved and purged since is elsewhere.
+            // The record was moved and its old place purged.
             if !matches!(trouble, Trouble::Absent | Trouble::Away(_)) {
                 break;
             }

@@ -1,4 +1,4 @@
-//! What the messages of a stream leave, taken one after the other.
+//! The state that results from the messages of a stream, taken in order.
 
 use super::Trouble;
 use super::frame::{self, Body, Carried, Message};
@@ -14,17 +14,17 @@ use std::collections::BTreeMap;
 pub(super) struct State {
     /// The sequence of the last message that was taken; 0 before the first.
     pub(super) tail: u64,
-    /// Whose it is, and of which commit.
+    /// The writer of the last message, and its commit.
     tail_of: Option<(u64, Link)>,
     pub(super) last: Link,
     pub(super) carried: Carried,
     pub(super) index: Index,
-    /// The number of the first commit that is there.
+    /// The number of the first commit in the stream.
     pub(super) first: Option<i64>,
-    /// A commit that this machine knows, and the digest that it has here.
+    /// The last commit that this machine knows, and the digest that the stream has for its number.
     known: Option<Link>,
     found: Option<Vec<u8>>,
-    /// The parts of a commit that is not complete.
+    /// The parts of an incomplete commit.
     parts: Option<Parts>,
     values: BTreeMap<Key, Vec<u8>>,
     kept_bytes: usize,
@@ -33,7 +33,7 @@ pub(super) struct State {
 
 #[derive(Debug)]
 struct Parts {
-    /// The sequence of the first one.
+    /// The sequence of the first part.
     seq: u64,
     link: Link,
     writer: u64,
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// Begins anew where messages that would come next were purged, before the first that is there.
+    /// Restarts before the first message of the stream, if the next messages were purged.
     pub(super) fn begin(&mut self, first_seq: u64) {
         let before = first_seq.max(1) - 1;
         if self.tail < before {
@@ -68,32 +68,33 @@ impl State {
         }
     }
 
-    /// Whether a message is the last one that was taken.
+    /// Whether `payload` is the last message that was taken.
     pub(super) fn has_as_last(&self, payload: &[u8]) -> bool {
         let found = Message::decode(payload).map(|found| (found.writer, found.link));
         found.ok() == self.tail_of
     }
 
-    /// Why the log is not the one that is known here, or an older state of it. Where the commit that is
-    /// known was purged since, its number alone tells.
+    /// The reason why the stream is not the known log, or an older state of it. If the known commit
+    /// was purged since, only its number is compared.
     pub(super) fn older(&self) -> Option<String> {
         let known = self.known.as_ref()?;
         let is_there = self.first.is_none_or(|first| first <= known.number);
         is_there.then(|| remembered::refuse(known, &self.last, self.found.as_deref())).flatten()
     }
 
-    /// A value, if it is kept here.
+    /// Takes a cached value out of the cache.
     pub(super) fn value(&mut self, key: Key) -> Option<Vec<u8>> {
         self.values.remove(&key)
     }
 
-    /// Takes the message of a sequence.
+    /// Applies message `seq`.
     pub(super) fn take(&mut self, seq: u64, payload: &[u8]) -> Result<(), Trouble> {
         let Message { after, writer, link, body } = Message::decode(payload)?;
         self.tail = seq;
         self.tail_of = Some((writer, link.clone()));
         if after.checked_add(1) != Some(seq) {
-            // It came after one that it did not know. Later commits only do where one is lost.
+            // This message had a stale predecessor. A later commit number means that a message was
+            // lost.
             return match self.first.is_some() && link.number > self.last.number {
                 true => Err(Trouble::Damaged(format!("a message before message {seq} is lost"))),
                 false => Ok(()),
@@ -114,7 +115,7 @@ impl State {
                 self.part(Parts { seq, link, writer, next: 1, bytes }, of)?;
             }
             Body::Part { at, of, bytes } => {
-                // Of one that was begun before the first message, or never to its end.
+                // The commit began before the first message, or its writer never finished it.
                 let Some(mut parts) = parts
                     .filter(|parts| (parts.next, parts.writer, &parts.link) == (at, writer, &link))
                 else {
@@ -128,7 +129,7 @@ impl State {
         Ok(())
     }
 
-    /// A part was added; makes the commit if it is complete.
+    /// Applies the commit if its last part was added.
     fn part(&mut self, parts: Parts, of: u32) -> Result<(), Trouble> {
         if parts.next < of {
             self.parts = Some(parts);
@@ -161,7 +162,7 @@ impl State {
         }
     }
 
-    /// A commit follows the last one, or is the first that is there.
+    /// Appends a commit to the last one, or takes it as the first one in the stream.
     fn follow(&mut self, link: Link, next: impl Fn(&Link) -> Link) -> Result<(), Trouble> {
         let is_first = self.first.is_none() && link.number != 1;
         if !is_first && next(&self.last) != link {
@@ -189,7 +190,7 @@ mod tests {
         Change::Put(Record { epoch: 1, seq, bytes: vec![7; 5] })
     }
 
-    /// A log of an opening and some commits, each of one message or, if it puts 2, of two.
+    /// A log of an opening and some commits, each of one message, or of two if it puts 2.
     fn written() -> Vec<Message> {
         let opener = Opener { lead: 9, epoch: 4 };
         let mut last = Link { number: 0, digest: Vec::new() }.opened(opener);
@@ -252,7 +253,8 @@ mod tests {
         messages[1].link.digest[3] ^= 1;
         let error = take(&messages, 1).expect_err("another").text();
         assert!(error.contains("commit 2 does not follow commit 1"), "{error}");
-        // By one that knew two messages only, of a server that did not ask what the last one is.
+        // A writer that knew only two messages published on a server that ignored the expected
+        // sequence.
         let mut messages = written();
         let changes = [put(8)];
         let link = messages[1].link.next(&changes);

@@ -1,7 +1,7 @@
-//! How the stream stays short: what still counts of its oldest messages is published again, in a commit
-//! like any other, and then they are purged. A crash between the two leaves some records twice, which
-//! say the same. Whoever was deposed between the two may purge late: what it purges was published again
-//! before anybody else opened the log.
+//! Keeps the stream short: the live records of the oldest messages are republished in an ordinary
+//! commit, and then those messages are purged. A crash in between leaves identical copies of some
+//! records. A deposed leader may purge late; it had republished the purged records before anybody
+//! else opened the log.
 
 use super::Trouble;
 use super::frame::Carried;
@@ -10,17 +10,18 @@ use super::reader::{self, lock};
 use crate::control::log::Change;
 use std::collections::BTreeMap;
 
-/// How much is published again between two commits that somebody waits for.
+/// How many bytes are republished between two commits that callers wait for.
 const MOVED_BYTES: usize = 256 << 10;
 const COMMITS: usize = 64;
 
 impl JetStreamKeeper {
-    /// Whether there is much that does not count: then some of the oldest is swept after each commit.
+    /// Whether the stream has many dead bytes. Then each commit is followed by a sweep of the
+    /// oldest messages.
     pub(super) fn is_due(&self) -> bool {
         self.bytes > lock(&self.index).bytes() * 2 + self.slack
     }
 
-    /// Sweeps the oldest messages. What goes wrong is tried again after a later commit.
+    /// Sweeps the oldest messages. A failed sweep is tried again after a later commit.
     pub(super) fn sweep(&mut self) {
         let end = self.pen.tail;
         if let Err(trouble) = self.sweep_up_to(end) {
@@ -28,7 +29,7 @@ impl JetStreamKeeper {
         }
     }
 
-    /// Sweeps everything that is there; whether that made it shorter.
+    /// Sweeps all messages; returns whether that made the stream shorter.
     pub(super) fn sweep_all(&mut self) -> bool {
         let (end, before) = (self.pen.tail, self.bytes);
         while self.first <= end && lock(&self.index).bytes() < self.bytes {
@@ -40,7 +41,7 @@ impl JetStreamKeeper {
         self.bytes < before
     }
 
-    /// Makes room in a stream that is full, if there is what does not count.
+    /// Makes room in a full stream, if it has enough dead bytes.
     pub(super) fn make_room(&mut self) -> bool {
         let counts = lock(&self.index).bytes();
         self.bytes > counts + counts / 4 + (64 << 10) && self.sweep_all()
@@ -49,7 +50,7 @@ impl JetStreamKeeper {
     fn sweep_up_to(&mut self, end: u64) -> Result<(), Trouble> {
         let (next, moved) = self.oldest(end)?;
         let carried: Carried = self.carried.clone();
-        // Who leads and the epochs go with it, as what says so may be purged.
+        // The commit carries the leads and epochs, as the messages with them may be purged.
         self.commit(Some(&carried), &moved).map_err(|error| Trouble::Refused(error.to_string()))?;
         self.pen.client.purge(next)?;
         self.first = next;
@@ -57,7 +58,7 @@ impl JetStreamKeeper {
         Ok(())
     }
 
-    /// What counts of the oldest messages, and the message after them.
+    /// The live records of the oldest messages, and the sequence after those messages.
     fn oldest(&self, end: u64) -> Result<(u64, Vec<Change>), Trouble> {
         let (mut at, mut bytes, mut moved) = (self.first, 0, BTreeMap::new());
         for _ in 0..COMMITS {
@@ -65,7 +66,7 @@ impl JetStreamKeeper {
                 break;
             }
             let found = match reader::commit(&self.pen.client, at) {
-                // It was purged by an earlier try that was not answered.
+                // An earlier sweep purged this message, but its answer was lost.
                 Err(Trouble::Absent) => None,
                 found => found?,
             };
@@ -76,7 +77,7 @@ impl JetStreamKeeper {
             for change in found.changes {
                 if let Change::Put(record) = change {
                     let key = (record.epoch, record.seq);
-                    // The last of a commit's counts.
+                    // Only the last change of a record in a commit counts.
                     if lock(&self.index).place(key) == Some(at) {
                         bytes += record.bytes.len();
                         moved.insert(key, Change::Put(record));

@@ -1,4 +1,4 @@
-//! The laws of a log on NATS servers of Debian, and what only such an engine can do.
+//! The laws of a log on Debian's NATS servers, and what only such an engine can do.
 
 mod along;
 mod machines;
@@ -20,7 +20,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The servers, or why the test is skipped.
+/// Starts the servers, or skips the test with the reason.
 macro_rules! nats {
     ($servers:expr) => {
         match $crate::control::jetstream::tests::server::Nats::start($servers) {
@@ -35,7 +35,7 @@ fn stream(nats: &Nats, name: &str) -> Stream {
     Stream::new(nats.addresses().into(), name)
 }
 
-/// A log of a name, and what the machine remembers of it in the first server's folder.
+/// A log, whose last known commit is stored in the first server's folder.
 fn log(nats: &Nats, name: &str) -> JetStreamLog {
     JetStreamLog::new(stream(nats, name), nats.0[0].beside(&format!("{name}.last")))
 }
@@ -44,7 +44,7 @@ fn client(nats: &Nats, name: &str) -> Client {
     Client::connect(&stream(nats, name)).expect("reachable")
 }
 
-/// A log whose room its stream's configuration decides on.
+/// A log whose room the stream's configuration limits.
 struct Limited(Client, JetStreamLog);
 
 impl Place for Limited {
@@ -74,7 +74,7 @@ fn the_laws_are_obeyed() {
     assert!(engine.starts_with("NATS 2.") && engine.ends_with(", 1 copy"), "{engine}");
 }
 
-/// Makes commits while something happens to the servers; what must be there afterwards.
+/// Makes commits while `happens` disturbs the servers; returns the expected contents.
 fn commits_while(
     place: &dyn Place,
     tickets: u64,
@@ -86,7 +86,7 @@ fn commits_while(
     std::thread::scope(|scope| {
         scope.spawn(|| happens(&is_done));
         for ticket in 1..=tickets {
-            // A removal that came twice, or a value of before, would show.
+            // A repeated removal or an old value would be detected.
             let change = match ticket % 3 {
                 0 => Change::Remove { epoch: 7, seq: ticket - 1 },
                 _ => put(ticket, 20),
@@ -174,7 +174,7 @@ fn older_data_is_noticed() {
     drop(running);
     let error = open(&place, 1).err().expect("it was restored").to_string();
     assert!(error.contains("expected 5") && error.contains("older.last"), "{error}");
-    // Another machine went on with it.
+    // Another machine continued with the old data.
     let elsewhere = JetStreamLog::new(stream(&nats, "older"), nats.0[0].beside("elsewhere"));
     let running = open(&elsewhere, 1).expect("it knows no better");
     running.log.submit(1, put(9, 10).into()).expect("taken");

@@ -1,11 +1,11 @@
-//! The lead of a place that is copied from or to: no coordinator begins there meanwhile.
+//! The lead of a place during a migration: no coordinator starts there meanwhile.
 
 use super::Side;
 use crate::config::unix_ms;
 use crate::error::{Error, Result};
 use std::time::{Duration, Instant};
 
-/// One that ended without a word takes part for as long as a lease.
+/// A coordinator that crashed stays a member until its lease ends.
 const PARTING: Duration = Duration::from_secs(3);
 const AGAIN: Duration = Duration::from_millis(100);
 
@@ -16,10 +16,10 @@ pub(super) struct Held<'a> {
 }
 
 impl<'a> Held<'a> {
-    /// Takes the lead, with an epoch that is no smaller than one.
+    /// Takes the lead, with an epoch of at least `least`.
     ///
     /// # Errors
-    /// [`Error::Migration`], which says who leads or takes part.
+    /// [`Error::Migration`], which names the leader or the members.
     pub(super) fn take(side: &'a Side, least: u64) -> Result<Self> {
         let epoch = match side.authority.lead(unix_ms().max(least)) {
             Err(Error::Led { .. }) => return Err(in_use(side)),
@@ -36,7 +36,7 @@ impl<'a> Held<'a> {
         Ok(held)
     }
 
-    /// Takes it anew: a log is opened once in an epoch.
+    /// Takes the lead anew, because a log is opened once per epoch.
     pub(super) fn again(&mut self) -> Result<()> {
         self.epoch = self.side.authority.lead(unix_ms())?;
         Ok(())
@@ -49,7 +49,7 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Those that take part, for people.
+/// The members, for people.
 fn present(side: &Side) -> Result<Vec<String>> {
     let Some(members) = side.authority.members() else { return Ok(Vec::new()) };
     let present = members.present()?;

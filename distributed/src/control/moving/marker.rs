@@ -1,43 +1,43 @@
-//! The document that says of a cluster's log and authority that they are not whole, or are somewhere else
-//! by now: no coordinator begins on either.
+//! The document that marks a cluster's log and authority as incomplete or as moved elsewhere. No
+//! coordinator starts on either.
 
 use crate::control::authority::Authority;
 use crate::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Where it is, among the documents of the authority.
+/// The document's name in the authority.
 pub(crate) const MARKER: &str = "migration.json";
 const REMEDY: &str = "restore it from a backup, or delete it if you know that all else is whole";
 
-/// What a migration took along.
+/// The result of a migration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Migrated {
-    /// Where it was.
+    /// The source.
     pub from: String,
-    /// Where it is.
+    /// The target.
     pub to: String,
-    /// Durable tasks, those that have ended too.
+    /// Durable tasks, including those that have ended.
     pub records: u64,
-    /// Bytes of them.
+    /// Bytes of the tasks.
     pub bytes: u64,
-    /// What only who leads writes, such as tokens, keys and revocations.
+    /// Documents that only the leader writes, such as tokens, keys and revocations.
     pub documents: u64,
-    /// SHA-256 over all of these, in hex.
+    /// SHA-256 over all records and documents, in hex.
     pub digest: String,
 }
 
-/// What the document says.
+/// The contents of the document.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "state", rename_all = "snake_case")]
 pub(crate) enum Marker {
-    /// A copy that is not complete. Nobody led in the epochs `passing` but who copied.
+    /// An incomplete copy. Only migrations led in the epochs `passing`.
     Incomplete { from: String, passing: Vec<u64> },
-    /// Everything is there.
+    /// The copy is complete.
     Whole(Migrated),
-    /// The cluster is kept elsewhere now.
+    /// The cluster was moved to `to`.
     Moved { to: String },
-    /// It was to be elsewhere, and somebody decided otherwise.
+    /// The move to `to` was undone.
     Undone { to: String },
 }
 
@@ -65,18 +65,18 @@ impl Marker {
         }
     }
 
-    /// Writes it as who leads in an epoch.
+    /// Writes the marker as the leader of an epoch.
     pub(crate) fn write(&self, authority: &dyn Authority, epoch: u64) -> Result<()> {
         authority.write(epoch, MARKER, &self.encode())
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // It has nothing that JSON cannot hold.
+        // The marker has nothing that JSON cannot represent.
         serde_json::to_vec_pretty(self).unwrap_or_default()
     }
 }
 
-/// Refuses an authority that no coordinator may begin on.
+/// Refuses an authority on which no coordinator may start.
 ///
 /// # Errors
 /// [`Error::Incomplete`], [`Error::Moved`]; those of [`Authority::read`].

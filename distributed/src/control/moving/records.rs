@@ -1,4 +1,4 @@
-//! Records and documents of a place: read with a digest of each, copied, and compared.
+//! The records and documents of a place: reading them with their digests, copying and comparing.
 
 use super::held::Held;
 use super::marker::MARKER;
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-/// Bytes and records of one commit.
+/// The limits of one commit, in bytes and in records.
 const BATCH_BYTES: usize = 1 << 20;
 const BATCH_RECORDS: usize = 256;
 
@@ -26,7 +26,7 @@ pub(super) fn refused(reason: String) -> Error {
     Error::Migration { reason }
 }
 
-/// What a place has: a digest of each record, and the documents.
+/// The contents of a place: a digest of each record, and the documents.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) records: BTreeMap<Key, Sum>,
@@ -40,7 +40,7 @@ impl Contents {
         self.bytes = self.bytes.saturating_add(u64::try_from(value.len()).unwrap_or(u64::MAX));
     }
 
-    /// One over everything, in hex.
+    /// A digest over everything, in hex.
     pub(super) fn digest(&self) -> String {
         let mut hash = Sha256::new();
         for ((epoch, seq), sum) in &self.records {
@@ -49,7 +49,7 @@ impl Contents {
             hash.update(sum);
         }
         for (name, bytes) in &self.documents {
-            // Digests of one length: no name can be taken for what comes after it.
+            // Digests have one length, so a name cannot be confused with the data after it.
             hash.update(sum(name.as_bytes()));
             hash.update(sum(bytes));
         }
@@ -57,7 +57,7 @@ impl Contents {
     }
 }
 
-/// Opens a log. What `each` answers is not lost in the log's own error.
+/// Opens a log. The log's own error does not hide an error of `each`.
 pub(super) fn open(
     side: &Side,
     opener: Opener,
@@ -77,7 +77,7 @@ pub(super) fn open(
     }
 }
 
-/// The documents of a place, but for the one that migrations leave.
+/// The documents of a place, except the migration marker.
 pub(super) fn documents(side: &Side) -> Result<BTreeMap<String, Vec<u8>>> {
     let mut names = side.authority.documents()?;
     names.retain(|name| name != MARKER);
@@ -90,18 +90,18 @@ pub(super) fn documents(side: &Side) -> Result<BTreeMap<String, Vec<u8>>> {
     Ok(found)
 }
 
-/// A source that is held, with all that it has.
+/// A source that is held, with its contents.
 pub(super) struct Original {
     pub(super) contents: Contents,
     log: Arc<dyn Log>,
-    /// The epochs of all that opened its log.
+    /// The epochs of all openers of its log.
     pub(super) epochs: BTreeSet<u64>,
-    /// Those of this migration among them.
+    /// The epochs of this migration among them.
     pub(super) own: [u64; 2],
 }
 
 impl Original {
-    /// Reads everything, and checks it as a coordinator would.
+    /// Reads everything, and verifies it as a coordinator would.
     pub(super) fn read(source: &Held<'_>, watch: &mut Watch<'_>) -> Result<Self> {
         let side = source.side;
         let mut contents = Contents { documents: documents(side)?, ..Contents::default() };
@@ -125,7 +125,7 @@ impl Original {
             )));
         }
         let Opened { epoch, epochs, start } = opened;
-        // Nothing is written to it, so nothing is told.
+        // Nothing is written to the source, so no outcome is reported.
         let log = start(Box::new(drop))?;
         let epochs = epochs.into_iter().collect();
         Ok(Self { contents, log, epochs, own: [source.epoch, epoch] })
@@ -143,8 +143,8 @@ impl Original {
     }
 }
 
-/// Has a log know the epochs of another, which it has nothing of yet. Where that was begun before, those
-/// that are there already stay.
+/// Records the epochs of another log in an empty one. If an interrupted migration began that, the
+/// recorded epochs stay.
 pub(super) fn note_epochs(target: &Held<'_>, epochs: &BTreeSet<u64>, is_new: bool) -> Result<()> {
     let mut known = BTreeSet::new();
     let label = &target.side.label;
@@ -160,7 +160,8 @@ pub(super) fn note_epochs(target: &Held<'_>, epochs: &BTreeSet<u64>, is_new: boo
         });
         match opened {
             Ok(opened) => known.extend(opened.epochs),
-            // It has come this far before; a log that somebody else has is not opened later either.
+            // An earlier run recorded this epoch. If another coordinator has the log open, a later
+            // step fails too.
             Err(Error::Journal(JournalError::InUse { .. })) => {}
             Err(error) => return Err(error),
         }
@@ -168,7 +169,7 @@ pub(super) fn note_epochs(target: &Held<'_>, epochs: &BTreeSet<u64>, is_new: boo
     Ok(())
 }
 
-/// Makes the records of a target those of a source. What is there already stays.
+/// Copies the records of a source to a target. Records that are there already stay.
 pub(super) fn copy(
     (source, original): (&Side, &Original),
     (target, epochs): (&Held<'_>, &BTreeSet<u64>),
@@ -206,7 +207,7 @@ pub(super) fn copy(
     pen.flush()
 }
 
-/// Writes to a log, and waits until it is durable.
+/// Writes to a log, and waits until the writes are durable.
 struct Pen {
     log: Arc<dyn Log>,
     outcomes: Receiver<Outcome>,
@@ -243,7 +244,7 @@ impl Pen {
     }
 }
 
-/// Reads a target back, and says what differs.
+/// Reads a target back, and reports differences.
 pub(super) fn verify(
     expected: &Contents,
     target: &Held<'_>,

@@ -1,4 +1,4 @@
-//! What holds of a migration between any two places, however often it is killed on the way.
+//! The laws of a migration between any two places, wherever it is killed.
 
 use super::held::Held;
 use super::marker::{MARKER, refuse};
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-/// Gives views of one place, as several processes have them.
+/// Creates views of one place, one per process.
 pub(crate) type View<'a> = &'a dyn Fn() -> Side;
 
 pub(crate) fn side(
@@ -32,13 +32,13 @@ pub(crate) fn side(
     }
 }
 
-/// A data folder, which is made.
+/// Creates a data folder.
 pub(crate) fn folder(path: &Path) -> Side {
     std::fs::create_dir_all(path).expect("ours");
     side(path.display().to_string(), Folder::new(path), Embedded(path.join("journal")))
 }
 
-/// A memory that a test's coordinators share.
+/// Memory that a test's coordinators share.
 #[derive(Default)]
 struct Shared(InMemory, Option<Memory>);
 
@@ -52,7 +52,7 @@ impl Shared {
     }
 }
 
-/// Makes changes as a coordinator that begins then; answers its epoch.
+/// Makes changes as a coordinator that starts at `now_ms`; returns its epoch.
 pub(crate) fn change(side: &Side, now_ms: u64, changes: Vec<Change>) -> u64 {
     let lead = side.authority.lead(now_ms).expect("free");
     let opened = side.log.open(lead.into(), &mut |_, _| Ok(())).expect("free");
@@ -64,8 +64,8 @@ pub(crate) fn change(side: &Side, now_ms: u64, changes: Vec<Change>) -> u64 {
     opened.epoch
 }
 
-/// A cluster that three coordinators had before, each with a third of so many records; answers their
-/// epochs.
+/// Fills a place as three earlier coordinators did, each with a third of `count` records; returns
+/// their epochs.
 pub(crate) fn fill(side: &Side, count: u64) -> BTreeSet<u64> {
     let mut epochs = BTreeSet::new();
     for at in 0..3 {
@@ -83,7 +83,7 @@ pub(crate) fn fill(side: &Side, count: u64) -> BTreeSet<u64> {
 
 type Found = (BTreeMap<Key, Vec<u8>>, BTreeMap<String, Vec<u8>>);
 
-/// All that a place has, and the epochs that it knows.
+/// The contents of a place, and the epochs that it knows.
 pub(crate) fn contents(side: &Side) -> (Found, BTreeSet<u64>) {
     let held = Held::take(side, 0).expect("free");
     let mut found = BTreeMap::new();
@@ -99,7 +99,7 @@ fn nobody_watches(_: Step) -> crate::Result<()> {
     Ok(())
 }
 
-/// The laws, of an empty place of either kind for each name.
+/// Checks the laws. `from` and `to` return an empty place for each name.
 pub(crate) fn check(from: &dyn Fn(&str) -> Side, to: &dyn Fn(&str) -> Side) {
     everything_is_there(&|| from("a"), &|| to("a"));
     it_goes_on_wherever_it_was_killed(&|| from("b"), &|| to("b"));
@@ -134,7 +134,7 @@ fn everything_is_there(from: View<'_>, to: View<'_>) {
     assert!(error.contains("is not empty: it has keys.json"), "{error}");
 }
 
-/// Ends a migration after so many steps.
+/// Kills a migration after `left` steps.
 fn killed_after(left: usize) -> impl FnMut(Step) -> crate::Result<()> {
     let mut left = left;
     move |_| {
@@ -165,7 +165,7 @@ fn it_goes_on_wherever_it_was_killed(from: View<'_>, to: View<'_>) {
     }
     assert_eq!(kills, 10);
     assert_eq!(contents(&to()).0, before);
-    // Between the two words at the end nobody begins anywhere.
+    // Between the two final markers no coordinator starts on either side.
     undo(&from()).expect("it was moved");
     let other = Shared::new();
     let other = || other.view("another");
@@ -180,7 +180,7 @@ fn what_changed_since_is_taken_along(from: View<'_>, to: View<'_>) {
     fill(&from(), 300);
     run(&from(), &to(), &mut killed_after(800)).expect_err("killed");
     let changes = vec![put(1, 99), Change::Remove { epoch: 7, seq: 2 }, put(1_000, 5)];
-    // A coordinator has begun here once more.
+    // Another coordinator has started on the source.
     let epoch = change(&from(), crate::config::unix_ms() + 60_000, changes);
     run(&from(), &to(), &mut nobody_watches).expect("it goes on");
     let (found, known) = contents(&to());
@@ -214,11 +214,11 @@ fn what_is_in_the_way_is_said((from, other): (View<'_>, View<'_>), to: View<'_>)
     let shared = Side { inspect: |_, _| Ok(1_000), shares_apart: true, ..from() };
     let error = run(&shared, &to(), &mut killed_after(20)).expect_err("killed").to_string();
     assert!(error.ends_with("killed"), "{error}");
-    // Of two migrations to one place, the first has it.
+    // Of two migrations to one place, the first one owns it.
     run(&from(), &to(), &mut killed_after(50)).expect_err("killed");
     fill(&other(), 3);
     refused(&other(), &to(), &format!("is an incomplete copy of {}", from().label));
-    // What comes back must be what was written.
+    // The verification rejects a record that differs from the written one.
     let bent = Side { log: Box::new(Bent(to().log)), ..to() };
     refused(&from(), &bent, "record 7-9 is another");
     refuse(&*from().authority).expect("it is not left for something else");
@@ -230,7 +230,7 @@ fn what_is_in_the_way_is_said((from, other): (View<'_>, View<'_>), to: View<'_>)
     refused(&from(), &to(), "document odd.json is another or does not belong there");
 }
 
-/// Reads a record other than it was written.
+/// Reads one record differently from what was written.
 struct Bent(Box<dyn Place>);
 
 impl Place for Bent {

@@ -1,11 +1,12 @@
-//! What the address of a database says. How the connection is encrypted is read here: the crate that
-//! connects knows no certificates. Nothing of an address is repeated that may be part of a password.
+//! The parts of a database's address. The encryption parameters are parsed here, because the client
+//! crate knows no certificates. Messages never repeat a part of an address that may belong to a
+//! password.
 
 use crate::control::address::{NAMES, Said, over_network, shown};
 use crate::control::tls::Tls;
 use postgres::config::{Config, Host, SslMode};
 
-/// What else an address may say.
+/// The other parameters that an address may have.
 const KNOWN: [&str; 19] = [
     "user",
     "password",
@@ -29,11 +30,11 @@ const KNOWN: [&str; 19] = [
 ];
 const FORM: &str = "expected postgres://USER:PASSWORD@HOST/NAME, with %40 for an @ in the password";
 
-/// Reads an address.
+/// Parses an address.
 ///
 /// # Errors
-/// What is wrong with it, and what to write instead: hosts other than this machine are reached only where
-/// the connection is encrypted and the server's certificate is checked, with its name.
+/// What is wrong with the address, and what to write instead: remote hosts require an encrypted
+/// connection and a check of the server's certificate and name.
 pub(super) fn parse(text: &str) -> Result<(Config, Option<Tls>), String> {
     let (said, rest) = split(text)?;
     let unusable = |error: postgres::Error| {
@@ -54,13 +55,13 @@ pub(super) fn parse(text: &str) -> Result<(Config, Option<Tls>), String> {
     }
 }
 
-/// Takes what is said of encryption out of an address.
+/// Splits the encryption parameters off an address.
 fn split(text: &str) -> Result<(Said, String), String> {
     let is_url = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
     if !is_url {
         return Err(format!("it is no address of a database: {FORM}"));
     }
-    // As the crate that connects sees it: up to the first @ all is user and password.
+    // The client crate takes everything up to the first @ as user and password.
     let from = text.find('@').unwrap_or(0);
     let query = text.get(from..).and_then(|tail| tail.find('?')).map(|at| from + at);
     let Some((base, query)) = query.and_then(|at| text.split_at_checked(at)) else {

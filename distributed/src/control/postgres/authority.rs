@@ -1,4 +1,4 @@
-//! Who leads, and documents, in the database.
+//! Leader election and documents in the database.
 
 use super::ear::Ear;
 use super::heart::{Heart, stored};
@@ -13,8 +13,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Takes the lead if it is free, its time over, or one's own; $1 is the least epoch, $3 how long it
-/// lasts. As the next two, it tells those that listen.
+/// Takes the lead if it is free, expired, or already held by this coordinator; $1 is the least
+/// epoch, $3 the lease's duration. Like the next two statements, it notifies listeners.
 const TAKE: &str = "
     WITH next AS (UPDATE counter SET number = GREATEST(number + 1, $1) RETURNING number),
     taken AS (
@@ -35,8 +35,8 @@ const IS_FREE: &str = "
     FROM lease WHERE name = 'lead'";
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
-/// A document after the version that is known here: a write that comes late, of a connection that was
-/// lost, finds another.
+/// Writes a document after the version that is known here. A late write of a lost connection finds
+/// another version.
 const WRITE: &str = "
     WITH fence AS (
         SELECT FROM lease WHERE name = 'lead' AND epoch = $1 AND holder = $2 FOR KEY SHARE),
@@ -47,11 +47,11 @@ const WRITE: &str = "
         WHERE document.version = $4::bigint
         RETURNING name)
     SELECT pg_notify(current_schema(), '') FROM written";
-/// Whether the lead is held, and a document.
+/// Whether the lead is held.
 const STANDING: &str = "
     SELECT EXISTS (SELECT FROM lease WHERE name = 'lead' AND epoch = $1 AND holder = $2)";
 const READ: &str = "SELECT version, bytes FROM document WHERE name = $1";
-/// How often a write is asked for of which the database says nothing.
+/// How often a write without an answer is tried.
 const TRIES: usize = 3;
 
 /// An authority that coordinators on several machines share.
@@ -59,20 +59,21 @@ const TRIES: usize = 3;
 pub(crate) struct PostgresAuthority {
     pub(super) database: Database,
     pub(super) session: Session,
-    /// A name that no other has.
+    /// A unique name of this coordinator.
     pub(super) holder: String,
     pub(super) engine: String,
     pub(super) ear: Ear,
     heart: Heart,
-    /// The version of each document that was read or written here last.
+    /// The version of each document when it was last read or written here.
     versions: Mutex<HashMap<String, i64>>,
 }
 
 impl PostgresAuthority {
-    /// Connects, and makes the tables if there are none, for the cluster with this fingerprint.
+    /// Connects, and creates the tables if they do not exist, for the cluster with this
+    /// fingerprint.
     ///
     /// # Errors
-    /// [`Error::File`], which says why the database cannot be used.
+    /// [`Error::File`], with the reason why the database cannot be used.
     pub(crate) fn open(database: Database, fingerprint: &str) -> Result<Self> {
         let failed = |trouble| failed("open", &database, trouble);
         let session = database.open().map_err(failed)?;
@@ -95,11 +96,11 @@ impl PostgresAuthority {
     }
 
     fn versions(&self) -> MutexGuard<'_, HashMap<String, i64>> {
-        // Every step leaves it whole.
+        // Every step leaves the map consistent.
         self.versions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while another leads, but no longer than a lease lasts that nobody renews.
+    /// Waits while another coordinator leads, but no longer than an unrenewed lease lasts.
     fn wait(&self) -> Result<(), Trouble> {
         let end = Instant::now() + self.database.lease + LOOK_AGAIN;
         loop {
@@ -122,7 +123,7 @@ impl PostgresAuthority {
         })
     }
 
-    /// Asks for a write; true if it was made now.
+    /// Tries a write; true if this try made it.
     fn ask(&self, epoch: i64, version: i64, name: &str, bytes: &[u8]) -> Result<bool, Trouble> {
         let (holder, name, bytes) = (self.holder.clone(), name.to_owned(), bytes.to_owned());
         self.session.call(move |client| {
@@ -139,7 +140,7 @@ impl PostgresAuthority {
         })
     }
 
-    /// Writes after a version, however often that must be asked for.
+    /// Writes a document after `version`, with retries.
     fn make(&self, epoch: u64, version: i64, name: &str, bytes: &[u8]) -> Result<()> {
         let failed = self.failed("write");
         let number = stored(epoch).map_err(&failed)?;
@@ -170,7 +171,8 @@ pub(super) fn failed(what: &'static str, database: &Database, trouble: Trouble) 
     Error::file(what, database.label(), std::io::Error::other(trouble.text()))
 }
 
-/// Notes whose tables these are, or refuses those of another cluster; answers what keeps them.
+/// Marks the tables as this cluster's, or refuses those of another cluster; returns the engine's
+/// name.
 fn introduce(client: &mut postgres::Client, own: &str) -> Result<String, Trouble> {
     let insert = "INSERT INTO cluster (fingerprint) VALUES ($1) ON CONFLICT DO NOTHING";
     client.execute(insert, &[&own])?;
@@ -184,7 +186,7 @@ fn introduce(client: &mut postgres::Client, own: &str) -> Result<String, Trouble
     Ok(engine(client)?)
 }
 
-/// The server's name and version, and what it does not promise.
+/// The server's name and version, with a note if it does not sync to the disk.
 pub(super) fn engine(client: &mut impl postgres::GenericClient) -> Result<String, postgres::Error> {
     let row = client.query_one(
         "SELECT current_setting('server_version'), current_setting('fsync') = 'on'",
@@ -221,7 +223,7 @@ impl Authority for PostgresAuthority {
         }
         self.heart.give_up();
         let (number, holder) = (i64::try_from(epoch).unwrap_or(-1), self.holder.clone());
-        // What cannot be given up ends by itself.
+        // A lead that cannot be given up expires.
         let _ = self.session.call(move |client| client.execute(RESIGN, &[&number, &holder]));
     }
 

@@ -1,4 +1,4 @@
-//! Hears at once when who leads, or a document, has changed. What is missed is found by looking.
+//! Listens for changes of the leader or of a document. Polling finds what a notification missed.
 
 use super::session::connect;
 use super::{Database, Trouble};
@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// How long a lost connection is not made anew.
+/// The pause before a lost connection is made again.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How long it takes at most to hear that nobody listens any more.
+/// How long it may take to notice that nobody listens any more.
 const TURN: Duration = Duration::from_millis(500);
 
-/// A connection that listens, until this is dropped.
+/// A listening connection, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Ear {
     pub(super) heard: watch::Receiver<()>,
@@ -39,7 +39,7 @@ impl Ear {
     }
 }
 
-/// Whether it is still listened for, after a pause.
+/// Waits for the pause; returns whether a listener is still wanted.
 fn is_wanted(stopped: &mpsc::Receiver<()>, pause: Duration) -> bool {
     stopped.recv_timeout(pause) == Err(RecvTimeoutError::Timeout)
 }
@@ -51,7 +51,7 @@ fn listen(
 ) -> Result<(), Trouble> {
     let mut client = connect(database)?;
     client.batch_execute(&format!("LISTEN {}", database.schema))?;
-    // Something may have changed before.
+    // Something may have changed before the connection.
     hears.send_replace(());
     while is_wanted(stopped, Duration::ZERO) {
         if client.notifications().timeout_iter(TURN).next()?.is_some() {

@@ -1,5 +1,6 @@
-//! What a coordinator holds in the database, and the thread that renews it. The database's clock alone
-//! counts for others; by its own a coordinator knows how long its lead holds at least.
+//! A coordinator's lease in the database, and the thread that renews it. For other coordinators
+//! only the database's clock counts; by its own clock a coordinator knows how long its lead lasts
+//! at least.
 
 use super::session::Session;
 use super::{Database, Trouble};
@@ -9,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Renews both; whether the lead was still held.
+/// Renews membership and lead; returns whether the lead was still held.
 const RENEW: &str = "
     WITH present AS (
         UPDATE member SET until = clock_timestamp() + $3 * interval '1 millisecond'
@@ -19,23 +20,23 @@ const RENEW: &str = "
         WHERE name = 'lead' AND epoch = $2 AND holder = $1
         RETURNING epoch)
     SELECT EXISTS (SELECT FROM lead)";
-/// Gives both up, and tells the others.
+/// Gives up both, and notifies the others.
 const FREE: &str = "
     WITH gone AS (DELETE FROM member WHERE holder = $1),
     freed AS (
         UPDATE lease SET holder = NULL, until = '-infinity' WHERE name = 'lead' AND holder = $1)
     SELECT pg_notify(current_schema(), '')";
 
-/// What a coordinator holds.
+/// What a coordinator holds in the database.
 #[derive(Debug)]
 struct Held {
-    /// The epoch of its lead.
+    /// The epoch of the coordinator's lead.
     lead: u64,
-    /// Until when that holds at least, counted from before the question that took or renewed it.
+    /// The lead lasts at least until then, counted from before the request that took or renewed it.
     until: Instant,
 }
 
-/// Renews what a coordinator holds. It is given up when this is dropped.
+/// Renews what a coordinator holds. Dropping this gives it up.
 #[derive(Debug)]
 pub(super) struct Heart {
     held: Arc<Mutex<Option<Held>>>,
@@ -58,7 +59,7 @@ impl Heart {
             while stopped.recv_timeout(time / 4) == Err(RecvTimeoutError::Timeout) {
                 renew(&session, &shared, &holder, time);
             }
-            // What cannot be given up ends by itself.
+            // Rows that cannot be given up expire.
             let _ = session.call(move |client| client.execute(FREE, &[&holder]));
         };
         let thread = thread::Builder::new().name("lease".into()).spawn(run);
@@ -66,23 +67,23 @@ impl Heart {
         Ok(Self { held, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The lead was taken, and lasts until then at least.
+    /// Records that the lead was taken, and lasts at least until `until`.
     pub(super) fn take(&self, epoch: u64, until: Instant) {
         *lock(&self.held) = Some(Held { lead: epoch, until });
     }
 
-    /// The lead was given up.
+    /// Records that the lead was given up.
     pub(super) fn give_up(&self) {
         *lock(&self.held) = None;
     }
 
-    /// Whether its lease cannot be over.
+    /// Whether the lead's lease cannot have ended yet.
     pub(super) fn leads_now(&self, epoch: u64) -> bool {
         let holds = |held: &Held| held.lead == epoch && Instant::now() < held.until;
         lock(&self.held).as_ref().is_some_and(holds)
     }
 
-    /// The epoch of the lead that is held.
+    /// The epoch of the lead, if it is held.
     pub(super) fn lead(&self) -> Option<u64> {
         lock(&self.held).as_ref().map(|held| held.lead)
     }
@@ -98,7 +99,7 @@ fn renew(session: &Session, held: &Mutex<Option<Held>>, holder: &str, time: Dura
     });
     match renewed {
         Ok(false) if lead.is_some() => {
-            // It may have been taken anew, or given up, meanwhile.
+            // The lead may have been taken anew, or given up, meanwhile.
             if lock(held).take_if(|held| Some(held.lead) == lead).is_some() {
                 tracing::error!(epoch, "another coordinator has taken the lead");
             }
@@ -113,7 +114,7 @@ fn renew(session: &Session, held: &Mutex<Option<Held>>, holder: &str, time: Dura
 }
 
 fn lock(held: &Mutex<Option<Held>>) -> MutexGuard<'_, Option<Held>> {
-    // Every step leaves it whole.
+    // Every step leaves the value consistent.
     held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

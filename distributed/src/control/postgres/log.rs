@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a commit is tried of which the database says nothing.
+/// How long a commit is retried while the database does not answer.
 const PATIENCE: Duration = Duration::from_secs(90);
 const AGAIN: Duration = Duration::from_millis(200);
-/// How often the last commit is written down on this machine.
+/// How often the last commit is stored on this machine.
 const REMEMBER: Duration = Duration::from_secs(1);
-/// One commit, if the last one is the one before: all in one statement, which is a transaction. What it
-/// answers has a row if it was made.
+/// Makes one commit if the head is its predecessor, in one statement, which is one transaction. The
+/// result has a row if the commit was made.
 const COMMIT: &str = "
     WITH next AS (
         UPDATE head SET number = $2::bigint, digest = $3::bytea
@@ -39,7 +39,7 @@ const COMMIT: &str = "
         WHERE record.epoch = old.epoch AND record.seq = old.seq)
     SELECT number FROM next";
 
-/// Where a log is kept that coordinators on several machines may open; the one with the latest lead has
+/// A log that coordinators on several machines can open. The coordinator with the latest lead owns
 /// it.
 #[derive(Debug, Clone)]
 pub(crate) struct PostgresLog {
@@ -48,7 +48,7 @@ pub(crate) struct PostgresLog {
 }
 
 impl PostgresLog {
-    /// What this machine knows of it is kept in a file.
+    /// `remembered` is the file with this machine's last known commit.
     pub(crate) fn new(database: Database, remembered: PathBuf) -> Self {
         Self { database, remembered: Remembered(remembered) }
     }
@@ -80,12 +80,12 @@ impl Place for PostgresLog {
     }
 }
 
-/// Writes the log, until another opens it.
+/// Writes the log until another coordinator opens it.
 struct PostgresKeeper {
     database: Database,
     path: PathBuf,
     session: Session,
-    /// Reads do not wait for commits.
+    /// A connection of its own, so that reads do not wait for commits.
     reader: Arc<Session>,
     lead: i64,
     last: Link,
@@ -100,7 +100,7 @@ impl Drop for PostgresKeeper {
     }
 }
 
-/// The arguments of a commit: what is left of each record after all changes.
+/// The arguments of a commit: the net change of each record.
 #[derive(Debug, Clone, Default)]
 struct Columns {
     put: (Vec<i64>, Vec<i64>, Vec<Vec<u8>>),
@@ -142,7 +142,7 @@ impl Columns {
 }
 
 impl PostgresKeeper {
-    /// Asks for a commit; false if it is not the next one any more.
+    /// Tries a commit; false if it is no longer the next one.
     fn ask(&self, next: &Link, columns: &Arc<Columns>) -> Result<bool, Trouble> {
         let (last, next) = (self.last.digest.clone(), next.clone());
         let columns = Arc::clone(columns);
@@ -167,12 +167,12 @@ impl PostgresKeeper {
         })
     }
 
-    /// Whether a commit that is not the next one was made before; why it cannot be, if not.
+    /// Whether a commit that is no longer the next one was made before; the reason if it was not.
     fn was_made(&self, next: &Link) -> Result<Result<(), String>, Trouble> {
         let number = next.number;
         let (found, lead) = self.session.call(move |client| {
             let row = client.query_one("SELECT lead FROM head", &[])?;
-            // Others may have been made after it.
+            // Other commits may have been made after it.
             let find = "SELECT digest FROM commit WHERE number = $1";
             let found = client.query_opt(find, &[&number])?;
             Ok((found.map(|row| row.get::<_, Vec<u8>>(0)), row.get::<_, i64>(0)))
@@ -187,7 +187,7 @@ impl PostgresKeeper {
         Ok(Err(what.to_owned()))
     }
 
-    /// Makes a commit, however often it must be asked for.
+    /// Makes a commit, with retries.
     fn make(&self, next: &Link, columns: &Arc<Columns>) -> Result<(), JournalError> {
         let broken = |what: String| JournalError::Broken { path: self.path.clone(), what };
         let end = Instant::now() + PATIENCE;
@@ -204,7 +204,7 @@ impl PostgresKeeper {
             let why = match asked {
                 Ok(()) => return Ok(()),
                 Err(trouble @ (Trouble::Away(_) | Trouble::Locked)) => trouble.text(),
-                // What was asked for before may still be under way.
+                // An earlier try may still be in flight.
                 Err(trouble) if in_doubt => trouble.text(),
                 Err(trouble @ Trouble::Full(_)) => return Err(trouble.on_log(&self.database)),
                 Err(trouble) => return Err(broken(trouble.text())),
@@ -259,7 +259,7 @@ impl Keeper for PostgresKeeper {
     }
 }
 
-/// Reads records while others are written.
+/// Reads records while other records are written.
 struct PostgresReader {
     database: Database,
     session: Arc<Session>,

@@ -1,4 +1,4 @@
-//! What a database keeps of a cluster, as somebody sees it who takes no part.
+//! Reads what a database keeps of a cluster, without becoming a member.
 
 use super::authority::{engine, failed};
 use super::members::{PRESENT, one};
@@ -16,10 +16,10 @@ const STATE: &str = "
         (SELECT count(*) FROM record), (SELECT coalesce(sum(length(bytes)), 0)::bigint FROM record),
         (SELECT array_agg(name ORDER BY name COLLATE \"C\") FROM document),
         (SELECT bytes FROM document WHERE name = $1), number, digest FROM head";
-/// Bytes before the value of a record as it is stored.
+/// Bytes before the value of a stored record.
 const HEAD_BYTES: u64 = 8;
 
-/// Looks at a schema of a name; nothing is written, and nobody waits.
+/// Reads the schema `name` without writing or waiting.
 pub(crate) fn look(database: &Database, name: &str) -> Result<ControlView> {
     let session = Session::new(database);
     let format = format!("{name}.format");

@@ -1,4 +1,4 @@
-//! Coordinators that take part, in the database.
+//! Membership of coordinators in the database.
 
 use super::PostgresAuthority;
 use super::heart::stored;
@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::proto::histogram::ms;
 use tokio::sync::watch;
 
-/// Those that ended without a word are forgotten by the next that comes.
+/// Adds a member. It also deletes crashed members after an hour.
 const ENTER: &str = "
     WITH next AS (UPDATE counter SET number = GREATEST(number + 1, $2) RETURNING number),
     gone AS (DELETE FROM member WHERE until < clock_timestamp() - interval '1 hour' AND holder <> $1)

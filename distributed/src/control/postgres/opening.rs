@@ -1,5 +1,5 @@
-//! How a log is opened: all of it is read and a commit made in one transaction, after which whoever
-//! had it before writes nothing more.
+//! Opens a log: one transaction reads everything and makes a commit, after which the previous
+//! leader writes nothing more.
 
 use super::heart::stored;
 use super::session::Session;
@@ -12,9 +12,9 @@ use crate::error::JournalError;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
-/// Records that are read at once while it is opened: many small ones, or few large ones.
+/// Records that are read at once while the log is opened: few large ones, or many small ones.
 const READ_AT_ONCE: [i32; 2] = [4, 256];
-/// What of them counts as large, together.
+/// The size in bytes from which a batch of records counts as large.
 const LARGE_BYTES: usize = 4 << 20;
 /// How long reading a log may take.
 const READING: Duration = Duration::from_secs(3600);
@@ -25,7 +25,7 @@ pub(super) struct Found {
     pub(super) opened: Link,
 }
 
-/// Reads everything and makes the commit, or leaves all as it was.
+/// Reads everything and makes the commit, or changes nothing.
 pub(super) fn read_all(
     session: &Session,
     database: &Database,
@@ -36,7 +36,7 @@ pub(super) fn read_all(
     let (verdict, judged) = channel::<bool>();
     let known = file.read()?;
     let damaged = |what| JournalError::Damaged { path: database.label(), what };
-    // Where `each` panics, what it holds goes, and the reader ends.
+    // If `each` panics, its channel closes and the reading thread ends.
     std::thread::scope(move |scope| {
         let asked = scope.spawn(move || {
             session.ask(READING, move |client| open(client, (opener, known), sender, &judged))
@@ -45,7 +45,7 @@ pub(super) fn read_all(
         let judgement = records.iter().try_for_each(|(key, stored)| {
             each(key, record::decode(key, &stored).map_err(damaged)?).map_err(damaged)
         });
-        // Where it is refused, what still comes is not waited for.
+        // After a refusal the remaining records are not awaited.
         drop(records);
         let _ = verdict.send(judgement.is_ok());
         let found = asked.join().unwrap_or_else(|_| Err(Trouble::Away("a panic".to_owned())));
@@ -92,7 +92,7 @@ fn open(
             break;
         }
         let bytes: usize = rows.iter().map(|row| row.get::<_, &[u8]>(2).len()).sum();
-        // As many as those that came would be, on average.
+        // Assumes that the next records have the same average size.
         let is_small = bytes / rows.len() < LARGE_BYTES / 256;
         at_once = if is_small { many } else { few };
         for row in rows {

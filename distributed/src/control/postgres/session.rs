@@ -1,5 +1,5 @@
-//! One connection, on a thread of its own: the client waits on a runtime of its own, which a thread of
-//! another runtime must not. A thread that does not come back is left behind.
+//! One connection on its own thread: the client blocks on its own runtime, which a thread of
+//! another runtime must not do. A thread that hangs is abandoned.
 
 use super::{Database, Trouble};
 use postgres::{Client, NoTls, Statement};
@@ -9,21 +9,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
-/// What is done with a connection, or with the reason why there is none; false where the connection is
-/// good for nothing more.
+/// Work for a connection, or for the error if there is none. Returns false if the connection is
+/// unusable afterwards.
 type Call = Box<dyn FnOnce(Result<&mut Connection, Trouble>) -> bool + Send>;
 
-/// How long an answer is waited for, where the server ends statements sooner.
+/// How long to wait for an answer; the server ends statements sooner.
 pub(super) const ANSWER: Duration = Duration::from_secs(40);
 
-/// A client, and the statements that it need not prepare again.
+/// A client with its prepared statements.
 pub(super) struct Connection {
     client: Client,
     prepared: HashMap<&'static str, Statement>,
 }
 
 impl Connection {
-    /// Prepares a statement once: another round trip, and the server's planning, each time otherwise.
+    /// Prepares a statement once. Otherwise each use costs a round trip and the server's planning.
     pub(super) fn prepared(&mut self, sql: &'static str) -> Result<Statement, postgres::Error> {
         if let Some(statement) = self.prepared.get(sql) {
             return Ok(statement.clone());
@@ -48,7 +48,7 @@ impl DerefMut for Connection {
     }
 }
 
-/// A connection that is made anew when it was lost.
+/// A connection that is made again after it was lost.
 #[derive(Debug)]
 pub(super) struct Session {
     database: Database,
@@ -56,12 +56,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// One that connects when it is asked for something.
+    /// A session that connects on first use.
     pub(super) fn new(database: &Database) -> Self {
         Self { database: database.clone(), calls: Mutex::new(None) }
     }
 
-    /// Does something with the connection, and waits for it.
+    /// Runs `work` with the connection, and waits for it.
     pub(super) fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut Connection) -> Result<T, postgres::Error> + Send + 'static,
@@ -69,7 +69,7 @@ impl Session {
         self.ask(ANSWER, move |client| Ok(work(client)?))
     }
 
-    /// As [`Session::call`], for work with troubles of its own that may take so long.
+    /// Like [`Session::call`], for work with its own errors and time limit.
     pub(super) fn ask<T: Send + 'static>(
         &self,
         limit: Duration,
@@ -79,7 +79,7 @@ impl Session {
         let call: Call = Box::new(move |client| {
             let done = client.and_then(work);
             let is_good = !matches!(done, Err(Trouble::Away(_)));
-            // Whoever asked may have gone.
+            // The caller may have given up.
             let _ = answer.send(done);
             is_good
         });
@@ -113,12 +113,12 @@ impl Session {
     }
 
     fn lock(&self) -> MutexGuard<'_, Option<mpsc::Sender<Call>>> {
-        // It is replaced as a whole.
+        // The value is only replaced as a whole.
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Makes calls until nobody can hand over more.
+/// Runs calls until the session is dropped.
 fn serve(database: &Database, calls: mpsc::Receiver<Call>) {
     let mut kept: Option<Connection> = None;
     for call in calls {
@@ -144,8 +144,8 @@ pub(super) fn connect(database: &Database) -> Result<Client, Trouble> {
         Some(tls) => database.config.connect(tls.clone())?,
         None => database.config.connect(NoTls)?,
     };
-    // An answer that was given must not be of a server that forgets, and a statement that waited for a
-    // lock must see what was written meanwhile.
+    // Answered commits must be durable on the server, and a statement that waited for a lock must
+    // see what was written meanwhile.
     client.batch_execute(&format!(
         "SET search_path TO {}; SET synchronous_commit TO on;
          SET default_transaction_isolation TO 'read committed';

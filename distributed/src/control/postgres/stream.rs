@@ -1,5 +1,5 @@
-//! An encrypted connection as the crate that speaks with the database wants it. Its login is bound to the
-//! server's certificate where the server can: who answers in its place cannot pass it on.
+//! An encrypted connection in the form that the client crate needs. The login is bound to the
+//! server's certificate if the server supports that: an impostor cannot relay it.
 
 use crate::control::tls::Tls;
 use postgres::tls::{ChannelBinding, MakeTlsConnect, TlsConnect, TlsStream};
@@ -14,13 +14,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::{TlsConnector, client};
 use x509_parser::parse_x509_certificate;
 
-/// A connection to one host, yet to be made.
+/// A connection to one host that is not made yet.
 pub(in super::super) struct Connect {
     config: Arc<ClientConfig>,
     host: ServerName<'static>,
 }
 
-/// One that was made.
+/// An established encrypted connection.
 pub(in super::super) struct Encrypted<S>(client::TlsStream<S>);
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for Tls {
@@ -53,8 +53,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream for Encrypted<S> {
     }
 }
 
-/// The hash of a certificate as RFC 5929, section 4.1, has it: by the function of its signature, and
-/// SHA-256 for those that are broken. Signatures such as Ed25519 have none.
+/// The hash of a certificate according to RFC 5929, section 4.1: with the hash function of its
+/// signature, or SHA-256 if that function is broken. Signatures such as Ed25519 have none.
 fn end_point(certificate: &[u8]) -> Option<Vec<u8>> {
     let (_, parsed) = parse_x509_certificate(certificate).ok()?;
     match parsed.signature_algorithm.algorithm.to_id_string().as_str() {

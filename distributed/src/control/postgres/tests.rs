@@ -1,4 +1,5 @@
-//! The laws of log and authority on a PostgreSQL server of Debian, and what only such an engine can do.
+//! The laws of log and authority on Debian's PostgreSQL server, and what only such an engine can
+//! do.
 
 mod machines;
 mod moving;
@@ -17,10 +18,10 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Long beside what a test does between two renewals.
+/// Long compared with a test's steps between two renewals.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// The server, or why the test is skipped.
+/// Starts the server, or skips the test with the reason.
 macro_rules! server {
     () => {
         match Server::start() {
@@ -34,7 +35,7 @@ fn database(server: &Server, schema: &str) -> Database {
     Database::new(&server.address(), schema, LEASE).expect("a database")
 }
 
-/// A log in a schema of a name, and what the machine remembers of it in the server's folder.
+/// A log in a schema, whose last known commit is stored in the server's folder.
 fn log(server: &Server, schema: &str) -> PostgresLog {
     PostgresLog::new(database(server, schema), server.beside(&format!("{schema}.last")))
 }
@@ -43,13 +44,13 @@ fn authority(server: &Server, schema: &str) -> PostgresAuthority {
     PostgresAuthority::open(database(server, schema), "one").expect("reachable")
 }
 
-/// Does something as an administrator of the server would.
+/// Runs SQL as an administrator of the server.
 fn sql(server: &Server, text: &str) {
     let mut client = postgres::Client::connect(&server.address(), NoTls).expect("it runs");
     client.batch_execute(text).expect("it does as it is told");
 }
 
-/// A log whose room a trigger decides on.
+/// A log whose room a trigger limits.
 struct Limited<'a>(&'a Server, PostgresLog);
 
 impl Place for Limited<'_> {
@@ -81,7 +82,7 @@ impl Bounded for Limited<'_> {
 #[test]
 fn the_laws_are_obeyed() {
     let server = server!();
-    // What other programs want of their database is not what a log needs.
+    // The log does not depend on the defaults of its database.
     sql(&server, "ALTER DATABASE postgres SET default_transaction_isolation TO 'serializable'");
     conformance::check_shared(&|at| Box::new(log(&server, &format!("log_{at}"))));
     let limited = log(&server, "limited");
@@ -97,7 +98,7 @@ fn who_was_deposed_hears_of_it_and_changes_no_document() {
     let (first, second) = (authority(&server, "deposed"), authority(&server, "deposed"));
     let epoch = first.lead(1).expect("free");
     first.write(epoch, "a", b"first").expect("it leads");
-    // As if it had slept for longer than its lease.
+    // Simulates a process that was suspended for longer than its lease.
     sql(&server, "UPDATE deposed.lease SET until = '-infinity'");
     let later = second.lead(1).expect("free again");
     let end = Instant::now() + LEASE;
@@ -110,7 +111,7 @@ fn who_was_deposed_hears_of_it_and_changes_no_document() {
     assert!(matches!(refused, Error::Deposed { .. }), "{refused}");
     assert_eq!(second.read("a").expect("readable").as_deref(), Some(&b"first"[..]));
     second.write(later, "a", b"second").expect("it leads");
-    // One that has not read what others wrote since does not write over it.
+    // A coordinator with a stale version of a document does not overwrite it.
     drop(second);
     let again = first.lead(1).expect("free");
     let refused = first.write(again, "a", b"stale").expect_err("it was changed");
@@ -124,7 +125,7 @@ fn a_change_is_told_to_those_that_listen() {
     let server = server!();
     let (first, second) = (authority(&server, "a"), authority(&server, "a"));
     let mut told = second.members().and_then(Members::changes).expect("PostgreSQL tells");
-    // That it listens is the first change.
+    // The first notification comes when the connection starts listening.
     let mut next = || {
         let end = Instant::now() + Duration::from_secs(10);
         while !told.has_changed().expect("it listens") {
@@ -140,7 +141,7 @@ fn a_change_is_told_to_those_that_listen() {
     next();
     first.resign(epoch);
     next();
-    // It listens again where its connection was lost.
+    // A lost connection listens again.
     sql(
         &server,
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'",
@@ -172,7 +173,7 @@ fn older_data_is_noticed() {
     drop(running);
     let error = open(&place, 1).err().expect("it was restored").to_string();
     assert!(error.contains("expected 4") && error.contains("older.last"), "{error}");
-    // Another machine went on with it.
+    // Another machine continued with the old data.
     let elsewhere = PostgresLog::new(database(&server, "older"), server.beside("elsewhere"));
     let running = open(&elsewhere, 1).expect("it knows no better");
     running.log.submit(1, put(9, 10).into()).expect("taken");
@@ -202,7 +203,7 @@ fn lost_connections_and_killed_servers_lose_nothing() {
             }
         });
         for ticket in 1..=300 {
-            // A removal that came twice, or a value of before, would show.
+            // A repeated removal or an old value would be detected.
             let change = match ticket % 3 {
                 0 => Change::Remove { epoch: 7, seq: ticket - 1 },
                 _ => put(ticket, 20),

@@ -1,5 +1,5 @@
-//! A disk in memory with a cache in front: it dies at a chosen operation, fails to sync, or has
-//! no room, and shows what is left of it after the process or the power went.
+//! A disk in memory with a cache. It dies at a chosen operation, fails to sync, or fills up, and
+//! shows its contents after a killed process or a power failure.
 
 use rand::rngs::Xoshiro256PlusPlus;
 use rand::{RngExt, SeedableRng};
@@ -8,20 +8,20 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-/// What goes wrong, counting writes, changes of length and syncs from when it was planned.
+/// The planned fault. It counts writes, changes of length and syncs since it was planned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::control) enum Plan {
     #[default]
     Nothing,
-    /// This operation is done in part, and nothing after it.
+    /// This operation is done in part, and later ones not at all.
     DieAt(u64),
-    /// This operation fails if it is a sync, and later ones do not.
+    /// This operation fails if it is a sync; later operations succeed.
     FailSyncAt(u64),
     /// Nothing can be read.
     Unreadable,
-    /// From this operation on there is no room, not even for what replaces what is there.
+    /// From this operation on there is no room, not even for overwriting.
     FullFrom(u64),
-    /// There is room for this many blocks, and to overwrite them.
+    /// There is room for this many blocks, which can be overwritten.
     Blocks(usize),
 }
 
@@ -78,12 +78,12 @@ impl Disk {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// The disk after the process was killed: its cache lives.
+    /// The disk after the process was killed: the cache survives.
     pub(in crate::control) fn after_kill(&self) -> Arc<Self> {
         Self::of(self.bytes())
     }
 
-    /// The disk after the power failed: of what was not synced, some sectors are there.
+    /// The disk after a power failure: some of the unsynced sectors survive.
     pub(in crate::control) fn after_power_loss(&self, seed: u64) -> Arc<Self> {
         let state = self.state.lock().expect("sound");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -109,7 +109,7 @@ impl Disk {
     }
 }
 
-/// Writes what falls into the file: one that did not grow has no place for the rest.
+/// Writes the part that lies inside the file: data beyond its length is lost.
 fn overwrite(bytes: &mut [u8], at: usize, data: &[u8]) {
     for (to, from) in bytes.iter_mut().skip(at).zip(data) {
         *to = *from;
@@ -117,7 +117,7 @@ fn overwrite(bytes: &mut [u8], at: usize, data: &[u8]) {
 }
 
 impl State {
-    /// Counts an operation; answers how it ends, and whether half of it is done before it fails.
+    /// Counts an operation; returns how it ends, and whether half of it is done before it fails.
     fn begin(&mut self, operation: Option<&Operation>) -> Result<(), (io::ErrorKind, bool)> {
         let number = self.operations;
         self.operations += 1;
@@ -144,7 +144,7 @@ impl State {
         let done = match (&begun, operation) {
             (Ok(()), operation) => operation,
             (Err((_, true)), Operation::Write(at, mut data)) => {
-                // Less than a block, so that a full disk has none more afterwards.
+                // Less than a block, so that the write adds no block to a full disk.
                 data.truncate(data.len().min(BLOCK_BYTES) / 2);
                 Operation::Write(at, data)
             }

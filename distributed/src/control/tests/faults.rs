@@ -1,14 +1,14 @@
-//! Death, power loss and failing syncs at each operation of a run: what was acknowledged is
-//! there afterwards, and what is there besides is what was under way.
+//! Death, power loss and failing syncs at each operation of a run: acknowledged changes survive,
+//! and nothing else but the change in progress may be there.
 
 use super::disk::Plan;
 use super::*;
 
-/// What a run knows when it ends, by itself or by a fault.
+/// A run's knowledge when it ends, by itself or by a fault.
 #[derive(Debug, Default)]
 struct Known {
     acknowledged: State,
-    /// The state if the change that failed took place nevertheless.
+    /// The state if the failed change took effect.
     in_doubt: Option<State>,
     epoch: u64,
     errors: Vec<JournalError>,
@@ -54,7 +54,7 @@ fn check(disk: &Arc<Disk>, known: &Known, what: &str) {
     let expected = found == known.acknowledged || Some(&found) == known.in_doubt.as_ref();
     assert!(expected, "{what}: found {} records of {known:?}", found.len());
     assert!(opened.epoch > known.epoch, "{what}");
-    // It goes on from there.
+    // The journal accepts further changes.
     let mut journal = opened.journal;
     journal.append(&[put(77, "more")]).unwrap_or_else(|error| panic!("{what}: {error}"));
     drop(journal);
@@ -74,7 +74,7 @@ fn what_was_acknowledged_survives_death_at_each_operation() {
         let disk = new_disk();
         disk.plan(Plan::DieAt(k));
         let known = run(&disk);
-        // Closing ignores errors: death may come when all is said.
+        // Closing ignores errors, so death may come after the last answer.
         check(&disk.after_kill(), &known, &format!("killed at {k}"));
         for seed in 0..3 {
             let what = format!("power lost at {k}, {seed}");
@@ -97,7 +97,7 @@ fn a_failing_sync_is_the_end_of_appending() {
             known.errors.iter().filter(|e| matches!(e, JournalError::Broken { .. })).collect();
         if let Some(first) = appended.first() {
             broken += 1;
-            // Each later one answers the first failure, though the disk is well again.
+            // Each later append returns the first failure, although the disk works again.
             let same = appended.iter().all(|error| error.to_string() == first.to_string());
             assert!(same && appended.len() == known.errors.len(), "{known:?}");
         }
@@ -126,7 +126,7 @@ fn an_older_state_is_noticed_and_an_unacknowledged_one_is_kept() {
     journal.append(&[put(2, "b")]).expect("room");
     let newer = disk.bytes();
     let head = usize::try_from(super::super::guard::HEAD_BYTES).expect("small");
-    // redb finds nothing wrong with either state: the guard tells which was acknowledged.
+    // redb accepts either state: only the guard knows which was acknowledged.
     let lost = Disk::of([&newer[..head], &older[head..]].concat());
     let refused = start(&lost).expect_err("older");
     assert!(refused.to_string().contains("it holds commit 3, expected 4"), "{refused}");

@@ -1,4 +1,4 @@
-//! Journals as files: one user, private, never half there; copies and compaction.
+//! Journals as files: one user, private, never half written; copies and compaction.
 
 use super::*;
 use std::fs;
@@ -20,7 +20,7 @@ fn records_are_found_again_and_epochs_never_repeat() {
     let (_folder, path) = folder();
     let mut expected = State::new();
     let mut batches = script().into_iter();
-    // (the clock, the epoch): it jumps back, stands still and goes on.
+    // (clock, epoch): the clock jumps back, stands still and continues.
     for (now_ms, epoch) in [(5_000, 5_000), (4_000, 5_001), (5_001, 5_002), (9_000, 9_000)] {
         let mut opened = open(&path, now_ms).expect("sound");
         assert_eq!(opened.epoch, epoch);
@@ -59,7 +59,7 @@ fn a_file_that_is_no_journal_is_refused_and_left_alone() {
         assert!(matches!(refused, JournalError::Damaged { .. }), "{refused}");
         assert_eq!(fs::read(&path).expect("a file"), contents);
     }
-    // What a crash left of a journal that never got its name is no obstacle.
+    // The rest of a journal that a crash kept from getting its name is no obstacle.
     fs::remove_file(&path).expect("there");
     fs::write(path.with_file_name("tasks.journal.new"), "half a journal").expect("a file");
     assert_eq!(open(&path, 1).expect("new").records, []);
@@ -76,7 +76,7 @@ fn a_copy_made_while_appends_go_on_holds_one_moment() {
     std::thread::scope(|scope| {
         let copies =
             scope.spawn(|| (0..5).map(|i| upkeep.backup(&to(i), || Ok(()))).collect::<Vec<_>>());
-        // Both records of a pair are in a copy, or neither.
+        // A copy has both records of a pair, or neither.
         let mut seq = 0;
         while !copies.is_finished() {
             let value = vec![1; 2_000];
@@ -119,7 +119,7 @@ fn what_a_crash_left_of_a_copy_is_replaced_and_nothing_else() {
     fs::write(&left, b"half a copy\n".repeat(1_000_000)).expect("a file");
     upkeep.backup(&copy, || Ok(())).expect("no obstacle");
     assert!(!left.exists());
-    // One that has its name, and that it was made under too, and was moved since.
+    // A copy with its final and its staging name, whose final name was moved since.
     fs::rename(&copy, &moved).expect("there");
     fs::hard_link(&moved, &left).expect("a link");
     let whole = fs::read(&moved).expect("there");
@@ -131,7 +131,7 @@ fn what_a_crash_left_of_a_copy_is_replaced_and_nothing_else() {
         let found = open(&copy, 1).expect("sound").records;
         assert_eq!(seqs(&found), expected);
     }
-    // A folder is none of ours.
+    // A folder in the way is not removed.
     let [copy, other] = ["other", "other.new"].map(|name| folder.path().join(name));
     fs::create_dir(&other).expect("ours");
     let refused = upkeep.backup(&copy, || Ok(())).expect_err("a folder is in the way");

@@ -1,4 +1,4 @@
-//! Older formats become today's in one step that a crash cannot split; newer ones are refused.
+//! Older formats are upgraded in one step that a crash cannot split; newer ones are refused.
 
 use super::super::migrate::Step;
 use super::super::record;
@@ -25,7 +25,7 @@ fn start(disk: &Arc<Disk>) -> Result<Opened, JournalError> {
     start_as(disk, V1)
 }
 
-/// Rewrites each value with one byte more.
+/// Rewrites each value with one more byte.
 fn append(txn: &WriteTransaction, byte: u8) -> Result<(), Trouble> {
     let mut table = txn.open_table(RECORDS)?;
     let mut rows = Vec::new();
@@ -71,7 +71,7 @@ fn the_epochs_of_an_older_journal_are_those_of_its_tasks_and_of_its_last_coordin
     let record = |epoch, seq| Change::Put(Record { epoch, seq, bytes: b"a task".to_vec() });
     let mut journal = start_as(&disk, v2).expect("sound").journal;
     journal.append(&[record(40, 1), record(40, 2), record(70, 9)]).expect("room");
-    // As that version left it: it had no records of epochs.
+    // That version had no records of epochs.
     journal.append(&[Change::Remove { epoch: 1, seq: 0 }]).expect("room");
     drop(journal);
     let opened = start_as(&disk, Format::CURRENT).expect("upgraded");
@@ -139,7 +139,7 @@ fn a_failing_step_leaves_the_old_version() {
 fn a_newer_version_is_refused_by_both_numbers_and_not_touched() {
     let (disk, _, new) = old();
     let journal = start_as(&disk, V3).expect("upgraded").journal;
-    // While in use, as after a crash, and closed.
+    // In use, which is the state after a crash, and closed.
     let in_use = disk.bytes();
     drop(journal);
     for bytes in [in_use, disk.bytes()] {

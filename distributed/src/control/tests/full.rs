@@ -1,4 +1,4 @@
-//! A full disk: what does not fit is not there, and what comes when there is room again is.
+//! A full disk: changes that do not fit are absent, and changes after it has room again are stored.
 
 use super::disk::Plan;
 use super::*;
@@ -67,7 +67,7 @@ fn a_disk_that_takes_no_write_at_all_for_a_while_loses_nothing() {
             break;
         }
     }
-    // It breaks only where the guard cannot be overwritten in place.
+    // The journal breaks only if the guard cannot be overwritten in place.
     assert!(full > 40 && broken < full, "{full} {broken}");
 }
 

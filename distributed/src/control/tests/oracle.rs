@@ -7,11 +7,11 @@ use proptest::prelude::*;
 #[derive(Debug, Clone)]
 enum Event {
     Append(Vec<Change>),
-    /// The process dies at this operation of what follows.
+    /// The process dies at this later operation.
     Kill(u64),
-    /// The power fails at this operation of what follows; a seed for what is left.
+    /// The power fails at this later operation; a seed chooses the surviving sectors.
     PowerLoss(u64, u64),
-    /// So many blocks more fit, until the disk is emptied.
+    /// This many more blocks fit, until the next `Empty`.
     Fill(usize),
     Empty,
     Compact,
@@ -42,10 +42,11 @@ fn event() -> impl Strategy<Value = Event> {
 struct World {
     disk: Arc<Disk>,
     journal: Option<Journal>,
-    /// What the disk may hold: the acknowledged state, and the one with what failed.
+    /// The possible contents of the disk: the acknowledged state, and the one with the failed
+    /// change.
     expected: State,
     in_doubt: Option<State>,
-    /// How the disk is found after its planned death.
+    /// The seed of the disk's state after a power failure.
     seed: Option<u64>,
     epoch: u64,
 }
@@ -57,7 +58,7 @@ impl World {
         Self { disk, journal: None, expected, in_doubt, seed, epoch: 0 }
     }
 
-    /// Begins again with what is left on the disk.
+    /// Restarts with the contents of the disk.
     fn restart(&mut self) {
         drop(self.journal.take());
         self.disk = match self.seed.take() {

@@ -1,4 +1,4 @@
-//! The writer: what it commits together, what it refuses, and whom it tells.
+//! The writer: its commits, its refusals, and its reports.
 
 use super::super::log::{Draft, Log, Outcome};
 use super::super::upkeep::Upkeep;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 const BATCH_BYTES: usize = 50_000;
 
-/// A writer whose callback waits to be let go on, so that a test decides what waits meanwhile.
+/// A writer whose callback blocks until the test continues it, so that the test decides what waits.
 struct Held {
-    /// Goes first, so that the writer can end where a test has failed.
+    /// Declared first, because dropping it lets the writer end after a failed test.
     go: Sender<()>,
     disk: Arc<Disk>,
     writer: Option<Writer<Upkeep>>,
@@ -26,7 +26,7 @@ impl Held {
         let ((told, outcomes), (go, going)) = (mpsc::channel(), mpsc::channel());
         let told = Box::new(move |outcome| {
             let _ = told.send(outcome);
-            // Without the test there is nothing to wait for.
+            // An error means that the test has ended.
             let _ = going.recv();
         });
         let writer = Some(Writer::start(journal, BATCH_BYTES, told).expect("a thread"));
@@ -59,7 +59,7 @@ impl Held {
         self.go.send(()).expect("it waits");
     }
 
-    /// Lets everything go on and ends; answers what is on the disk.
+    /// Continues and ends everything; returns the contents of the disk.
     fn end(mut self) -> State {
         drop(self.go);
         drop(self.writer.take());
@@ -72,7 +72,7 @@ fn what_waits_becomes_one_commit_up_to_a_limit() {
     let held = Held::new();
     held.submit(1, put(1, "a")).expect("room");
     assert_eq!(held.durable(), 1);
-    // These wait behind the first, whose callback is not done: two commits by size.
+    // These wait behind the first, whose callback still blocks: two commits by size.
     for ticket in 2..=10 {
         held.submit(ticket, put(ticket, vec![0; 9_000])).expect("room");
     }
@@ -110,7 +110,7 @@ fn a_large_ticket_has_a_commit_of_its_own_and_is_there_whole_or_not_at_all() {
         held.go();
         assert_eq!(held.durable(), ticket, "each alone");
     }
-    // Half of it finds room.
+    // There is room for half of it.
     held.disk.plan(Plan::Blocks(held.disk.blocks() + 40));
     held.submit(5, many(300)).expect("taken");
     held.go();

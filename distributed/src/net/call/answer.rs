@@ -62,7 +62,7 @@ impl Record {
             state: self.state,
             attempts: self.attempts,
             worker: self.worker,
-            // Not part of what travels.
+            // These do not travel.
             device: None,
             tries: Vec::new(),
             variant: self.variant,
@@ -75,7 +75,7 @@ impl Record {
     }
 }
 
-/// An error that the caller can do something about; others travel as what they say.
+/// An error that the caller can do something about; other errors travel as text.
 #[derive(Serialize, Deserialize)]
 pub(crate) enum Refusal {
     Role { call: String, needs: Role },

@@ -1,4 +1,4 @@
-//! A client's or an administrator's side.
+//! The caller's side: [`Client`], for clients and administrators.
 
 mod exchange;
 
@@ -25,22 +25,22 @@ use tokio::sync::Semaphore;
 /// Time to connect.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A connection to a coordinator, for what the holder of a client's or an administrator's
-/// certificate may ask. Clones share it; it ends with the last of them.
+/// A connection to a coordinator, with the calls that a client's or an administrator's certificate
+/// allows. Clones share the connection; it ends with the last clone.
 ///
-/// Each method is one call on a stream of its own, so that long ones keep nobody waiting. The
-/// coordinator takes 256 calls of a connection at once, and 16 connections of a role and name. Inputs
-/// of up to 64 MiB are on the way at once; others wait here for their turn. A call whose future is
-/// dropped is given up; what it began goes on.
+/// Each method is one call on its own stream, so that a long call delays no other. The coordinator
+/// handles 256 calls of a connection at once, and accepts 16 connections per role and name. Up to
+/// 64 MiB of inputs are on the way at once; further inputs wait here. Dropping a call's future
+/// abandons the call, but work that the call began goes on.
 ///
-/// A certificate is not renewed by itself: see [`Client::renew`], and [`renew`](crate::renew) for one
-/// that has expired meanwhile. Once its time is over, connections that were made before are closed, too.
+/// The certificate is not renewed by itself: see [`Client::renew`], and [`renew`](crate::renew) for
+/// a certificate that has expired. When it expires, connections made with it are closed, too.
 ///
 /// Every method fails with [`Error::RoleNeeded`] where the certificate's role does not allow it,
-/// [`Error::JoinRefused`] when the certificate was revoked or has expired, [`Error::Connection`] when
-/// the connection is lost, [`Error::Overloaded`] when other connections of the same name, or of
-/// everybody, have so many inputs on the way that there is no room for more, and
-/// [`Error::CallFailed`] with what the coordinator says of other failures.
+/// [`Error::JoinRefused`] when the certificate was revoked or has expired, [`Error::Connection`]
+/// when the connection is lost, [`Error::Overloaded`] when other connections (of the same name, or
+/// of all names) have too many inputs on the way, and [`Error::CallFailed`] with the coordinator's
+/// message for other failures.
 ///
 /// ```
 /// use lgp_distributed::{Client, Coordinator, CoordinatorConfig, Pki, Role, Services, Tokens, enrol};
@@ -75,21 +75,21 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Client {
     connection: Connection,
     addr: SocketAddr,
-    /// Until when the certificate that was shown is valid.
+    /// When the certificate of this connection expires.
     until: SystemTime,
-    /// For inputs on the way: what the coordinator has no room for would lie unread, and keep every
-    /// other call of the connection waiting.
+    /// Limits inputs on the way: inputs that the coordinator has no room for would stay unread, and
+    /// block every other call of the connection.
     room: Arc<Semaphore>,
 }
 
 impl Client {
-    /// Connects to the first of the coordinators that answers, which must be of the identity's cluster.
+    /// Connects to the first coordinator that answers; it must be of the identity's cluster.
     ///
     /// # Errors
-    /// [`Error::Refused`] where either side does not trust the other, or the identity is neither a
-    /// client's nor an administrator's; [`Error::UnknownHost`]; [`Error::JoinRefused`] when it has expired, and with
+    /// [`Error::Refused`] where either side does not trust the other, or the identity is neither a client's nor an
+    /// administrator's; [`Error::UnknownHost`]; [`Error::JoinRefused`] when the identity has expired, with
     /// [`JoinRefusal::CertificateExpired`](crate::JoinRefusal::CertificateExpired) where [`renew`](crate::renew) helps;
-    /// [`Error::Connection`] when nobody answers; [`Error::Pki`]; [`Error::Bind`].
+    /// [`Error::Connection`] when no coordinator answers; [`Error::Pki`]; [`Error::Bind`].
     pub async fn connect(
         coordinators: impl Into<Coordinators>,
         identity: &Identity,
@@ -97,12 +97,12 @@ impl Client {
         coordinators.into().ask(|addr| Self::connect_to(addr, identity)).await
     }
 
-    /// Whether the connection still is there.
+    /// Whether the connection is still open.
     pub(crate) fn is_open(&self) -> bool {
         self.connection.close_reason().is_none()
     }
 
-    /// The coordinator answered another call than the one that it was asked.
+    /// The error for an answer that belongs to another call.
     pub(crate) fn odd() -> Error {
         odd()
     }
@@ -117,7 +117,7 @@ impl Client {
             let connection = connecting.map_err(wire::lost)?.await;
             let connection = connection.map_err(|error| ended(addr, &error, until))?;
             let client = Self { connection, addr, until, room: room::body() };
-            // Whether it is let in shows only then.
+            // Only an answered call shows that the coordinator lets this member in.
             client.done(Call::Greet).await?;
             Ok(client)
         };
@@ -125,7 +125,7 @@ impl Client {
         tokio::time::timeout(TIMEOUT, connecting).await.map_err(late)?
     }
 
-    /// The models that the cluster has, of which tasks name one.
+    /// The models of the cluster; each task names one of them.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -136,8 +136,8 @@ impl Client {
         }
     }
 
-    /// Submits a task; answers once it is accepted, which for a durable one is when the journal has
-    /// it. Its inputs have up to 64 MiB.
+    /// Submits a task; returns its id once the coordinator has accepted it: for a durable task,
+    /// once the journal has it. The inputs may have up to 64 MiB.
     ///
     /// # Errors
     /// As [`Client`] says, and as [`Coordinator::submit_all`](crate::Coordinator::submit_all).
@@ -151,13 +151,13 @@ impl Client {
     /// Submits a task and waits until it has ended, whatever its state then is.
     ///
     /// # Errors
-    /// As [`Client::submit`]; what becomes of an accepted task is in its record.
+    /// As [`Client::submit`]; the record says how an accepted task ended.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
         let (told, recv) = self.give(spec, Call::Run).await?;
         self.record(told, recv).await
     }
 
-    /// Answers once a task has ended, whatever its state then is.
+    /// Waits until a task has ended, whatever its state then is.
     ///
     /// # Errors
     /// As [`Client`] says; [`Error::UnknownTask`].
@@ -165,7 +165,7 @@ impl Client {
         self.ask_record(Call::Wait(id)).await
     }
 
-    /// What became of a task so far.
+    /// A task's record as it is now.
     ///
     /// # Errors
     /// As [`Client::wait`].
@@ -181,8 +181,8 @@ impl Client {
         self.ask_record(Call::Cancel(id)).await
     }
 
-    /// A new identity of the same name and role, valid from now. This connection stays open until the
-    /// new one expires; others that were made with the old one are closed when that does.
+    /// Renews an identity: same name and role, valid from now. This connection stays open until the
+    /// new one expires; other connections made with the old one are closed when that expires.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -194,7 +194,7 @@ impl Client {
         }
     }
 
-    /// Every worker, by name. For administrators, as is all that follows.
+    /// Every worker, by name. This method and all below need an administrator's certificate.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -216,7 +216,7 @@ impl Client {
         }
     }
 
-    /// Asks a worker to finish what it holds and leave.
+    /// Asks a worker to finish its tasks and leave.
     ///
     /// # Errors
     /// As [`Client`] says; [`Error::UnknownWorker`], also for a lost one.
@@ -224,7 +224,7 @@ impl Client {
         self.done(Call::ShutdownWorker(id.to_owned())).await
     }
 
-    /// Has the coordinator accept no more tasks; answers when every accepted one has ended.
+    /// Makes the coordinator accept no more tasks; returns when every accepted task has ended.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -232,8 +232,8 @@ impl Client {
         self.done(Call::Drain).await
     }
 
-    /// Has the coordinator's [`Supervisor`](crate::Supervisor) bring the number of local workers to
-    /// `workers`; answers how many there were.
+    /// Makes the coordinator's [`Supervisor`](crate::Supervisor) bring the number of local workers
+    /// to `workers`; returns the number before.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -244,8 +244,8 @@ impl Client {
         }
     }
 
-    /// Makes a token that lets `uses` members of a role join within `ttl`. It is taken back when the
-    /// administrator who made it is revoked.
+    /// Makes a token that lets `uses` members of a role join within `ttl`. The token is taken back
+    /// when the administrator who made it is revoked.
     ///
     /// # Errors
     /// As [`Client`] says.
@@ -261,8 +261,8 @@ impl Client {
         }
     }
 
-    /// Revokes every certificate that a member was given so far; answers that, and how many
-    /// connections it had, which are closed. See [`Coordinator::revoke`](crate::Coordinator::revoke).
+    /// Revokes every certificate that a member has; returns the revocation, and how many of its
+    /// connections were closed. See [`Coordinator::revoke`](crate::Coordinator::revoke).
     ///
     /// # Errors
     /// As [`Client`] says.

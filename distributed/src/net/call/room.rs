@@ -1,4 +1,4 @@
-//! Places for callers and room for what they send, altogether and for each member: one that takes
+//! Places for callers and room for their inputs, in total and for each member: a member that takes
 //! all it can get must not keep others out.
 
 use crate::error::{Error, Result};
@@ -13,19 +13,19 @@ use std::time::Duration;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
-/// Connections of clients and of administrators at once, each with places of their own: who is to
-/// send others away must get in. And of one member.
+/// Most connections of clients, of administrators and of one member. Administrators have their own
+/// places: one who wants to revoke clients must get in.
 const CLIENTS_MAX: usize = 256;
 const ADMINS_MAX: usize = 32;
 const CONNECTIONS_MAX: usize = 16;
-/// Bytes of inputs that callers may have on the way to tasks, altogether; one member may have those
-/// of one body. Counted in units, for a semaphore counts no further.
+/// Bytes of inputs that all callers may have on the way to tasks; one member may have those of one
+/// body. Counted in units, because a semaphore counts no further.
 const BODIES_BYTES_MAX: usize = 256 << 20;
 const UNIT_BYTES: usize = 64 << 10;
-/// How long a call may wait for room, while its inputs lie unread and keep the connection's other
-/// calls waiting. A [`Client`](crate::Client) does not begin what has no room.
+/// How long a call may wait for room: its unread inputs keep the connection's other calls waiting.
+/// A [`Client`](crate::Client) does not begin a call that has no room.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// When one that found no room may try again.
+/// When a call that found no room may be tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What all callers share.
@@ -93,7 +93,7 @@ impl Callers {
     fn share(&self, member: &Member) -> Arc<Share> {
         // Every step leaves it consistent.
         let mut members = self.members.lock().unwrap_or_else(PoisonError::into_inner);
-        // There are no more of them than there are places.
+        // There are no more shares than places.
         members.retain(|_, share| share.strong_count() > 0);
         let who = (member.role, member.name.clone());
         if let Some(share) = members.get(&who).and_then(Weak::upgrade) {
@@ -118,7 +118,7 @@ impl Callers {
         match timeout(TIMEOUT, acquiring).await {
             Ok(room) => room.map_err(|_| Error::Stopped),
             Err(_) => {
-                // No task waits; what has come of inputs is what there is no room beside.
+                // No task waits; the bytes that the member has on the way leave no room.
                 let free = place.share.bodies.available_permits().saturating_mul(UNIT_BYTES);
                 let queued_bytes = BODY_BYTES_MAX.saturating_sub(free);
                 Err(Error::Overloaded { queued: 0, queued_bytes, retry_after: RETRY_AFTER })

@@ -37,17 +37,17 @@ const CALLS_MAX: u32 = 256;
 /// Time for a call to arrive.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Whoever owns the processes of local workers, for [`Services`](crate::Services).
+/// The owner of the processes of local workers, for [`Services`](crate::Services).
 pub trait Supervisor: Send + Sync {
-    /// Brings the number of local workers to `workers`; answers how many there were. Called from
+    /// Brings the number of local workers to `workers`; returns how many there were. Called from
     /// the runtime of the coordinator, and must not block.
     ///
     /// # Errors
     /// Why not, in words for an administrator.
     fn scale(&self, workers: usize) -> Result<usize, String>;
 
-    /// Ends the process of a local worker, which may take no orders any more, and has another one take
-    /// its place; nothing where the worker is not local. As above, it must not block.
+    /// Ends the process of a local worker, which may take no orders any more, and starts another
+    /// one in its place; ignores a worker that is not local. As above, it must not block.
     fn replace(&self, worker: &str);
 }
 
@@ -88,7 +88,7 @@ impl Caller {
         let call: Call = call.map_err(|_| wire::lost("a call took too long"))??;
         let (name, needs) = call.needs();
         if self.visit.is_expired() {
-            // A moment later it would be sent away anyway.
+            // A moment later the connection would be closed anyway.
             self.visit.expire();
             return Ok(());
         }
@@ -97,7 +97,7 @@ impl Caller {
         let answer = match member.role.may(needs) {
             true => tokio::select! {
                 answer = self.perform(call, &mut recv) => answer,
-                // Nobody waits for it any more. What was begun goes on.
+                // The caller does not wait any more. Work that has begun goes on.
                 _ = given_up => return Ok(()),
             },
             false => {
@@ -112,7 +112,7 @@ impl Caller {
     async fn reply(&self, send: &mut SendStream, answer: Performed) -> Result<()> {
         let replied = reply(send, answer).await;
         if replied.is_err() {
-            // Dropped as it is, half an answer would seem to be a whole one.
+            // Without a reset, half an answer would seem to be a whole one.
             let _ = send.reset(CANCELLED);
         }
         replied
@@ -166,14 +166,14 @@ impl Caller {
         Ok((told, Vec::new()))
     }
 
-    /// What coordinators ask one another.
+    /// Answers the call of another coordinator.
     async fn perform_for_peer(&self, call: PeerCall, recv: &mut RecvStream) -> Performed {
         if let PeerCall::Part { sha256, offset } = call {
             let part = self.gate.coordinator.part(sha256, offset).await?;
             return Ok((Told::Part(part), Vec::new()));
         }
         let coordinator = &self.gate.coordinator;
-        // Nothing is taken of tasks, and of anything else the next leader knows what became.
+        // No task of a submission was taken; of all else, the next leader knows the state.
         let refusal = match &call {
             PeerCall::SubmitAll(_) => {
                 let reason = "the coordinator that was asked does not lead, or not for certain";
@@ -182,16 +182,16 @@ impl Caller {
             _ => Error::HandedOver,
         };
         let may_answer = match call {
-            // The log refuses durable tasks of an older leader, and a key that it knows stands.
+            // The log refuses durable tasks of a deposed leader, and a key that is known stays.
             PeerCall::SubmitAll(_) | PeerCall::Keyed(_) => coordinator.leads(),
             _ => coordinator.leads_now(),
         };
         if !may_answer && !call.task().is_some_and(|id| coordinator.may_answer(id, &call)) {
-            // Not yet, or not any more.
+            // This coordinator does not lead yet, or not any more.
             return Err(refusal);
         }
         match self.tell_peer(call, recv).await {
-            // It may have come to follow before it looked.
+            // The lead may have been lost before the look.
             Err(error) if knows_nothing(&error) && !coordinator.leads_now() => Err(refusal),
             told => told,
         }
@@ -209,7 +209,7 @@ impl Caller {
             }
             PeerCall::Keyed(key) => {
                 let known = coordinator.keyed(&key).await?;
-                // It may have come to follow before it looked.
+                // The lead may have been lost before the look.
                 if known.is_none() && !leads_now() {
                     return Err(Error::HandedOver);
                 }
@@ -224,7 +224,7 @@ impl Caller {
                 let page = coordinator.tasks(&filter).await?;
                 let record = |record| Record::of(TaskRecord { outputs: None, ..record }, None);
                 let tasks = page.tasks.into_iter().map(record).collect();
-                // As with keys.
+                // The lead may have been lost, as with keys.
                 if !leads_now() {
                     return Err(Error::HandedOver);
                 }
@@ -267,7 +267,7 @@ impl Caller {
         ids.first().copied().ok_or(Error::Stopped)
     }
 
-    /// The task with its inputs, which are read where there is room for them.
+    /// The task with its inputs, which are read once there is room for them.
     async fn task(&self, mut spec: Spec, recv: &mut RecvStream) -> Result<TaskSpec> {
         let metas = std::mem::take(&mut spec.tensors);
         let (planned, rest) = plan_first(metas, BODY_BYTES_MAX)?;
@@ -297,7 +297,7 @@ impl Caller {
             let maker = (member.role, member.name.clone());
             let (info, token) = tokens.create_by(Some(maker.clone()), role, uses, ttl)?;
             if coordinator.pki().is_revoked(&member) {
-                // Revoked meanwhile, perhaps too early for the token to be taken back.
+                // Revoked meanwhile, perhaps before the token could be taken back.
                 tokens.take_back(&maker).1?;
                 let refusal = JoinRefusal::CertificateRevoked;
                 return Err(Error::JoinRefused { addr, refusal });
@@ -319,7 +319,7 @@ impl Caller {
 
 /// Tensors that follow an answer.
 type Outputs = Vec<NamedTensor>;
-/// What came of a call.
+/// The result of a call.
 type Performed = Result<(Told, Outputs)>;
 
 fn failed(message: impl Into<String>) -> Error {

@@ -1,5 +1,5 @@
-//! Long inputs and answers, in pieces that must each arrive in time: whoever makes progress has all
-//! the time there is, and who makes none is let go of.
+//! Long inputs and answers, in pieces that must each arrive in time: a peer that makes progress has
+//! all the time that it needs, and one that makes none is dropped.
 
 use crate::error::Result;
 use crate::net::transport::wire;
@@ -8,7 +8,7 @@ use quinn::{RecvStream, SendStream};
 use std::time::Duration;
 use tokio::time::timeout;
 
-/// Bytes of a piece, and the time for one to come: 6.4 KiB/s will do.
+/// Bytes of a piece, and the time for one to come: 6.4 KiB/s are enough.
 const PIECE_BYTES: usize = 64 << 10;
 const STALLED: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! Every pair of a role and a call, and callers without manners.
+//! Every pair of a role and a call, and callers that misbehave.
 
 use super::{Answer, Call, Told};
 use crate::net::call::answer::Refusal;
@@ -17,7 +17,7 @@ use quinn::{ClientConfig, Connection, Endpoint};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Connects as a client would, with the protocol of one's choice.
+/// Connects as a client would, with a given protocol.
 async fn connect(
     coordinator: &Coordinator,
     identity: &Identity,
@@ -43,7 +43,7 @@ fn spec(elements: usize) -> Box<super::Spec> {
     Box::new(super::Spec::of(task, metas))
 }
 
-/// Each call. Those that a client may make come to an end whatever there is.
+/// Each call. The calls that a client may make end, whatever the cluster has.
 fn calls() -> Vec<Call> {
     let (_, csr) = pki::request().expect("random numbers");
     let id = TaskId { epoch: 1, seq: 1 };
@@ -62,7 +62,7 @@ fn calls() -> Vec<Call> {
         Call::Scale(1),
         Call::CreateToken { role, uses, ttl },
         Call::Revoke { role, name: "nobody".parse().expect("a name") },
-        // Nothing is accepted after it.
+        // No task is accepted after it.
         Call::Drain,
         Call::Run(spec(0)),
     ]
@@ -83,7 +83,7 @@ async fn a_role_may_do_what_it_may_and_nothing_else() {
         let (_endpoint, connection) = connect(&coordinator, &identity, Protocol::Call).await;
         for call in calls() {
             let (name, needs) = call.needs();
-            // Nobody is there to run what a client gives; a refusal would come at once.
+            // No worker runs a client's task; a refusal would come at once.
             let waits = matches!((&call, role), (Call::Run(_), Role::Client));
             let patience = Duration::from_millis(if waits { 500 } else { 5_000 });
             let answer = tokio::time::timeout(patience, ask_for(&connection, &call)).await;
@@ -97,7 +97,7 @@ async fn a_role_may_do_what_it_may_and_nothing_else() {
                 assert!(matches!(answer, Ok(Told::Task(_))), "{role} may submit");
             }
         }
-        // No other protocol is open to either, but that of joiners.
+        // No other protocol is open to either role, except that of joiners.
         for protocol in [Protocol::Work, Protocol::Ring] {
             let (_endpoint, connection) = connect(&coordinator, &identity, protocol).await;
             let closed = Close::given_by_peer(&connection.closed().await);
@@ -139,7 +139,7 @@ async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
         let answer = recv.read_to_end(100).await.expect("the stream ends");
         assert!(answer.is_empty(), "no answer to {bytes:?}");
     }
-    // Inputs that are announced and do not come take what one caller may have: others go on.
+    // Inputs that are announced and do not come take only what one caller may have: others go on.
     let mut stalled = Vec::new();
     for _ in 0..3 {
         let (mut send, recv) = connection.open_bi().await.expect("allowed");
@@ -149,7 +149,7 @@ async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
         stalled.push((send, recv));
     }
     let began = Instant::now();
-    // The same member has no more room, and is told so sooner than what it began is let go of.
+    // The same member has no more room, and hears that before its stalled calls are dropped.
     let client = Client::connect(coordinator.quic_addr(), &identity).await.expect("a place");
     let full = client.submit(task(40 << 20)).await;
     assert!(matches!(full, Err(Error::Overloaded { .. })), "{full:?}");
@@ -157,11 +157,11 @@ async fn calls_that_are_none_or_stall_are_dropped_and_keep_nobody_waiting() {
     let client = Client::connect(coordinator.quic_addr(), &other).await.expect("a client");
     client.submit(task(40 << 20)).await.expect("there is room for others");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    // Beyond a body nothing is even begun.
+    // A call with more than a body is not even begun.
     assert!(matches!(client.submit(task((64 << 20) + 1)).await, Err(Error::Frame(_))));
     let refused = ask_for(&connection, &Call::Submit(spec((64 << 20) + 1))).await;
     assert!(matches!(refused, Err(Refusal::Other { .. })));
-    // A beginning of a call, and then nothing: it is let go of.
+    // A call that stalls after its beginning is dropped.
     let (mut send, _recv) = connection.open_bi().await.expect("allowed");
     send.write_all(&[9, 0, 0, 0]).await.expect("open");
     let stopped = tokio::time::timeout(Duration::from_secs(15), send.stopped()).await;
@@ -190,7 +190,7 @@ async fn clients_that_take_every_place_do_not_keep_administrators_out() {
             places.push(connection);
         }
         if number == 0 {
-            // One member has no more, and others have.
+            // One member has no more places, but others have.
             let error = Client::connect(addr, &identity).await.expect_err("no place for it");
             assert!(error.to_string().contains("too many"), "{error}");
             Client::connect(addr, &late).await.expect("a place for others");
@@ -199,7 +199,7 @@ async fn clients_that_take_every_place_do_not_keep_administrators_out() {
     let error = Client::connect(addr, &late).await.expect_err("no place");
     assert!(error.to_string().contains("too many"), "{error}");
     Client::connect(addr, &issue(Role::Admin, "x")).await.expect("a place of their own");
-    // A place that comes free is given to the next.
+    // A place that becomes free is given to the next caller.
     drop(places.pop());
     let began = Instant::now();
     while Client::connect(addr, &late).await.is_err() {

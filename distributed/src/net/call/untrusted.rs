@@ -1,4 +1,4 @@
-//! Calls and answers as bytes, for those who make such bytes up.
+//! Calls and answers as bytes, for checks that make such bytes up.
 
 use super::{Answer, Call, Refusal, Spec};
 use crate::net::identity::role::Role;
@@ -15,7 +15,7 @@ pub fn is_call(bytes: &[u8]) -> bool {
     })
 }
 
-/// Whether bytes are the answer to one.
+/// Whether bytes are the answer to a call.
 pub fn is_answer(bytes: &[u8]) -> bool {
     rpc::decode::<Answer>(bytes).is_ok()
 }

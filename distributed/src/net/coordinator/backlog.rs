@@ -1,5 +1,5 @@
-//! Room at the journal: what waits to be written is bounded in bytes, and a submission that finds no
-//! room waits for it a while, in the order of coming.
+//! Room at the journal: the bytes that wait to be written are bounded, and a submission that finds
+//! no room waits for it a while, first come first served.
 
 use crate::error::{Error, Result};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,16 +7,16 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-/// Bytes that may wait or be under way. More are taken at once where nothing else is.
+/// Most bytes that wait or are under way. A larger submission waits until it is alone.
 const PENDING_BYTES_MAX: usize = 64 << 20;
 /// How long a submission waits for room.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// What room is counted in.
+/// The unit of room, in bytes.
 const UNIT_BYTES: usize = 1 << 10;
-/// Between these is what those are told who are to come again.
+/// Bounds of the time after which a refused submission may come again.
 const RETRY_MIN: Duration = Duration::from_millis(50);
 const RETRY_MAX: Duration = Duration::from_secs(30);
-/// Told where no rate is known yet.
+/// The same where no rate is known yet.
 const RETRY_UNKNOWN: Duration = Duration::from_secs(1);
 /// Time over which one sample of the rate is taken.
 const SAMPLE: Duration = Duration::from_millis(100);
@@ -31,15 +31,15 @@ pub(crate) struct Backlog {
 
 #[derive(Default)]
 struct Meter {
-    /// In room that was given or is waited for.
+    /// Bytes whose room was given or is waited for.
     pending_bytes: usize,
-    /// Of the sample that is being taken, since when there was something to write.
+    /// Bytes of the present sample; `since` is when there was something to write.
     written_bytes: usize,
     since: Option<Instant>,
     bytes_per_s: Option<f64>,
 }
 
-/// Counts as pending as long as it lives.
+/// Bytes that count as pending as long as this lives.
 struct Pending {
     backlog: Arc<Backlog>,
     bytes: usize,
@@ -52,7 +52,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// What it was for is durable.
+    /// The bytes are durable.
     pub(crate) fn written(self) {
         self.pending.backlog.lock().count(self.pending.bytes, Instant::now());
     }
@@ -63,7 +63,7 @@ impl Drop for Pending {
         let mut meter = self.backlog.lock();
         meter.pending_bytes = meter.pending_bytes.saturating_sub(self.bytes);
         if meter.pending_bytes == 0 {
-            // Time in which nothing is to be written says nothing.
+            // Time without anything to write says nothing about the rate.
             (meter.since, meter.written_bytes) = (None, 0);
         }
     }
@@ -86,21 +86,21 @@ impl Backlog {
         self.meter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for room. What is more than there is room for gets all of it.
+    /// Waits for room. A submission larger than all room gets all of it.
     ///
     /// # Errors
-    /// [`Error::Backlog`] when none comes in time.
+    /// [`Error::Backlog`] when no room comes in time.
     pub(crate) async fn reserve(self: &Arc<Self>, bytes: usize) -> Result<Room> {
         let pending = self.pend(bytes);
         let units = units(bytes).min(self.units);
-        // Most find room at once, which takes no timer. Where others wait, none is free.
+        // Most find room at once, which takes no timer. While others wait, no room is free.
         if let Ok(permit) = Arc::clone(&self.room).try_acquire_many_owned(units) {
             return Ok(Room { pending, _permit: permit });
         }
         let acquiring = Arc::clone(&self.room).acquire_many_owned(units);
         match tokio::time::timeout(self.patience, acquiring).await {
             Ok(Ok(permit)) => Ok(Room { pending, _permit: permit }),
-            // It is never closed.
+            // The semaphore is never closed.
             Ok(Err(_)) => Err(Error::Stopped),
             Err(_) => {
                 drop(pending);
@@ -131,7 +131,7 @@ impl Meter {
         }
     }
 
-    /// Says how much waits, and when that will be written.
+    /// The error that says how much waits, and when that will be written.
     fn refusal(&self) -> Error {
         let pending_bytes = self.pending_bytes;
         let seconds = self.bytes_per_s.map(|rate| f64::from(units(pending_bytes)) / rate.max(1e-3));
@@ -183,7 +183,7 @@ mod tests {
         let refused = backlog.reserve(30 << 10).await.err().expect("full");
         let Error::Backlog { pending_bytes, retry_after } = refused else { panic!("{refused}") };
         assert_eq!((pending_bytes, retry_after), (80 << 10, RETRY_UNKNOWN));
-        // Whoever goes away while waiting leaves nothing.
+        // A caller that goes away while it waits leaves nothing pending.
         let gone = tokio::time::timeout(Duration::from_millis(1), backlog.reserve(90 << 10)).await;
         assert!(gone.is_err());
         assert_eq!(backlog.lock().pending_bytes, 80 << 10);

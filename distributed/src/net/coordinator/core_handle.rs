@@ -32,14 +32,14 @@ mod submit;
 pub(crate) use sessions::Session;
 pub(crate) use submit::{Checked, Inputs, Submitted};
 
-/// What the tasks of a coordinator share.
+/// The core, as the Tokio tasks of a coordinator share it.
 pub struct CoreHandle {
     state: Mutex<State>,
     started: Instant,
     /// Wall time at the start: the core's clock begins there and never jumps.
     began: Duration,
     runtime: tokio::runtime::Handle,
-    /// Workers or models changed, or the last open task finished.
+    /// Signals that workers or models changed, or that the last open task finished.
     pub(crate) changed: Notify,
     /// Room at the journal.
     pub(crate) backlog: Arc<Backlog>,
@@ -47,21 +47,21 @@ pub struct CoreHandle {
     pub(crate) offers: Arc<Offers>,
     /// Outputs that workers are asked for.
     pub(crate) collected: Arc<TensorCache>,
-    /// The core's next timeout came closer.
+    /// Signals that the core's next timeout came closer.
     sooner: Notify,
-    /// Who ends and starts the processes of local workers, if anybody does.
+    /// Ends and starts the processes of local workers, if there is one.
     supervisor: Option<Arc<dyn Supervisor>>,
-    /// What workers told of runs, until it is asked for.
+    /// Traces of runs from workers, until a caller takes them.
     pub(crate) run_traces: RunTraces,
     /// Devices on which runs did not stop.
     hangs: Arc<Persisted<HangTable>>,
-    /// What happened, with the wall time.
+    /// Events, with the wall time.
     pub(crate) events: broadcast::Sender<(Duration, Event)>,
 }
 
 /// Large outputs that are fetched at a time, most often from as many machines.
 const TRANSFERS_MAX: usize = 4;
-/// Events that a slow subscriber may be behind by before it misses some.
+/// Events by which a slow subscriber may be behind before it misses some.
 const EVENTS_KEPT: usize = 1_024;
 
 struct State {
@@ -79,7 +79,7 @@ struct State {
 }
 
 impl CoreHandle {
-    /// `began` is the wall time that the core was made at.
+    /// `began` is the wall time at which the core was made.
     pub(crate) fn new(
         mut core: Core,
         began: Duration,
@@ -120,8 +120,8 @@ impl CoreHandle {
         self.began + self.started.elapsed()
     }
 
-    /// The core after a panic within it is of no use to anybody: who follows this process finds in the
-    /// journal what was promised.
+    /// After a panic within the core, its state is useless: the next process finds in the journal
+    /// what was promised.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|_: PoisonError<_>| {
             tracing::error!("a panic has left the coordinator's state unusable; the process ends");
@@ -129,11 +129,11 @@ impl CoreHandle {
         })
     }
 
-    /// Writes down what is remembered of devices; where the disk does not take it, it holds as long as
-    /// this process.
+    /// Writes the table of devices down; if the disk does not take it, it lasts as long as this
+    /// process.
     fn keep_hangs(&self, table: HangTable) {
         let hangs = Arc::clone(&self.hangs);
-        // Whoever is here may be the journal's thread.
+        // The caller may be the journal's thread, which is no thread of the runtime.
         let _entered = self.runtime.enter();
         outside::blocking(move || {
             let kept = hangs.insist(|kept| {
@@ -155,7 +155,7 @@ impl CoreHandle {
         look(&self.lock().core, self.now())
     }
 
-    /// Gives the core an event and carries out what it then wants done.
+    /// Gives the core an event and carries out the actions that it asks for.
     pub(crate) fn with<R>(self: &Arc<Self>, event: impl FnOnce(&mut Core, Duration) -> R) -> R {
         let mut state = self.lock();
         let result = event(&mut state.core, self.now());
@@ -199,7 +199,7 @@ impl CoreHandle {
         }
     }
 
-    /// Fails what is not terminal and closes every connection.
+    /// Fails tasks that are not terminal, and closes every connection.
     pub(crate) fn stop(self: &Arc<Self>) {
         self.with(|core, now| core.stop(now));
         let mut state = self.lock();

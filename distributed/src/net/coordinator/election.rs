@@ -1,4 +1,4 @@
-//! Who leads: each coordinator that follows looks who does, and tries to where nobody does.
+//! Who leads: each follower looks who does, and tries to lead when no coordinator does.
 
 use super::Coordinator;
 use super::journal::{self, Prepared};
@@ -15,13 +15,13 @@ use tokio::time::Instant;
 
 /// How often a coordinator looks who leads.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long what keeps the lead may say nothing until that is said.
+/// How long the engine that keeps the lead may be silent before that is reported.
 const SILENT: Duration = Duration::from_secs(3);
-/// How often it takes documents as the one that leads wrote them.
+/// How often a follower rereads the documents that the leader wrote.
 const REREAD: Duration = Duration::from_secs(1);
-/// How long what is being written may take when another leads.
+/// How long writes under way may take when another coordinator leads.
 const CLOSE: Duration = Duration::from_secs(10);
-/// How long one that could not open the log, or leads no more, leaves the lead to others.
+/// How long a coordinator that could not open the log, or lost the lead, does not try to lead.
 const ABSTAIN: Duration = Duration::from_secs(2);
 
 /// Runs until the coordinator stops.
@@ -33,7 +33,7 @@ pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, place: Arc<
         turn.take(&coordinator, &peers, &place).await;
         tokio::select! {
             _ = stopping.wait_for(|stopping| *stopping) => {
-                // Nobody looks whether it answers any more.
+                // From now on nothing looks whether the engine answers.
                 peers.lead.set_away(None);
                 return;
             }
@@ -43,7 +43,7 @@ pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, place: Arc<
     }
 }
 
-/// Waits until something may have changed, if that is told.
+/// Waits until something may have changed, if the engine tells that.
 async fn change(changes: &mut Option<watch::Receiver<()>>) {
     if let Some(told) = changes
         && told.changed().await.is_ok()
@@ -56,7 +56,7 @@ async fn change(changes: &mut Option<watch::Receiver<()>>) {
 /// What a coordinator knows from one look to the next.
 struct Turn {
     reread_at: Instant,
-    /// Until when it leaves the lead to others, and why, if something is wrong.
+    /// Until when it does not try to lead, and what is wrong, if anything is.
     abstains: Option<(Instant, Option<String>)>,
 }
 
@@ -70,7 +70,7 @@ impl Turn {
         let is_to_lead = still_leads(coordinator) && !peers.is_retired();
         if coordinator.leading().is_some() && !is_to_lead {
             hand_over(coordinator).await;
-            // Whatever kept it from leading may not keep others.
+            // The reason why it lost the lead may not hold for others.
             self.abstains = Some((Instant::now() + ABSTAIN, None));
         }
         let leads = coordinator.leading().is_some();
@@ -115,7 +115,7 @@ impl Turn {
     ) {
         let error = match lead(coordinator, peers, place).await {
             Ok(()) => return,
-            // Another was faster.
+            // Another coordinator was faster.
             Err(Error::Led { .. }) => return,
             Err(error) => error,
         };
@@ -126,14 +126,14 @@ impl Turn {
     }
 }
 
-/// Those that take part; documents are read again if wanted.
+/// The coordinators that take part; the documents are read again if wanted.
 async fn look(peers: &Arc<Peers>, rereads: bool) -> Result<Vec<Peer>> {
     let peers = Arc::clone(peers);
     let looking = outside::blocking(move || {
         let members = peers.lead.members().ok_or(Error::Stopped)?;
         let present = members.present()?.iter().filter_map(Peer::of).collect();
         if rereads && let Err(error) = peers.lead.reread() {
-            // The others are as they should be.
+            // The other documents are up to date.
             tracing::warn!(%error, "a document is as it was before");
         }
         Ok(present)
@@ -173,7 +173,7 @@ async fn lead(coordinator: &Coordinator, peers: &Arc<Peers>, place: &Arc<dyn Pla
     let shared = Arc::clone(&coordinator.shared);
     let slot = Arc::clone(&coordinator.leading);
     let taking = outside::blocking(move || {
-        // Where that fails, the lead is given up here.
+        // If that fails, the lead is given up here.
         shared.take_over(prepared, epoch)?;
         *slot.lock().unwrap_or_else(PoisonError::into_inner) = Some(leading);
         Ok::<_, Error>(())
@@ -185,16 +185,16 @@ async fn lead(coordinator: &Coordinator, peers: &Arc<Peers>, place: &Arc<dyn Pla
     Ok(())
 }
 
-/// Another leads, or is to: its tasks are that one's now.
+/// Another coordinator leads, or is about to: durable tasks belong to it now.
 async fn hand_over(coordinator: &Coordinator) {
     tracing::warn!("this coordinator leads no more; other coordinators go on with durable tasks");
-    // Before anybody is sent elsewhere.
+    // Set before any caller is sent elsewhere.
     if let Some(peers) = &coordinator.peers {
         peers.standing.send_modify(|standing| standing.leads = false);
     }
     let shared = Arc::clone(&coordinator.shared);
     if let Some(blob_store) = shared.blob_store() {
-        // What hangs there is bounded, and nobody else waits for it.
+        // The wait for writes that hang is bounded, and nothing else waits for them.
         let closing = async {
             blob_store.close().await;
             shared.outputs_stored().await;

@@ -1,5 +1,5 @@
-//! What one coordinator has another one do: answer for tasks that are not its own, and take tasks that only
-//! the one that leads takes.
+//! Work that one coordinator leaves to another: answers about tasks that are not its own, and tasks
+//! that only the leader takes.
 
 use crate::error::{Error, Result};
 use crate::net::call::{Client, Parcel, PeerCall, Told};
@@ -33,7 +33,7 @@ fn is_lost(error: &Error) -> bool {
     )
 }
 
-/// What is said of a question that none answered in time.
+/// The error for a question that no coordinator answered in time.
 fn no_leader(error: Error) -> Error {
     match is_lost(&error) {
         true => Error::NoLeader { reason: error.to_string() },
@@ -42,16 +42,16 @@ fn no_leader(error: Error) -> Error {
 }
 
 impl Coordinator {
-    /// Whether what is known of a task here is what the cluster knows of it. Durable ones are the leader's,
-    /// and an end is for good.
+    /// Whether this coordinator knows a task as the cluster does. The leader has the durable tasks,
+    /// and an end is final.
     pub(crate) fn may_answer(&self, id: TaskId, call: &PeerCall) -> bool {
         let Some(standing) = self.shared.read(|core, _| core.standing(id)) else { return false };
         let stays = standing.state.is_terminal() || !call.is_about_now();
         !standing.durable || self.leads() && (stays || self.leads_now())
     }
 
-    /// What another coordinator answers about a task; none where this one is to answer. The one that leads is
-    /// asked first, and the one that took the task where that does not answer soon, or knows nothing of it.
+    /// What another coordinator answers about a task; `None` where this one must answer. The leader is asked
+    /// first, and the task's taker if the leader does not answer soon, or does not know the task.
     async fn elsewhere(
         &self,
         id: TaskId,
@@ -89,15 +89,15 @@ impl Coordinator {
                 () = &mut soon, if !asks_taker => asks_taker = true,
             }
             if leader.is_some() && taker.is_some() {
-                // The task may live where it was taken, though that one is not reached.
+                // The task may live at the coordinator that took it, though that one is not reached.
                 taker.transpose()?;
                 return leader.unwrap_or(Ok(None));
             }
         }
     }
 
-    /// What the one that leads answers, or the next one where its answer is lost; none where this one is to
-    /// answer.
+    /// The answer of the leader, or of the next leader if the first answer is lost; `None` where
+    /// this coordinator must answer.
     async fn of_leader(
         &self,
         peers: &Peers,
@@ -110,11 +110,11 @@ impl Coordinator {
             let asked = tokio::select! {
                 biased;
                 asked = client.here(call()) => asked,
-                // What became of the one that was asked its connection may show later.
+                // The old leader's connection may only show its fate later.
                 () = peers.another_leads() => continue,
             };
             if asked_at.elapsed() > PATIENCE {
-                // It was there until now.
+                // The leader was there until now.
                 end = Instant::now() + PATIENCE;
             }
             match asked {
@@ -124,8 +124,8 @@ impl Coordinator {
         }
     }
 
-    /// What the one that took a task answers, which knows it where it lives in memory, whoever leads. None
-    /// where it leads, is gone, or knows nothing of the task.
+    /// The answer of the coordinator that took a task, which has the task in memory, whoever leads.
+    /// `None` where that coordinator leads, is gone, or does not know the task.
     async fn of_taker(
         &self,
         peers: &Peers,
@@ -140,7 +140,7 @@ impl Coordinator {
         }
     }
 
-    /// A record that another coordinator has; none where this one is to answer.
+    /// A record that another coordinator has; `None` where this one must answer.
     pub(super) async fn record_elsewhere(
         &self,
         id: TaskId,
@@ -153,7 +153,7 @@ impl Coordinator {
         }
     }
 
-    /// What another coordinator tells of a task; none where this one is to answer.
+    /// What another coordinator tells of a task; `None` where this one must answer.
     pub(super) async fn told_elsewhere(
         &self,
         id: TaskId,
@@ -166,7 +166,7 @@ impl Coordinator {
         }
     }
 
-    /// What a key stands for, where another leads.
+    /// The task that a key stands for, where another coordinator leads.
     pub(super) async fn keyed_elsewhere(
         &self,
         key: &str,
@@ -179,7 +179,7 @@ impl Coordinator {
         }
     }
 
-    /// A page of the tasks of the one that leads, where that is another.
+    /// A page of the leader's tasks, where another coordinator leads.
     pub(super) async fn tasks_of_leader(&self, filter: &TaskFilter) -> Result<Option<TaskPage>> {
         let Some(peers) = &self.peers else { return Ok(None) };
         match self.of_leader(peers, || PeerCall::Tasks(filter.clone())).await? {
@@ -192,16 +192,16 @@ impl Coordinator {
         }
     }
 
-    /// Whether a leader whose lease may be over must not take a task, for no log would refuse it: one in
-    /// memory with a key, and one that depends on tasks that are not known here.
+    /// Whether a leader whose lease may be over must not take a task, because no log would refuse
+    /// it: a task in memory with a key, or one that depends on tasks that are not known here.
     pub(crate) fn must_lead_now(&self, spec: &TaskSpec) -> bool {
         let is_far = |id: &TaskId| !self.shared.read(|core, _| core.knows(*id));
         !spec.durable && spec.idempotency_key.is_some() || spec.depends_on.iter().any(is_far)
     }
 
-    /// The one that leads, where tasks are such that only that one takes them: durable ones, those with a
-    /// key, which stands for one task in all of the cluster, and those that depend on tasks that are not
-    /// known here. None where this one is to take them.
+    /// The leader, for tasks that only the leader takes: durable tasks, tasks with a key, which
+    /// stands for one task in the whole cluster, and tasks that depend on tasks that are not known
+    /// here. `None` where this coordinator must take the tasks.
     async fn leader_for(&self, tasks: &[(TaskSpec, Vec<usize>)]) -> Result<Option<Client>> {
         let Some(peers) = &self.peers else { return Ok(None) };
         if planted_here!(FollowerAccepts) {
@@ -216,8 +216,8 @@ impl Coordinator {
         }
     }
 
-    /// Accepts tasks here, or has the one that leads accept them. Those that all have keys are given to the
-    /// next one where the answer was lost: for it finds the keys of durable ones in the log.
+    /// Accepts tasks here, or passes them on to the leader. Where the answer was lost and all tasks
+    /// have keys, the next leader gets them: it finds the keys of durable tasks in the log.
     pub(super) async fn submit_or_pass_on(
         &self,
         tasks: Vec<(TaskSpec, Vec<usize>)>,
@@ -233,13 +233,13 @@ impl Coordinator {
                     let parcel = Parcel::of(tasks.clone())?;
                     tokio::select! {
                         taken = client.pass_on(parcel) => taken,
-                        // What became of the one that was asked its connection may show later.
+                        // The old leader's connection may only show its fate later.
                         () = peers.another_leads(), if may_repeat => continue,
                     }
                 }
             };
             match taken {
-                // Nothing was taken.
+                // No task was taken.
                 Err(Error::NoLeader { .. }) if Instant::now() < end => sleep(AGAIN).await,
                 Err(error) if may_repeat && is_lost(&error) && Instant::now() < end => {
                     sleep(AGAIN).await;

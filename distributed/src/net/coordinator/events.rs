@@ -1,4 +1,4 @@
-//! What happens in the cluster, told to whoever subscribes.
+//! Events of the cluster, for subscribers.
 
 use super::Coordinator;
 use crate::config::unix_ms;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::broadcast;
 
 impl Coordinator {
-    /// What happens from now on, each with the milliseconds since 1970. A subscriber that reads too
-    /// slowly misses some, and is told how many ([`Event::Missed`]).
+    /// Events from now on, each with its time in milliseconds since 1970. A subscriber that reads
+    /// too slowly misses some, and is told how many ([`Event::Missed`]).
     #[must_use]
     pub fn events(&self) -> Events {
         Events(self.shared.events.subscribe())

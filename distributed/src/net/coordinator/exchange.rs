@@ -25,9 +25,9 @@ pub(crate) struct Attempt {
     pub(crate) device: u32,
     pub(crate) id: AttemptId,
     pub(crate) model: Arc<ModelRef>,
-    /// How it runs together with others, where its model says so.
+    /// How it is batched with others, if its model says so.
     pub(crate) batching: Option<Box<Batching>>,
-    /// Whether its worker tells what its run was made of.
+    /// Whether its worker reports a trace of its run.
     pub(crate) traced: bool,
     pub(crate) spec: Arc<TaskSpec>,
     /// Its inputs, where they are too long to follow the request.
@@ -36,7 +36,7 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    /// Carries it to a device of its worker and the answer back to the core.
+    /// Brings it to a device of its worker, and its answer to the core.
     ///
     /// Dropped early (the attempt was cancelled), it resets the request and stops the answer.
     pub(crate) async fn run(&self) {
@@ -55,7 +55,7 @@ impl Attempt {
                 self.complete(completion);
                 exchange.answered = true;
                 match room {
-                    // The worker has them until it hears of it.
+                    // The worker keeps the outputs until it hears that they were taken.
                     Some(room) => {
                         let _ = exchange.recv.stop(TAKEN);
                         self.core.keep_room(self.id.seq, Some(room));
@@ -63,7 +63,7 @@ impl Attempt {
                     None => wire::read_end(&mut exchange.recv).await,
                 }
             }
-            // The connection is not to blame, and neither is the worker.
+            // Neither the connection nor the worker is to blame.
             Err(error) if exchange.sharing && self.shared_memory.has_failed() => {
                 tracing::info!(%error, "an attempt is done again without shared memory");
                 if self.connection.close_reason().is_none() {
@@ -74,7 +74,7 @@ impl Attempt {
         }
     }
 
-    /// Why its inputs are not there any more, once they are not.
+    /// Resolves with the reason once its inputs are lost.
     async fn inputs_lost(&self) -> String {
         match &self.large {
             Some(large) => large.lost().await,
@@ -97,9 +97,9 @@ struct Exchange<'a> {
     recv: RecvStream,
     sent: bool,
     answered: bool,
-    /// Memory was shared when it began.
+    /// Whether memory was shared when the exchange began.
     shared: bool,
-    /// Its tensors lie there, those of the request or of the answer.
+    /// Whether tensors of the request or of the answer lie in shared memory.
     sharing: bool,
 }
 
@@ -111,7 +111,7 @@ impl<'a> Exchange<'a> {
     }
 
     async fn perform(&mut self) -> Result<(Completion, Option<Room>)> {
-        // Stands until the attempt has ended.
+        // The offer stands until the attempt has ended.
         let _offer = self.ask().await?;
         let start = Start::read(&mut self.recv).await?;
         let mut header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
@@ -126,13 +126,13 @@ impl<'a> Exchange<'a> {
         if let Some(trace) = header.trace.take().filter(|_| *traced) {
             core.run_traces.put(*id, *trace);
         }
-        // An answer with what is not shared any more breaks the attempt itself.
+        // An answer in memory that is not shared any more breaks the attempt itself.
         self.sharing = header.shared.is_some() && self.shared;
         let from = (&*core.collected, Peer::Worker(connection));
         Box::pin(completion(start, header, &mut self.recv, shared_memory, from)).await
     }
 
-    /// Sends the request; answers its inputs' offer, where they do not follow.
+    /// Sends the request; returns the offer of its inputs, if they do not follow.
     async fn ask(&mut self) -> Result<Option<Offer>> {
         let Attempt { core, device, id, model, traced, spec, large, .. } = self.attempt;
         let shared_memory = &self.attempt.shared_memory;
@@ -173,11 +173,11 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Room for large outputs, which is to be kept as long as they are on their way.
+/// Room for large outputs, which must be kept as long as they are on their way.
 pub(crate) type Room = OwnedSemaphorePermit;
 
-/// What an answer says, with the tensors that follow its header, lie in shared memory, or are asked
-/// for by their digest.
+/// The result in an answer, whose tensors follow its header, lie in shared memory, or are asked for
+/// by their digest.
 pub(crate) async fn completion(
     start: Start,
     header: OutcomeHeader,
@@ -202,7 +202,7 @@ pub(crate) async fn completion(
         Ok(Fetched { tensors: outputs, room }) => {
             Ok((Completion::Done { outputs, model, batch, joined }, Some(room)))
         }
-        // No other worker has a shorter answer.
+        // The answer of another worker would be as long.
         Err(error @ Error::TooLarge { .. }) => {
             let error = ExecError::failed(error.to_string());
             Ok((Completion::Error { error, model }, None))
@@ -213,7 +213,7 @@ pub(crate) async fn completion(
 
 impl Drop for Exchange<'_> {
     fn drop(&mut self) {
-        // Both fail only where there is nothing left to stop.
+        // Both fail only if there is nothing left to stop.
         if !self.sent {
             let _ = self.send.reset(CANCELLED);
         }
@@ -227,7 +227,7 @@ impl Drop for Exchange<'_> {
 mod tests {
     use super::*;
 
-    /// What a runtime adds to a future.
+    /// Bytes that a runtime adds to a future.
     const HEAD_BYTES: usize = 144;
 
     #[test]

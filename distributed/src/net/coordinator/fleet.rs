@@ -1,4 +1,4 @@
-//! The workers, the models that they are to have, and the strategy that chooses among them.
+//! The workers, the models that they should have, and the strategy that chooses among them.
 
 use super::Coordinator;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::task::{ModelRef, TaskId};
 use crate::worker_info::{Stats, Traffic, WorkerId, WorkerInfo, WorkerState};
 use std::time::Duration;
 
-/// Time for what was asked to stop to be gone: a run has a second, and a process some more.
+/// Time for work that was asked to stop: a run has one second, a worker's process some more.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Coordinator {
@@ -29,7 +29,7 @@ impl Coordinator {
         self.workers().into_iter().find(|w| w.id.as_str() == id).ok_or_else(|| unknown(id))
     }
 
-    /// Asks a worker to finish what it holds and leave.
+    /// Asks a worker to finish its tasks and leave.
     ///
     /// # Errors
     /// [`Error::UnknownWorker`], also for a lost one.
@@ -38,9 +38,9 @@ impl Coordinator {
         if found { Ok(()) } else { Err(unknown(id)) }
     }
 
-    /// Asks a worker to leave, and waits until it has. What it holds by then is done elsewhere: it is
-    /// asked to stop, and a process of which a run does not stop is ended. Answers the tasks that were
-    /// ended so.
+    /// Asks a worker to leave, and waits until it has left. Tasks that it still holds after `limit`
+    /// go to other workers: the worker is asked to stop their runs, and its process is ended if a
+    /// run does not stop. Returns these tasks.
     ///
     /// # Errors
     /// [`Error::UnknownWorker`], also for a lost one; [`Error::Stopped`].
@@ -51,12 +51,12 @@ impl Coordinator {
             return left.map(|()| Vec::new());
         }
         let ended = self.shared.with(|core, now| core.end_work(now, id));
-        // It ends by then: what does not stop has its process ended.
+        // The worker has left by then: a run that does not stop has its process ended.
         let _ = tokio::time::timeout(END_TIMEOUT, gone()).await;
         Ok(ended)
     }
 
-    /// Lets the devices of a worker that were taken out take tasks again; answers their names.
+    /// Puts a worker's devices that were taken out back to work; returns their names.
     ///
     /// # Errors
     /// [`Error::UnknownWorker`].
@@ -64,8 +64,8 @@ impl Coordinator {
         self.shared.with(|core, now| core.enable_worker(now, id)).ok_or_else(|| unknown(id))
     }
 
-    /// For a supervisor that saw a worker's process end: its tasks are redone at once instead
-    /// of after the two seconds that silence takes to be noticed.
+    /// For a supervisor that saw a worker's process end: the worker's tasks are retried at once,
+    /// instead of after two seconds of silence.
     pub fn worker_exited(&self, id: &str) {
         self.shared.with(|core, now| core.worker_exited(now, id));
     }
@@ -83,10 +83,10 @@ impl Coordinator {
         self.until(ready).await
     }
 
-    /// Has every device with room for the model load it, also those of workers that join later;
-    /// where none has room, idle models make some on one. Answers what became of it at each
-    /// worker that was to load it; a worker that failed gets no tasks of the model. A model that
-    /// has left a device for another comes back when its tasks need it.
+    /// Makes every device with room load the model, also devices of workers that join later; where
+    /// no device has room, idle models are evicted from one. Returns the outcome at each worker
+    /// that was to load the model; a worker that failed gets no tasks of the model. A model that
+    /// was evicted from a device comes back when its tasks need it.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -94,7 +94,7 @@ impl Coordinator {
         self.load_where(model, ModelNeeds::default()).await
     }
 
-    /// The same for a model that asks something of the devices that run it.
+    /// The same for a model with requirements on its devices.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -107,8 +107,8 @@ impl Coordinator {
         self.until(|core, _| core.load_report(&model)).await
     }
 
-    /// What became of a model at each worker that was to load it, as [`Coordinator::load`] answers,
-    /// without having anybody load it.
+    /// The outcome of loading a model at each worker, as [`Coordinator::load`] returns it, without
+    /// making any worker load it.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -116,31 +116,31 @@ impl Coordinator {
         self.until(|core, _| core.load_report(model)).await
     }
 
-    /// Whether no device of a worker is about to load a model; false where there is no such worker.
+    /// Whether no device of a worker is about to load a model; false for an unknown worker.
     #[must_use]
     pub fn is_settled(&self, worker: &str) -> bool {
         self.shared.read(|core, _| core.is_settled(worker))
     }
 
-    /// Says anew what a model that was loaded asks of the devices that run it; nothing for others.
+    /// Replaces a loaded model's requirements on its devices; ignores other models.
     pub fn set_needs(&self, model: &ModelRef, needs: ModelNeeds) {
         self.shared.with(|core, now| core.set_needs(now, model, needs));
     }
 
-    /// Whether a model that was loaded lies on no device because others need the room: it comes
-    /// back when a task needs it.
+    /// Whether a loaded model is on no device because other models need the room: it comes back
+    /// when a task needs it.
     #[must_use]
     pub fn is_parked(&self, model: &ModelRef) -> bool {
         self.shared.read(|core, _| core.is_parked(model))
     }
 
-    /// Why no ready worker can load a model; `None` where one can or may come to.
+    /// Why no ready worker can load a model; `None` where one can, or may be able to later.
     #[must_use]
     pub fn load_failure(&self, model: &ModelRef) -> Option<ExecError> {
         self.shared.read(|core, _| core.load_failure(model))
     }
 
-    /// Whether a model can be used now. Looks at this model alone: each request may ask.
+    /// Whether a model can be used now. Looks at this model alone, so each request may ask.
     #[must_use]
     pub fn readiness(&self, model: &ModelRef) -> ModelReadiness {
         self.shared.read(|core, _| core.readiness(model))
@@ -152,19 +152,19 @@ impl Coordinator {
         self.shared.read(|core, _| core.workers_with(model))
     }
 
-    /// Whether there is a ready worker, and one has a model if there is any to have.
+    /// Whether a worker is ready and, if the cluster should have models, a ready worker has one.
     #[must_use]
     pub fn is_serving(&self) -> bool {
         self.shared.read(|core, _| core.is_serving())
     }
 
-    /// Has every worker let go of the model.
+    /// Makes every worker unload the model.
     pub fn unload(&self, model: &ModelRef) {
         self.shared.with(|core, now| core.unload(now, model));
     }
 
-    /// The same with models whose tasks that have not begun wait until the model is loaded again, where
-    /// they would have workers load it by themselves.
+    /// Unloads models and holds back their tasks that have not begun until the model is loaded
+    /// again; after [`Coordinator::unload`], such tasks make workers load the model.
     pub fn withdraw(&self, models: &[ModelRef]) {
         self.shared.with(|core, now| models.iter().for_each(|model| core.withdraw(now, model)));
     }
@@ -175,9 +175,9 @@ impl Coordinator {
         self.shared.read(|core, _| core.is_withdrawn(model))
     }
 
-    /// Withdraws models, and waits until no task runs them any more. Those that run one for longer have
-    /// their runs ended, and are answered: they wait, as do tasks that have not begun, until the model
-    /// is loaded again.
+    /// Withdraws models, and waits until no task runs them any more. Runs that take longer than
+    /// `limit` are ended, and their tasks are returned. These tasks wait, like tasks that have not
+    /// begun, until the model is loaded again.
     ///
     /// # Errors
     /// [`Error::Stopped`].
@@ -192,12 +192,12 @@ impl Coordinator {
             models.iter().flat_map(|model| core.end_runs_of(now, model)).collect()
         };
         let ended = self.shared.with(end);
-        // As above.
+        // The runs have ended by then: a run that does not stop has its process ended.
         let _ = tokio::time::timeout(END_TIMEOUT, idle()).await;
         Ok(ended)
     }
 
-    /// Models that the cluster is to have.
+    /// Models that the cluster should have.
     #[must_use]
     pub fn models(&self) -> Vec<ModelRef> {
         self.shared.read(|core, _| core.models())
@@ -211,7 +211,7 @@ impl Coordinator {
         Stats { shared_buffers, ..self.shared.read(Core::stats) }
     }
 
-    /// What travelled between this coordinator and the workers that are connected now.
+    /// Traffic between this coordinator and the workers that are connected now.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.shared.traffic()

@@ -1,4 +1,4 @@
-//! Where connections come in: which protocol each speaks, and whether its certificate allows it.
+//! Where connections arrive: which protocol each speaks, and whether its certificate allows it.
 
 use crate::net::call::{self, Callers, Supervisor};
 use crate::net::coordinator::Coordinator;
@@ -27,21 +27,21 @@ use tokio::sync::Semaphore;
 
 /// Time for a handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Handshakes at once, and of those, how many before addresses are made to prove themselves:
-/// packets with made-up senders must not take the places of others.
+/// Handshakes at once, and from how many on addresses must be validated: packets with made-up
+/// senders must not take the places of others.
 const HANDSHAKES_MAX: usize = 512;
 const HANDSHAKES_TRUSTING: usize = 64;
 
 /// What a coordinator offers besides running tasks.
 #[derive(Clone, Default)]
 pub struct Services {
-    /// The tokens that let machines join; without, none can.
+    /// The tokens that let machines join; without them, none can.
     pub tokens: Option<Tokens>,
-    /// The model files that workers may fetch; without, there are none.
+    /// The model files that workers may fetch; without it, there are none.
     pub models: Option<Arc<dyn models::BlobSource>>,
-    /// Worker names that begin like this are the coordinator's own, and no machine may join as one.
+    /// Worker names with this prefix are the coordinator's own, and no machine may join under one.
     pub reserved_prefix: Option<String>,
-    /// Who starts and ends local workers when an administrator asks for it; without, nobody does.
+    /// Starts and ends local workers when an administrator asks for it, if there is one.
     pub supervisor: Option<Arc<dyn Supervisor>>,
 }
 
@@ -56,15 +56,15 @@ impl std::fmt::Debug for Services {
     }
 }
 
-/// A connection that may speak what it wants to.
+/// A connection whose certificate allows its protocol.
 struct Admitted {
     protocol: Protocol,
     connection: Connection,
-    /// Who it is, where it has shown that.
+    /// The member, if it has shown a certificate.
     visit: Option<Arc<Connected>>,
 }
 
-/// What all connections share.
+/// The state that all connections share.
 pub(crate) struct Gate {
     pub(crate) coordinator: Coordinator,
     pub(crate) shared: Arc<CoreHandle>,
@@ -118,7 +118,7 @@ impl Gate {
         while let Some(incoming) = endpoint.accept().await {
             let busy = HANDSHAKES_MAX.saturating_sub(places.available_permits());
             if busy >= HANDSHAKES_TRUSTING && incoming.may_retry() {
-                // It may, so this cannot fail.
+                // `may_retry` says so, so this cannot fail.
                 let _ = incoming.retry();
                 continue;
             }
@@ -137,7 +137,7 @@ impl Gate {
         }
     }
 
-    /// Finishes the handshake, and refuses who may not speak what it wants to.
+    /// Finishes the handshake, and refuses a peer that may not speak its protocol.
     async fn admit(&self, incoming: Incoming) -> Option<Admitted> {
         let addr = incoming.remote_address();
         let connection = match tokio::time::timeout(HANDSHAKE_TIMEOUT, incoming).await {
@@ -155,10 +155,10 @@ impl Gate {
         let alpn = agreed.and_then(|data: Box<HandshakeData>| data.protocol);
         let protocol = alpn.and_then(|alpn| Protocol::from_alpn(&alpn));
         let member = tls::shown_by(&connection).first().and_then(Member::of);
-        // Before it is looked whether it was revoked, so that no revocation comes between.
+        // Entered before the check for revocation, so that no revocation comes between.
         let visit = member.map(|member| {
             let until_s = match protocol {
-                // It is there because its time is over; what it may take has bounds of its own.
+                // Its certificate has expired; the renewal has its own bounds.
                 Some(Protocol::Renew) => u64::MAX,
                 _ => member.until_s,
             };
@@ -184,7 +184,7 @@ impl Gate {
         match (protocol, visit) {
             (Protocol::Work, Some(visit)) => {
                 endpoint::trust(&connection);
-                // Ends with the connection.
+                // This task ends with the connection.
                 tokio::spawn(outside::here(requests::serve(Arc::clone(&self), visit)));
                 let shared = Arc::clone(&self.shared);
                 let lender = self.lender.clone();
@@ -196,7 +196,7 @@ impl Gate {
             }
             (Protocol::Call, Some(visit)) => call::serve(self, connection, visit).await,
             (Protocol::Renew, Some(visit)) => renew::serve(self, &visit).await,
-            // It was let in by its certificate.
+            // These protocols need a certificate, so this does not happen.
             (Protocol::Work | Protocol::Call | Protocol::Renew, None) => {}
         }
     }

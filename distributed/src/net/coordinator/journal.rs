@@ -1,4 +1,4 @@
-//! The core's journal on disk: changes go to its thread, and their fate comes back to the core.
+//! The core's journal on disk: changes go to its thread, and their results come back to the core.
 
 use crate::control::log::{Change as Row, Draft, Log, Opened, Opener, Outcome, Place, Start};
 use crate::control::record::Record;
@@ -17,22 +17,22 @@ use tokio::runtime::Handle;
 pub(crate) struct Prepared {
     start: Start,
     pub(crate) epoch: u64,
-    /// What earlier lives left.
+    /// The tasks that earlier lives left.
     pub(crate) left: Left,
-    /// The files of outputs that lie apart, by their task.
+    /// The digests of outputs outside the journal, by task.
     pub(crate) outputs: HashMap<u64, [u8; 32]>,
     /// Where large inputs and outputs lie.
     pub(crate) blob_store: Arc<BlobStore>,
 }
 
 impl Prepared {
-    /// The tasks whose inputs lie apart.
+    /// The tasks whose inputs lie outside the journal.
     pub(crate) fn apart(&self) -> impl Iterator<Item = (u64, &Apart)> {
         self.left.open.iter().filter_map(|image| Some((image.id.seq, image.apart.as_ref()?)))
     }
 }
 
-/// Opens a log, whose large inputs and outputs lie beside `path`, or in the place `blobs`.
+/// Opens a log, whose large inputs and outputs lie beside `path`, or in the store `blobs`.
 ///
 /// # Errors
 /// [`Error::Journal`](crate::Error) for one that is in use, damaged, too new, or not to be read;
@@ -64,7 +64,7 @@ pub(crate) fn open(
     let used = apart.map(|apart| apart.blob.sha256).chain(outputs.values().copied());
     let blob_store = match blobs {
         None => Arc::new(BlobStore::open(folder_beside(path), used, runtime)?),
-        // A log of one coordinator's own has a later epoch than was asked for where clocks went back.
+        // Where clocks went back, a coordinator's own log has a later epoch than was asked for.
         Some(at) => {
             let lead = epoch.max(opener.lead);
             BlobStore::open_shared(at, (lead, &left.epochs), used, runtime)?
@@ -73,14 +73,14 @@ pub(crate) fn open(
     Ok(Prepared { start, epoch, left, outputs, blob_store })
 }
 
-/// Starts the thread that writes; what becomes of each change is told to `shared`.
+/// Starts the thread that writes; `shared` hears the result of each change.
 pub(crate) fn start(prepared: Prepared, shared: Weak<CoreHandle>) -> Result<Arc<dyn Log>> {
     let term = shared.upgrade().map(|shared| shared.term());
     let told = Box::new(move |outcome| {
-        // Nobody is left to tell once the coordinator is gone.
+        // The coordinator is gone, and nothing is left to tell.
         let Some(shared) = shared.upgrade() else { return };
         if term != Some(shared.term()) {
-            // It is about tasks that were handed over.
+            // The result is about tasks that were handed over.
             return;
         }
         match outcome {
@@ -91,10 +91,10 @@ pub(crate) fn start(prepared: Prepared, shared: Weak<CoreHandle>) -> Result<Arc<
     Ok((prepared.start)(told)?)
 }
 
-/// What the log has of a task.
+/// A task's record in the log.
 ///
 /// # Errors
-/// What kept the log from being read; [`JournalError::Record`] for what is no task.
+/// Errors of reading the log; [`JournalError::Record`] for a record that is no task.
 pub(crate) fn read(log: &dyn Log, id: TaskId) -> Result<Option<Image>, JournalError> {
     let Some(bytes) = log.read((id.epoch, id.seq))? else { return Ok(None) };
     let image = Image::decode(&bytes).map_err(|e| JournalError::Record { what: e.to_string() })?;

@@ -1,9 +1,9 @@
-//! A folder that all coordinators of a cluster keep alike: what changes in that of the one that leads
-//! changes in the others'.
+//! A folder that all coordinators of a cluster keep alike: the leader's changes reach the folders
+//! of the others.
 //!
 //! The authority has a document with the path and the digest of every file; contents go from one
-//! coordinator to another. A coordinator takes away only what it had in common with the document: what
-//! somebody put there while it did not lead stays, and is everybody's once it leads.
+//! coordinator to another. A coordinator deletes only files that it had in common with the
+//! document: files that were added while it did not lead stay, and reach all others once it leads.
 
 mod files;
 
@@ -25,7 +25,7 @@ const REMEDY: &str = "delete it: the coordinator that leads writes it anew from 
      a file there changes";
 /// How often folder and document are compared.
 const LOOK: Duration = Duration::from_secs(1);
-/// Bytes of a file that one answer has.
+/// Bytes of a file in one answer.
 pub(crate) const PART_BYTES: usize = 8 << 20;
 
 /// The digest of each file, by its path in the folder.
@@ -40,7 +40,7 @@ struct Manifest {
 pub(crate) struct Mirror {
     document: Persisted<Manifest>,
     folder: Mutex<Folder>,
-    /// What folder and document had in common last, which a file in the folder has, too.
+    /// The files that folder and document last had in common; a file in the folder has them, too.
     common: Mutex<Listing>,
 }
 
@@ -48,7 +48,7 @@ impl Mirror {
     pub(crate) fn open(coordinator: &Coordinator, folder: &Path) -> Result<Arc<Self>> {
         let document =
             Persisted::open(coordinator.pki.lead(), DOCUMENT, REMEDY, Manifest::default())?;
-        // One that is empty takes nothing away from others: it lacks what it had in common, too.
+        // An empty folder deletes nothing elsewhere: its list of common files is gone, too.
         std::fs::create_dir_all(folder).map_err(|error| Error::file("make", folder, error))?;
         let folder = Folder::new(folder);
         let common = Mutex::new(folder.remembered()?);
@@ -56,16 +56,16 @@ impl Mirror {
     }
 
     fn folder(&self) -> MutexGuard<'_, Folder> {
-        // A look that ended in a panic is begun anew by the next one.
+        // After a panic, the next look begins anew.
         self.folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn common(&self) -> MutexGuard<'_, Listing> {
-        // It is replaced as a whole.
+        // The list is only replaced as a whole.
         self.common.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A part of a file with a digest, for another coordinator; none where there is no such file.
+    /// A part of a file with a digest, for another coordinator; `None` where there is no such file.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -73,13 +73,13 @@ impl Mirror {
         self.folder().part(sha256, offset, PART_BYTES)
     }
 
-    /// Compares once: the one that leads writes down what has changed, others do the same.
+    /// Compares once: a leader writes its changes down, then each coordinator applies the document.
     async fn look(self: &Arc<Self>, coordinator: &Coordinator, peers: &Peers) -> Result<()> {
         let (mirror, leads) = (Arc::clone(self), peers.leads());
         let looking = outside::blocking(move || mirror.folder().look());
         let (own, settled) = looking.await.map_err(|_| Error::Stopped)??;
         if leads && !settled {
-            // What is being written is whole a moment later.
+            // A file that is being written is whole a moment later.
             return Ok(());
         }
         let known = self.common().clone();
@@ -118,8 +118,8 @@ impl Mirror {
         placing.await.map_err(|_| Error::Stopped)?
     }
 
-    /// Writes down what has come, changed or gone here since folder and document were alike. Where they
-    /// were not, the document counts: others may have changed it since.
+    /// Writes down files that were added, changed or removed here since folder and document were
+    /// alike. Where they were not, the document counts: another coordinator may have changed it.
     async fn publish(self: &Arc<Self>, own: &Listing, known: &Listing) -> Result<()> {
         let before = self.document.read().files.clone();
         let mut next = before.clone();
@@ -143,7 +143,7 @@ impl Mirror {
         writing.await.map_err(|_| Error::Stopped)??
     }
 
-    /// Fetches a file from whoever has it, to be placed later; false where nobody has.
+    /// Fetches a file from any coordinator that has it, to be placed later; false where none has.
     async fn fetch(
         self: &Arc<Self>,
         coordinator: &Coordinator,
@@ -195,7 +195,7 @@ pub(super) async fn run(coordinator: Coordinator, peers: Arc<Peers>, mirror: Arc
     let mut trouble = None;
     loop {
         let looked = mirror.look(&coordinator, &peers).await.map_err(|error| error.to_string());
-        // Once, and not every second.
+        // Log a trouble once, not every second.
         if let Err(error) = &looked
             && trouble.as_ref() != Some(error)
         {

@@ -1,7 +1,7 @@
-//! Large outputs of durable tasks: written beside the journal before it is told how their task ended,
-//! and removed once it has no result of the task any more.
+//! Large outputs of durable tasks: written beside the journal before it is told how their task
+//! ended, and removed once the journal has no result of the task any more.
 //!
-//! The answer has counted by then: its slot is free, and it does not matter what becomes of the worker.
+//! The answer has counted by then: its slot is free, and its worker may go.
 
 use super::core_handle::CoreHandle;
 use super::exchange::Room;
@@ -18,14 +18,14 @@ use tokio::sync::Semaphore;
 /// Tasks whose outputs are written at a time: more would only share the same disk.
 const WRITING_MAX: usize = 8;
 
-/// The outputs that lie apart, and those that are being written.
+/// The outputs outside the journal, and those that are being written.
 pub(super) struct Outputs {
-    /// By their task.
+    /// Their digests, by task.
     files: HashMap<u64, [u8; 32]>,
     /// Tasks whose outputs are being written, or wait for that, with the room of large ones.
     writing: HashMap<u64, Option<Room>>,
     places: Arc<Semaphore>,
-    /// Whether the last ones could not be written: told once, not for every task.
+    /// Whether the last outputs could not be written: logged once, not for every task.
     failing: Arc<AtomicBool>,
 }
 
@@ -36,18 +36,18 @@ impl Default for Outputs {
 }
 
 impl Outputs {
-    /// Those that lay there when the journal was opened.
+    /// The outputs that were there when the journal was opened.
     pub(super) fn of(files: HashMap<u64, [u8; 32]>) -> Self {
         let places = Arc::new(Semaphore::new(WRITING_MAX));
         Self { files, writing: HashMap::new(), places, failing: Arc::default() }
     }
 
-    /// Whether some are on their way to the disk.
+    /// Whether outputs are on their way to the disk.
     pub(super) fn are_writing(&self) -> bool {
         !self.writing.is_empty()
     }
 
-    /// Has outputs written; the core hears of it.
+    /// Begins to write outputs; the core hears the result.
     pub(super) fn begin(&mut self, shared: &Arc<CoreHandle>, seq: u64, outputs: Vec<NamedTensor>) {
         self.writing.insert(seq, None);
         let (places, core) = (Arc::clone(&self.places), Arc::clone(shared));
@@ -64,14 +64,14 @@ impl Outputs {
         });
     }
 
-    /// The room that the outputs of a task have is theirs until they are written.
+    /// Keeps the room of a task's outputs until they are written.
     pub(super) fn keep_room(&mut self, seq: u64, room: Option<Room>) {
         if let Some(kept) = self.writing.get_mut(&seq) {
             *kept = room;
         }
     }
 
-    /// They are written, or could not be. What was written stays until it is released.
+    /// Outputs are written, or could not be. Written outputs stay until they are released.
     pub(super) fn end(&mut self, seq: u64, written: Option<(Apart, Claim)>) {
         self.writing.remove(&seq);
         if let Some((apart, claim)) = written {

@@ -19,19 +19,19 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long one that leads is waited for.
+/// How long to wait for a leader.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
-/// Time to connect to another: one that is gone does not answer.
+/// Time to connect to another coordinator: one that is gone does not answer.
 const CONNECT: Duration = Duration::from_secs(1);
-/// How soon one that is not reached is tried again.
+/// How soon a coordinator that is not reached is tried again.
 pub(super) const AGAIN: Duration = Duration::from_millis(200);
 
-/// What a coordinator shows the others.
+/// The data about itself that a coordinator shows the others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct About {
-    /// Where it is reached by workers and by other coordinators.
+    /// The address for workers and other coordinators.
     quic: String,
-    /// Where it is reached by people and programs.
+    /// The address for people and programs.
     url: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl About {
     pub(crate) fn new(config: &CoordinatorConfig, addr: SocketAddr) -> Result<Self> {
         let quic = match &config.reached_at {
             Some(place) => {
-                // Without a port it is reached at the one that it listens on.
+                // An address without a port gets the port that this coordinator listens on.
                 let has_port = place.parse::<SocketAddr>().is_ok()
                     || place.parse::<IpAddr>().is_err() && place.contains(':');
                 let whole = match (has_port, place.parse::<IpAddr>()) {
@@ -64,7 +64,7 @@ impl About {
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // It has nothing that JSON cannot hold.
+        // Every field can be JSON, so this cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
 }
@@ -72,47 +72,47 @@ impl About {
 /// A coordinator of a cluster, as another one knows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Peer {
-    /// Its number, which is the epoch of the ids of its tasks.
+    /// Its number: the epoch in the ids of its tasks.
     pub number: u64,
     /// Whether it leads.
     pub leads: bool,
-    /// Where it is reached by workers and by other coordinators.
+    /// The address for workers and other coordinators.
     pub quic: String,
-    /// Where it is reached by people and programs, if it says so.
+    /// The address for people and programs, if it has one.
     pub url: Option<String>,
 }
 
 impl Peer {
-    /// None for what is no coordinator of this version.
+    /// `None` for a coordinator of another version.
     pub(crate) fn of(present: &Present) -> Option<Self> {
         let About { quic, url } = serde_json::from_slice(&present.about).ok()?;
         Some(Self { number: present.number, leads: present.leads, quic, url })
     }
 }
 
-/// How the cluster stands, as far as is known here.
+/// The state of the cluster, as far as this coordinator knows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
     /// Whether this coordinator leads.
     pub(crate) leads: bool,
-    /// All that take part, the one that leads first.
+    /// All coordinators that take part, the leader first.
     pub(crate) present: Vec<Peer>,
-    /// What is wrong with what keeps the lead, or with the log.
+    /// What is wrong with the engine that keeps the lead, or with the log.
     pub(crate) trouble: Option<String>,
 }
 
-/// The others, and the way to them.
+/// The other coordinators, and the connections to them.
 pub(crate) struct Peers {
     pub(crate) lead: Arc<Lead>,
     pub(crate) number: u64,
     pub(crate) standing: watch::Sender<Standing>,
     pub(crate) stopping: watch::Sender<bool>,
-    /// It leads no more, and will not.
+    /// This coordinator does not lead, and never will again.
     retired: AtomicBool,
     election: Mutex<Option<JoinHandle<()>>>,
-    /// The folder that is kept alike, if there is one.
+    /// The mirrored folder, if there is one.
     mirror: OnceLock<Arc<Mirror>>,
-    /// Held while one is made: which coordinator was not reached last, when, and why.
+    /// Held while a connection is made: the last coordinator that was not reached, when, and why.
     connecting: tokio::sync::Mutex<Option<(u64, Instant, String)>>,
     /// The connections to others, by their numbers.
     clients: Mutex<Vec<(u64, Client)>>,
@@ -133,9 +133,9 @@ impl Peers {
         })
     }
 
-    /// From now on others are given files of this folder.
+    /// From now on other coordinators can get files of this folder.
     pub(crate) fn mirror(&self, mirror: Arc<Mirror>) {
-        // It is set once, where the coordinator starts.
+        // It is set once, at the start of the coordinator.
         let _ = self.mirror.set(mirror);
     }
 
@@ -145,7 +145,7 @@ impl Peers {
         *self.election.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
     }
 
-    /// Takes part no more.
+    /// Stops the election, and waits until it has stopped.
     pub(crate) async fn stop(&self) {
         self.stopping.send_replace(true);
         let running = self.election.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -155,7 +155,7 @@ impl Peers {
         }
     }
 
-    /// Leaves the lead to others from now on; the election sees to it.
+    /// Leaves the lead to others from now on; the election gives it up.
     pub(crate) fn retire(&self) {
         self.retired.store(true, Relaxed);
     }
@@ -168,7 +168,7 @@ impl Peers {
         self.standing.borrow().leads
     }
 
-    /// What keeps the lead does not answer: what runs goes on, and it is said that nothing else is known.
+    /// The engine that keeps the lead does not answer: work goes on, and the trouble is reported.
     pub(crate) fn set_away(&self, why: String) {
         self.lead.set_away(Some(why.clone()));
         self.standing.send_if_modified(|standing| {
@@ -178,7 +178,7 @@ impl Peers {
         });
     }
 
-    /// The connection to another, made if there is none.
+    /// The connection to another coordinator, made if there is none.
     pub(crate) async fn reach(&self, coordinator: &Coordinator, peer: &Peer) -> Result<Client> {
         let known = || {
             let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
@@ -187,7 +187,7 @@ impl Peers {
         if let Some(client) = known().filter(Client::is_open) {
             return Ok(client);
         }
-        // One try for all that wait for it.
+        // One attempt serves all callers that wait for it.
         let mut turn = self.connecting.lock().await;
         if let Some(client) = known().filter(Client::is_open) {
             return Ok(client);
@@ -224,13 +224,13 @@ impl Peers {
         connecting.await.map_err(late)?
     }
 
-    /// The one that leads; none where that is this one, as far as it knows. Waits 10 s for one.
+    /// The leader; `None` where this one leads, as far as it knows. Waits 10 s for a leader.
     pub(super) async fn leader(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
         self.find(coordinator, || true).await
     }
 
-    /// As [`Peers::leader`], where old answers are wrong ones: none only while no other can lead. This one
-    /// may have stood still until its lead was over.
+    /// As [`Peers::leader`], for questions where a stale answer is wrong: `None` only while no
+    /// other coordinator can lead. This one may have stood still until its lead was over.
     pub(super) async fn leader_now(&self, coordinator: &Coordinator) -> Result<Option<Client>> {
         self.find(coordinator, || coordinator.leads_now()).await
     }
@@ -268,23 +268,23 @@ impl Peers {
         }
     }
 
-    /// Resolves once another leads than now.
+    /// Resolves once another coordinator leads than now.
     pub(super) async fn another_leads(&self) {
         let mut standing = self.standing.subscribe();
         let leader = |standing: &Standing| {
             standing.present.iter().find(|peer| peer.leads).map(|peer| peer.number)
         };
         let before = leader(&standing.borrow());
-        // The sender lives in self.
+        // The sender lives in `self`, so this cannot fail.
         let _ = standing.wait_for(|now| leader(now).is_some_and(|now| Some(now) != before)).await;
     }
 
-    /// Whether one of them leads, as far as is known here.
+    /// Whether any coordinator leads, as far as this one knows.
     pub(super) fn is_led(&self) -> bool {
         self.standing.borrow().present.iter().any(|peer| peer.leads)
     }
 
-    /// The one that took a task, where that is another that takes part and does not lead.
+    /// The coordinator that took a task, if that is another one that takes part and does not lead.
     pub(super) fn taker(&self, id: TaskId) -> Option<Peer> {
         let is_taker = |it: &&Peer| it.number == id.epoch && it.number != self.number && !it.leads;
         self.standing.borrow().present.iter().find(is_taker).cloned()
@@ -292,7 +292,7 @@ impl Peers {
 }
 
 impl Coordinator {
-    /// A part of a file of the folder that is kept alike.
+    /// A part of a file of the mirrored folder.
     pub(crate) async fn part(&self, sha256: String, offset: u64) -> Result<Option<Vec<u8>>> {
         let mirror = self.peers.as_ref().and_then(|peers| peers.mirror.get());
         let Some(mirror) = mirror.cloned() else { return Ok(None) };
@@ -300,28 +300,28 @@ impl Coordinator {
         reading.await.map_err(|_| Error::Stopped)?
     }
 
-    /// The coordinators that take part, this one too, the one that leads first; none where there can be
-    /// only one.
+    /// The coordinators that take part, including this one, the leader first; empty where there can
+    /// be only one.
     #[must_use]
     pub fn peers(&self) -> Vec<Peer> {
         self.peers.as_ref().map_or_else(Vec::new, |peers| peers.standing.borrow().present.clone())
     }
 
-    /// Whether it leads its cluster: only one that does accepts durable tasks, and others pass them on.
+    /// Whether this coordinator leads: only a leader accepts durable tasks, others pass them on.
     #[must_use]
     pub fn leads(&self) -> bool {
         self.peers.as_ref().is_none_or(|peers| peers.leads())
     }
 
-    /// Whether it leads, and no other can at this moment: then a task that is unknown here is unknown to all.
+    /// Whether this one leads and no other can now: all tasks unknown here are then unknown to all.
     pub(crate) fn leads_now(&self) -> bool {
         let Some(peers) = &self.peers else { return true };
         let holds = || self.leading().as_ref().is_some_and(Leading::holds_now);
         peers.leads() && (planted_here!(OldLease) || holds())
     }
 
-    /// What keeps the lead and the log, where that is outside of this program; and what is wrong with it
-    /// at present, if anything is.
+    /// The engine outside of this program that keeps the lead and the log, if there is one, and
+    /// what is wrong with it now, if anything.
     #[must_use]
     pub fn engine(&self) -> Option<(String, Option<String>)> {
         let peers = self.peers.as_ref()?;

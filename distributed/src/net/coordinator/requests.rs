@@ -62,12 +62,12 @@ async fn answer(
     }
 }
 
-/// Takes what an attempt came to whose own stream was lost with an earlier connection.
+/// Takes the outcome of an attempt whose own stream was lost with an earlier connection.
 async fn outcome(gate: &Gate, connection: &Connection, recv: &mut RecvStream) -> Result<()> {
     let start = Start::read(recv).await?;
     let header: OutcomeHeader = start.header(Kind::Outcome, "outcome")?;
     let id = header.id;
-    // What is held for a connection that has ended is none of this one.
+    // An attempt of a connection that has ended does not belong to this one.
     let session = gate.shared.session_of(connection);
     let session = session.ok_or_else(|| wire::lost("an outcome before the greeting"))?;
     if header.blob.is_some() {

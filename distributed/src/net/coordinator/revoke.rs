@@ -1,4 +1,4 @@
-//! Sending a member away for good: its certificates, its connections, and the tokens it has made.
+//! Revokes a member: its certificates, its connections, and the tokens that it has made.
 
 use super::Coordinator;
 use crate::error::{Error, Result};
@@ -7,28 +7,28 @@ use crate::net::identity::role::Role;
 use crate::worker_info::WorkerId;
 
 impl Coordinator {
-    /// Revokes every certificate that a member was given so far: it can neither connect nor renew
-    /// with it, and its connections are closed; answers how many it had. Certificates that it is
-    /// given for another token later are good. Join tokens that it has made, as an administrator may,
-    /// are taken back; who joined with one stays. The authority's folder keeps the revocation until
-    /// none of the certificates could be renewed any more. Once begun, this goes on to its end, also
-    /// where its future is dropped.
+    /// Revokes every certificate that a member was given so far: the member can neither connect nor
+    /// renew with one, and its connections are closed; returns how many it had. Certificates for a
+    /// later token are good. Join tokens that it has made, as an administrator may, are taken back;
+    /// members that joined with one stay. The authority's folder keeps the revocation until none of
+    /// the certificates could be renewed any more. Once begun, this goes on to its end, even if its
+    /// future is dropped.
     ///
-    /// Members that know one another's addresses, as ranks of a ring may, find out nothing.
+    /// Members that know one another's addresses, as ranks of a ring may, do not hear of it.
     ///
     /// # Errors
     /// [`Error::TokenLimit`] when too many members are revoked at once, and then nothing happened.
-    /// [`Error::File`] where it cannot be written down: then it was done all the same, and holds
-    /// until the coordinator restarts.
+    /// [`Error::File`] where the revocation cannot be written down: it takes effect all the same,
+    /// and holds until the coordinator restarts.
     pub async fn revoke(&self, role: Role, name: WorkerId) -> Result<(Revocation, usize)> {
         let own = self.clone();
-        // What is begun there, nobody who gives up can end halfway.
+        // On a blocking thread, a dropped future cannot end it halfway.
         let revoking = tokio::task::spawn_blocking(move || {
             let (revocation, kept) = own.pki.revoke(role, name)?;
             let name = &revocation.name;
             let closed = own.present.send_away(|m| own.pki.is_revoked(m), (role, name));
             if role == Role::Worker {
-                // It may have been kept for a machine that joined a moment ago.
+                // The name may be reserved for a machine that joined a moment ago.
                 own.limits.release(name);
                 own.shared.with(|core, now| core.worker_revoked(now, name.as_str()));
             }

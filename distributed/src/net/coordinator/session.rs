@@ -22,10 +22,10 @@ use tokio::sync::mpsc;
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time from the end of the reports to the end of the connection.
 const FAREWELL_TIMEOUT: Duration = Duration::from_millis(200);
-/// Characters that the name of a worker's machine may have.
+/// Most characters of the name of a worker's machine, and of its version.
 const MACHINE_CHARS_MAX: usize = 128;
 const VERSION_CHARS_MAX: usize = 64;
-/// Slots that are believed of a worker.
+/// Most slots that a worker may claim.
 const SLOTS_MAX: u32 = 4096;
 
 /// Serves a worker's connection until it ends.
@@ -38,7 +38,7 @@ pub(crate) async fn serve(
 ) {
     let addr = connection.remote_address();
     let shared_memory = Arc::new(SharedMemory::default());
-    // Every worker is told; only one on this machine can come.
+    // Every worker gets the offer; only one on this machine can accept it.
     let invitation = lender.map(|lender| lender.invite(&shared_memory));
     let link = invitation.as_ref().map(|invitation| invitation.offer.clone());
     let greeted = match tokio::time::timeout(GREETING_TIMEOUT, greet(&connection)).await {
@@ -72,13 +72,13 @@ pub(crate) async fn serve(
     if matches!(error, Error::Frame(_)) {
         connection.close(Close::Malformed.code(), Close::Malformed.reason().as_bytes());
     }
-    // Of a connection that ends in order, the stream may end a moment earlier.
+    // If a connection ends in order, its stream may end a moment earlier.
     let reason = tokio::time::timeout(FAREWELL_TIMEOUT, connection.closed()).await.ok();
     let parting = parting(reason.as_ref());
     let closed = core.leave(number, &connection, parting);
     connection.close(Close::Silent.code(), Close::Silent.reason().as_bytes());
     match (parting, closed) {
-        // One that says that it leaves is let go from here.
+        // This side closes the connection of a worker that says that it leaves.
         (Parting::Farewell, _) | (_, Some(Close::Farewell)) => {
             tracing::info!(worker = %name, %addr, "worker left");
         }
@@ -132,7 +132,7 @@ async fn greet(connection: &Connection) -> Result<Greeted, (Close, Error)> {
     Ok(Greeted { join, version, reports, control })
 }
 
-/// The worker's first word. Its versions are looked at first: the rest may be of another one.
+/// The worker's first frame. Its versions are checked first: the rest may be of another version.
 async fn hello(reports: &mut RecvStream) -> Result<Hello, (Close, Error)> {
     let malformed = |e: Error| (Close::Malformed, e);
     let (kind, header) = wire::read_report(reports).await.map_err(malformed)?;
@@ -157,7 +157,7 @@ async fn write_control(mut control: SendStream, mut frames: mpsc::UnboundedRecei
     }
 }
 
-/// Passes on what the worker reports until its stream ends; answers why it ended.
+/// Passes the worker's reports on until its stream ends; returns why it ended.
 async fn listen(
     core: &Arc<CoreHandle>,
     session: SessionId,

@@ -12,8 +12,8 @@ use crate::task::{TaskId, TaskRecord};
 /// The record of a task.
 ///
 /// # Errors
-/// [`Error::Expired`] where it went meanwhile; [`Error::ResultLost`], [`Error::ResultUnread`];
-/// [`Error::Journal`], [`Error::Stopped`].
+/// [`Error::Expired`] where the record went meanwhile; [`Error::ResultLost`],
+/// [`Error::ResultUnread`]; [`Error::Journal`], [`Error::Stopped`].
 pub(crate) async fn record(shared: &CoreHandle, id: TaskId) -> Result<TaskRecord> {
     let expired = || Error::Expired { id };
     let image = image(shared, id).await?.ok_or_else(expired)?;
@@ -25,7 +25,7 @@ pub(crate) async fn record(shared: &CoreHandle, id: TaskId) -> Result<TaskRecord
         Ok(outputs) => return recollect(image.with_outputs(outputs)).ok_or_else(expired),
         Err(unread) => unread,
     };
-    // The file of a result that was let go of meanwhile went with it.
+    // Where the result was discarded meanwhile, its file went with it.
     let now = self::image(shared, id).await?.ok_or_else(expired)?;
     if now.outputs_apart() != Some(&apart) {
         return Err(expired());
@@ -39,7 +39,7 @@ pub(crate) async fn record(shared: &CoreHandle, id: TaskId) -> Result<TaskRecord
     })
 }
 
-/// Bytes of outputs that lie apart.
+/// Bytes of outputs that lie outside the journal.
 ///
 /// # Errors
 /// As [`record`].
@@ -52,7 +52,7 @@ async fn image(shared: &CoreHandle, id: TaskId) -> Result<Option<Image>> {
     Ok(read(shared, vec![id], Some).await?.pop().flatten())
 }
 
-/// Records without their outputs, in the same order; none where one went meanwhile.
+/// Records without their outputs, in the same order; `None` for a record that went meanwhile.
 ///
 /// # Errors
 /// As [`record`].
@@ -64,7 +64,7 @@ pub(crate) async fn summaries(
     read(shared, ids, summary).await
 }
 
-/// What is told of a task.
+/// The decisions about a task, as they are told.
 ///
 /// # Errors
 /// As [`record`].

@@ -1,4 +1,4 @@
-//! Tasks as callers see them: submitted, waited for, looked at, cancelled.
+//! Tasks as callers see them: submit, wait, read, cancel.
 
 use super::Coordinator;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Coordinator {
-    /// Accepts a task that lives in memory.
+    /// Accepts a task that is kept in memory only.
     ///
     /// # Errors
     /// [`Error::InvalidTask`], [`Error::TooLarge`], [`Error::UnknownTask`] for a dependency,
@@ -34,23 +34,23 @@ impl Coordinator {
         };
         let order = request::check(spec, self.config.input_bytes_max)?;
         if let Some(large) = large.clone() {
-            // Their digest is there sooner than the first attempt asks for it.
+            // Hash the inputs now: the first attempt needs their digest.
             self.shared.runtime().spawn(async move { large.blob().await });
         }
         let inputs = large.map(|large| Inputs { large, claim: None });
         self.shared.submit((order, inputs))
     }
 
-    /// Accepts tasks, all of them or none, and answers their ids in the same order; of durable
-    /// ones once the journal has them. Each comes with the positions of those in `tasks` that it
-    /// depends on, besides the earlier ones that [`TaskSpec::depends_on`] names.
+    /// Accepts tasks, all of them or none, and returns their ids in the same order; with durable
+    /// tasks, once the journal has them. Each task comes with the positions in `tasks` of tasks
+    /// that it depends on, besides the earlier tasks that [`TaskSpec::depends_on`] names.
     ///
     /// # Errors
-    /// As [`Coordinator::submit`]; [`Error::InvalidTask`] for tasks that depend on one another in
-    /// a circle; [`Error::NoJournal`]; [`Error::NotSaved`] when the journal could not take the
-    /// durable ones: then nothing of them is left, and none has run; [`Error::Backlog`] when it did
-    /// not have room for them in time. Where there are several coordinators, [`Error::NoLeader`], and
-    /// [`Error::HandedOver`] for tasks without keys, which the next one that leads may have.
+    /// As [`Coordinator::submit`]; [`Error::InvalidTask`] for tasks that depend on one another in a
+    /// circle; [`Error::NoJournal`]; [`Error::NotSaved`] when the journal could not take the
+    /// durable tasks: none of them is kept, and none has run; [`Error::Backlog`] when the journal
+    /// had no room for them in time. Where there are several coordinators, [`Error::NoLeader`], and
+    /// [`Error::HandedOver`] for tasks without keys, which the next leader may have.
     pub async fn submit_all(&self, tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Vec<TaskId>> {
         self.submit_or_pass_on(tasks).await
     }
@@ -82,14 +82,14 @@ impl Coordinator {
         }
     }
 
-    /// The task that an idempotency key stands for, once the journal has it where it is to be kept, and the
-    /// digest of its request: [`TaskSpec::request_digest`], or one of all of the task.
+    /// The task that an idempotency key stands for, and the digest of its request: [`TaskSpec::request_digest`],
+    /// or a digest of the whole task. A durable task must be in the journal first.
     ///
     /// # Errors
     /// [`Error::Stopped`], [`Error::NoLeader`].
     pub async fn keyed(&self, key: &str) -> Result<Option<(TaskId, [u8; 32])>> {
         loop {
-            // What a key stands for stays, whoever leads.
+            // A key keeps its task when the leader changes.
             if self.leads()
                 && let Submitted::Now(Some(known)) = self.shared.keyed(key)
             {
@@ -99,7 +99,7 @@ impl Coordinator {
                 return Ok(known);
             }
             match self.shared.keyed(key) {
-                // Whoever came to lead meanwhile is asked: there is nothing here any more.
+                // The lead was lost meanwhile, and the keys with it: ask the new leader.
                 Submitted::Now(None) if !self.leads() => {}
                 Submitted::Now(known) => return Ok(known),
                 Submitted::After(undecided, ()) => undecided.decided().await?,
@@ -107,9 +107,9 @@ impl Coordinator {
         }
     }
 
-    /// Room at the journal for the durable ones of tasks.
+    /// Reserves room at the journal for the durable tasks among `specs`.
     async fn room_for(&self, specs: impl Iterator<Item = &TaskSpec>) -> Result<Option<Room>> {
-        /// Of a task besides its inputs, about.
+        /// Approximate size of a task without its inputs.
         const TASK_BYTES: usize = 512;
         let durable = specs.filter(|spec| spec.durable);
         let bytes = durable.map(|spec| tensors::bytes_of(&spec.inputs) + TASK_BYTES);
@@ -133,15 +133,16 @@ impl Coordinator {
                 Err(error) => Err(error),
             };
             match ended {
-                // Whoever leads now is asked.
+                // Ask the new leader.
                 Err(Error::HandedOver) if self.peers.is_some() => {}
                 ended => return ended,
             }
         }
     }
 
-    /// What the worker of an attempt told of its run, once: of a task with [`TaskSpec::traced`], as long as it is
-    /// among the last 64 such runs. A run whose answer came over another connection than its request has none.
+    /// The trace that a worker reported of an attempt's run, for a task with [`TaskSpec::traced`]. It can be
+    /// taken once, while it is among the last 64. A run whose answer came over another connection than its
+    /// request has none.
     #[must_use]
     pub fn run_trace(&self, task: TaskId, attempt: u32) -> Option<RunTrace> {
         let TaskId { epoch, seq } = task;
@@ -151,10 +152,10 @@ impl Coordinator {
     /// Submits and waits. Dropping the future does not cancel the task.
     ///
     /// # Errors
-    /// As [`Coordinator::submit_all`]; what becomes of an accepted task is in its record.
+    /// As [`Coordinator::submit_all`]; the record says how an accepted task ended.
     pub async fn run(&self, spec: TaskSpec) -> Result<TaskRecord> {
         if self.peers.is_some() && (spec.durable || self.must_lead_now(&spec)) {
-            // Another coordinator may take it, and tell its end.
+            // Another coordinator may accept the task, and report its end.
             let ids = self.submit_all(vec![(spec, Vec::new())]).await?;
             return self.wait(ids.first().copied().ok_or(Error::Stopped)?).await;
         }
@@ -171,8 +172,8 @@ impl Coordinator {
         }
     }
 
-    /// Checks a task. Large inputs are hashed, away from the threads that serve connections, and
-    /// those of a durable task are on the disk, for good, before the journal hears of it.
+    /// Checks a task. Large inputs are hashed away from the threads that serve connections. Large
+    /// inputs of a durable task are durable on disk before the journal hears of the task.
     async fn check(&self, spec: TaskSpec) -> Result<Checked> {
         let bytes_max = self.config.input_bytes_max;
         if !tensors::is_large(&spec.inputs) {
@@ -191,22 +192,22 @@ impl Coordinator {
         };
         order.queued_bytes = 0;
         if self.shared.with(|core, _| core.foresee(&order))?.is_some() {
-            // Its key stands for a task that has them already.
+            // The key stands for an earlier task, which has these inputs already.
             return Ok((order, Some(Inputs { large: Arc::new(large), claim: None })));
         }
         let (large, claim) = large.store(&blob_store).await?;
-        // From now on they lie there, and take no room in the queue.
+        // The inputs now lie in the blob store, and take no room in the queue.
         Arc::make_mut(&mut order.spec).inputs.clear();
         Ok((order, Some(Inputs { large: Arc::new(large), claim: Some(claim) })))
     }
 
-    /// What became of a task so far.
+    /// A task's record as it is now.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`]; [`Error::Expired`] for one that was accepted and whose result is gone;
-    /// [`Error::ResultLost`], [`Error::ResultUnread`]; [`Error::Journal`] where it cannot be read
-    /// back, [`Error::Stopped`]; [`Error::NoLeader`] where only another coordinator can answer, and is
-    /// not reached within some 10 s.
+    /// [`Error::UnknownTask`]; [`Error::Expired`] for an accepted task whose result is gone;
+    /// [`Error::ResultLost`], [`Error::ResultUnread`]; [`Error::Journal`] where the record cannot
+    /// be read back, [`Error::Stopped`]; [`Error::NoLeader`] where only another coordinator can
+    /// answer, and is not reached within some 10 s.
     pub async fn task(&self, id: TaskId) -> Result<TaskRecord> {
         if let Some(record) = self.record_elsewhere(id, || PeerCall::Task(id)).await? {
             return Ok(record);
@@ -214,8 +215,8 @@ impl Coordinator {
         self.found(self.shared.give(id)?).await
     }
 
-    /// Bytes of a task's outputs that [`Coordinator::task`] would read from a file of their own; none
-    /// where they are in memory, or in the journal.
+    /// Bytes of a task's outputs that [`Coordinator::task`] would read from a separate file; 0
+    /// where the outputs are in memory or in the journal.
     ///
     /// # Errors
     /// As [`Coordinator::task`].
@@ -238,7 +239,7 @@ impl Coordinator {
         }
     }
 
-    /// Where a task stands that this coordinator has, also one whose result is gone while its key stands.
+    /// The state of a task of this coordinator, also of one whose result is gone while its key stands.
     ///
     /// # Errors
     /// [`Error::UnknownTask`], [`Error::Expired`].
@@ -246,7 +247,7 @@ impl Coordinator {
         self.shared.read(|core, _| core.state(id))
     }
 
-    /// Where a task stands, also one that another coordinator has.
+    /// The state of a task, also of one that another coordinator has.
     ///
     /// # Errors
     /// As [`Coordinator::task`].
@@ -271,12 +272,12 @@ impl Coordinator {
         self.shared.read(|core, _| core.model_of(id))
     }
 
-    /// Lets the result of a task go that has ended; answers how it ended, once the journal has no
-    /// result of it any more.
+    /// Discards the result of an ended task; returns the task's state once the journal no longer
+    /// has the result.
     ///
     /// # Errors
-    /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::NotEnded`]; [`Error::Stopped`] where the
-    /// journal takes no more; [`Error::NoLeader`].
+    /// [`Error::UnknownTask`], [`Error::Expired`]; [`Error::NotEnded`]; [`Error::Stopped`] where
+    /// the journal takes no more changes; [`Error::NoLeader`].
     pub async fn let_go(&self, id: TaskId) -> Result<TaskState> {
         match self.told_elsewhere(id, || PeerCall::LetGo(id)).await? {
             None => {}
@@ -290,8 +291,8 @@ impl Coordinator {
         Ok(state)
     }
 
-    /// Each decision about a task, with the milliseconds since its submission, and what it waits
-    /// for now.
+    /// Each decision about a task, with the milliseconds since its submission, and what the task
+    /// waits for now.
     ///
     /// # Errors
     /// As [`Coordinator::task`].
@@ -307,18 +308,18 @@ impl Coordinator {
         }
     }
 
-    /// A page of the tasks of which results are kept or to come.
+    /// A page of the tasks whose results are kept or still to come.
     ///
     /// # Errors
     /// [`Error::Journal`] where some cannot be read back, [`Error::Stopped`]; [`Error::NoLeader`].
     pub async fn tasks(&self, filter: &TaskFilter) -> Result<TaskPage> {
         loop {
             let of_leader = self.tasks_of_leader(filter).await?;
-            // After that: who comes to lead only then has the other's tasks here.
+            // Read second: taking the lead in between brings the old leader's tasks here.
             let own = self.tasks_here(filter).await?;
             match of_leader {
                 Some(of_leader) => return Ok(TaskPage::merge(own, of_leader, filter.limit)),
-                // Whoever came to lead meanwhile is asked: those tasks are there now.
+                // The lead was lost meanwhile: ask the new leader, which has the tasks.
                 None if !self.leads() => {}
                 None => return Ok(own),
             }
@@ -335,7 +336,7 @@ impl Coordinator {
             match page.below {
                 None => break false,
                 Some(_) if found.len() >= filter.limit => break true,
-                // It looked at many, of which few passed: others get their turn.
+                // The core looked at many tasks and few matched: let other callers have a turn.
                 Some(next) => below = next,
             }
             tokio::task::yield_now().await;
@@ -354,14 +355,14 @@ impl Coordinator {
         Ok(TaskPage { tasks: tasks.collect(), next })
     }
 
-    /// Tasks that have not ended and would end with this coordinator, for no journal has them.
+    /// Tasks that have not ended and end with this coordinator, because no journal has them.
     #[must_use]
     pub fn fleeting(&self) -> usize {
         self.shared.read(|core, _| core.fleeting())
     }
 
-    /// Cancels a task: at once if it waits; if it runs, its answer will be dropped. A terminal
-    /// task stays as it is.
+    /// Cancels a task. A waiting task ends at once; a running task's answer will be dropped. A
+    /// terminal task stays as it is.
     ///
     /// # Errors
     /// As [`Coordinator::task`].
@@ -373,19 +374,19 @@ impl Coordinator {
         self.found(found).await
     }
 
-    /// Submits once more what a task was to run that failed or was cancelled here; answers the new task, which
-    /// has no idempotency key. The inputs of the last 256 such tasks are kept, up to 16 MiB of them.
+    /// Submits a task that failed or was cancelled at this coordinator again; returns the new task, which has no
+    /// idempotency key. The inputs of the last 256 such tasks are kept, up to 16 MiB of them.
     ///
     /// # Errors
-    /// [`Error::NotEnded`]; [`Error::InputsGone`] for one that succeeded or whose inputs are not kept;
-    /// [`Error::UnknownTask`], [`Error::Expired`]; as [`Coordinator::submit_all`].
+    /// [`Error::NotEnded`]; [`Error::InputsGone`] for a task that succeeded or whose inputs are not
+    /// kept; [`Error::UnknownTask`], [`Error::Expired`]; as [`Coordinator::submit_all`].
     pub async fn retry(&self, id: TaskId) -> Result<TaskId> {
         let spec = self.shared.with(|core, _| core.again(id))?;
         let ids = self.submit_all(vec![(spec, Vec::new())]).await?;
         ids.first().copied().ok_or(Error::Stopped)
     }
 
-    /// Cancels a task of which nobody wants to hear any more.
+    /// Cancels a task whose result no caller wants any more.
     ///
     /// # Errors
     /// [`Error::UnknownTask`], [`Error::Expired`].
@@ -393,8 +394,8 @@ impl Coordinator {
         self.shared.with(|core, now| core.cancel(now, id)).map(drop)
     }
 
-    /// Accepts no more tasks and resolves when every accepted one is terminal. Where there are other
-    /// coordinators, it leads no more, and durable tasks are theirs.
+    /// Accepts no more tasks and resolves when every accepted task is terminal. Where there are
+    /// other coordinators, this one gives up the lead, and durable tasks pass to the next leader.
     pub async fn drain(&self) {
         if let Some(peers) = &self.peers {
             peers.retire();
@@ -403,7 +404,7 @@ impl Coordinator {
             }
         }
         self.shared.with(|core, _| core.drain());
-        // Stopped meanwhile: then every task is terminal too.
+        // An error means that the coordinator stopped: then every task is terminal, too.
         let _ = self.until(|core, _| core.is_idle().then_some(())).await;
     }
 }

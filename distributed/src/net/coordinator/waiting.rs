@@ -1,5 +1,5 @@
-//! What callers wait for: the end of a task, or the journal's word on it. Who stops waiting leaves
-//! nothing behind with the coordinator.
+//! Callers' waits for the end of a task, or for the journal's result on it. A caller that stops
+//! waiting leaves nothing behind with the coordinator.
 
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::CoreHandle;
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 /// A task's final record, there already or to come.
 pub(crate) enum Waiting {
     Done(Box<TaskRecord>),
-    /// The journal has it.
+    /// The journal has the record.
     Stored(TaskId),
     Promise(Promise<TaskRecord>),
 }
@@ -27,7 +27,7 @@ impl Waiting {
     }
 }
 
-/// An answer about a task that is to come.
+/// An answer about a task that is still to come.
 pub(crate) struct Promise<T> {
     shared: Arc<CoreHandle>,
     seq: u64,
@@ -44,10 +44,10 @@ impl<T> Promise<T> {
         Self { shared: Arc::clone(shared), seq, receiver, answered: false }
     }
 
-    /// Waits for it.
+    /// Waits for the answer.
     ///
     /// # Errors
-    /// What the answer says; [`Error::Stopped`].
+    /// The error in the answer; [`Error::Stopped`].
     pub(crate) async fn answer(mut self) -> Result<T> {
         let answer = (&mut self.receiver).await;
         self.answered = true;

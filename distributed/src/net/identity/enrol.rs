@@ -1,7 +1,7 @@
-//! Joining: a token's secret and a key's certificate request, for a certificate of the cluster.
+//! Joining: a machine gives a token's secret and a certificate request, for a certificate.
 //!
-//! Whoever asks is unknown, so everything is bounded: sizes, time, how many at once and in a
-//! second, and from one address.
+//! The joiner is unknown, so everything is bounded: sizes, time, how many at once, how many in a
+//! second, and how many from one address.
 
 mod limits;
 mod request;
@@ -32,21 +32,21 @@ const DELIVERY: Duration = Duration::from_secs(2);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinRefusal {
-    /// Never given out, or taken back.
+    /// The token was never given out, or was taken back.
     #[error("the join token is not known: it was never given out here, or was revoked")]
     TokenUnknown,
-    /// Too late.
+    /// The time of the token is over.
     #[error("the join token has expired")]
     TokenExpired,
-    /// As many machines as it was for have joined.
+    /// The token's uses are used up.
     #[error("the join token is used up")]
     TokenUsedUp,
-    /// The token is for others.
+    /// The token is for another role.
     #[error("the join token makes a member of role {makes}, not {wanted}")]
     TokenRole {
-        /// What it makes of who joins with it.
+        /// The role that the token makes.
         makes: Role,
-        /// What was asked for.
+        /// The role that was asked for.
         wanted: Role,
     },
     /// A live worker has the name, or it is one that the coordinator keeps for itself.
@@ -55,12 +55,12 @@ pub enum JoinRefusal {
         /// The name asked for.
         name: String,
     },
-    /// The name is none.
+    /// The name is not valid.
     #[error(
         "{name:?} is no worker name, expected 1 to 63 lowercase letters, digits and inner hyphens"
     )]
     NameInvalid {
-        /// The beginning of what was asked for.
+        /// The beginning of the name asked for.
         name: String,
     },
     /// The clocks are too far apart for certificates to mean anything.
@@ -74,8 +74,8 @@ pub enum JoinRefusal {
         /// Seconds that are accepted.
         limit_s: u64,
     },
-    /// The certificate has expired, not so long ago that it could not be
-    /// [renewed](crate::renew), which workers do by themselves.
+    /// The certificate has expired, but can still be [renewed](crate::renew), which workers do by
+    /// themselves.
     #[error("the certificate has expired and is to be renewed")]
     CertificateExpired,
     /// The certificate that was to be renewed is revoked.
@@ -93,8 +93,8 @@ pub enum JoinRefusal {
     /// The certificate expired longer ago than members may be away.
     #[error("the certificate expired too long ago to be renewed: join anew with a token")]
     CertificateLapsed,
-    /// By this machine's clock the certificate has not expired. By the coordinator's it is not valid
-    /// yet, or has not been for longer than members may be away.
+    /// By this machine's clock the certificate has not expired. By the coordinator's it is not
+    /// valid yet, or expired longer ago than members may be away.
     #[error(
         "the certificate is not valid by the coordinator's clock, though by this machine's it has \
          not expired: set the clock that is wrong"
@@ -103,8 +103,8 @@ pub enum JoinRefusal {
 }
 
 impl JoinRefusal {
-    /// Why a certificate is not made. What could not be noted for now is no fault of the request: one
-    /// who does not lead notes nothing.
+    /// Why a certificate is not made. A failure to write something down is no fault of the request:
+    /// a coordinator that does not lead cannot write.
     pub(crate) fn unsigned(error: &Error) -> Self {
         match error {
             Error::File { .. } | Error::Led { .. } | Error::Deposed { .. } => Self::Unavailable,
@@ -118,7 +118,7 @@ pub(crate) async fn serve(gate: Arc<Gate>, connection: Connection) {
     within(&gate.limits, &connection, exchange(&gate, &connection)).await;
 }
 
-/// Serves one who wants a certificate, within bounds of number and time.
+/// Serves a request for a certificate, within bounds of number and time.
 pub(crate) async fn within(
     limits: &Arc<Limits>,
     connection: &Connection,
@@ -130,7 +130,7 @@ pub(crate) async fn within(
     };
     let close = match tokio::time::timeout(TIMEOUT, exchange).await {
         Ok(Ok(())) => {
-            // Who asked closes once it has the answer.
+            // The machine closes the connection once it has the answer.
             let _ = tokio::time::timeout(DELIVERY, connection.closed()).await;
             Close::Farewell
         }
@@ -148,7 +148,7 @@ async fn exchange(gate: &Arc<Gate>, connection: &Connection) -> Result<()> {
     let (request, mut send): (Enrol, _) = rpc::accept(connection).await?;
     let (name, role): (String, _) = (request.name.chars().take(64).collect(), request.role);
     let deciding = Arc::clone(gate);
-    // It waits for the disk.
+    // Deciding waits for the disk.
     let decided = tokio::task::spawn_blocking(move || decide(&deciding, &request));
     let answer: Certification = decided.await.map_err(crate::net::transport::wire::lost)?;
     match &answer {
@@ -158,10 +158,10 @@ async fn exchange(gate: &Arc<Gate>, connection: &Connection) -> Result<()> {
     rpc::respond(&mut send, &answer).await
 }
 
-/// Looks at everything before the token's use is taken, and takes it before anything is signed.
+/// Checks everything before it takes a use of the token, and takes it before the final signature.
 fn decide(gate: &Gate, request: &Enrol) -> Certification {
     let tokens = gate.services.tokens.as_ref().ok_or(JoinRefusal::Unavailable)?;
-    // First, so that who has no token learns nothing else.
+    // Checked first, so that a joiner without a token learns nothing else.
     tokens.check(&request.secret, request.role)?;
     let (apart_s, limit_s) = (token::now_s().abs_diff(request.now_s), pki::SKEW.as_secs());
     if apart_s > limit_s {
@@ -172,12 +172,12 @@ fn decide(gate: &Gate, request: &Enrol) -> Certification {
         request.name.parse().map_err(|_| JoinRefusal::NameInvalid { name: given() })?;
     let sign = |now| gate.pki.sign(request.role, &name, &request.csr, now);
     let now = SystemTime::now();
-    // Who has just been revoked joins a moment later: what is made now would be of no use to it, and
+    // A member that was just revoked must wait: a certificate made now would count as revoked, and
     // must not cost a use of its token.
     if gate.pki.is_too_early(request.role, &name, now) {
         return Err(JoinRefusal::Busy);
     }
-    // A machine that cannot be certified must not cost a use. This certificate goes nowhere.
+    // A machine that cannot be certified must not cost a use. This certificate is discarded.
     sign(now).map_err(|error| JoinRefusal::unsigned(&error))?;
     let taken = || JoinRefusal::NameTaken { name: given() };
     let own = gate.services.reserved_prefix.as_deref();
@@ -185,7 +185,7 @@ fn decide(gate: &Gate, request: &Enrol) -> Certification {
     let reservation = match request.role {
         Role::Worker if is_own() || is_live(gate, &name) => return Err(taken()),
         Role::Worker => Some(gate.limits.reserve(&name).ok_or_else(taken)?),
-        // Tasks are given to workers by name; others may come from several places at once.
+        // Workers get tasks by name; other members may connect from several places at once.
         Role::Client | Role::Admin => None,
     };
     tokens.consume(&request.secret, request.role)?;

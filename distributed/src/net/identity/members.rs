@@ -1,5 +1,5 @@
-//! The members that are connected, so that those whose certificate is revoked or expires can be sent
-//! away.
+//! The members that are connected, so that a member whose certificate is revoked or expires can be
+//! disconnected.
 
 use crate::net::identity::role::Role;
 use crate::net::identity::tls::Member;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Time between two looks at what has expired. Each reads the clock, which may have been set.
+/// Time between two checks for expiry. Each check reads the clock, which may have been set.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The connections of members.
@@ -38,7 +38,7 @@ impl Visit {
     }
 }
 
-/// Holds as long as a member's connection is served.
+/// Lives as long as a member's connection is served.
 pub(crate) struct Connected {
     present: Arc<ConnectedMembers>,
     key: usize,
@@ -52,7 +52,7 @@ impl Drop for Connected {
 }
 
 impl Connected {
-    /// Who it is by the certificate of the handshake.
+    /// The member, by the certificate of the handshake.
     pub(crate) fn member(&self) -> &Member {
         &self.visit.member
     }
@@ -66,7 +66,7 @@ impl Connected {
         self.visit.is_expired(now_s())
     }
 
-    /// Sends the member away, whose certificate has expired.
+    /// Closes the connection of a member whose certificate has expired.
     pub(crate) fn expire(&self) {
         self.visit.close(Close::Expired);
     }
@@ -95,7 +95,7 @@ impl ConnectedMembers {
         Connected { present: Arc::clone(self), key, visit }
     }
 
-    /// Closes every connection whose member was revoked; answers how many were those of one member.
+    /// Closes every connection whose member was revoked; returns how many were those of one member.
     pub(crate) fn send_away(
         &self,
         is_revoked: impl Fn(&Member) -> bool,
@@ -103,7 +103,7 @@ impl ConnectedMembers {
     ) -> usize {
         let gone = |visit: &Visit| {
             let member = &visit.member;
-            // One that was closed before is served a moment longer.
+            // A connection that was closed before is served a moment longer.
             let gone = is_revoked(member) && visit.connection.close_reason().is_none();
             if gone {
                 visit.close(Close::Revoked);
@@ -131,7 +131,7 @@ impl ConnectedMembers {
                 let visits = visits.iter().filter(|(_, visit)| visit.is_expired(now_s));
                 visits.map(|(_, visit)| Arc::clone(visit)).collect()
             };
-            // Whoever comes or goes meanwhile does not wait for it.
+            // Members that come or go meanwhile do not wait for the closing.
             for visit in expired {
                 if visit.connection.close_reason().is_none() {
                     let Member { role, name, .. } = &visit.member;

@@ -35,8 +35,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// No certificate lives longer: beyond the authority's own life it would be of no use, nor
-/// representable.
+/// Longest life of a certificate: beyond the authority's own life, a certificate would be useless
+/// and its dates not representable.
 const LIFE_MAX: Duration = Duration::from_secs(3600 * 24 * 3650);
 /// How long a member's certificate is valid unless [`Pki::with_certificate_life`] says otherwise.
 const LIFE: Duration = Duration::from_secs(24 * 3600);
@@ -62,8 +62,8 @@ struct Signer {
     hash: CaHash,
     lead: Arc<Lead>,
     revoked: Persisted<Revoked>,
-    /// When the newest of the certificates that this process has made was made, in seconds since
-    /// 1970: later than now where the clock was set back.
+    /// When the newest certificate of this process was made, in seconds since 1970: later than now
+    /// where the clock was set back.
     newest_s: AtomicU64,
 }
 
@@ -135,7 +135,7 @@ impl Pki {
         Self::from_parts(issuer.der().clone(), issuer.pem(), &key_pem, (lead, revoked))
     }
 
-    /// The same certificate and key, with another view of what is kept beside them.
+    /// The same certificate and key, with state that `authority` keeps.
     #[cfg(any(test, feature = "planted"))]
     pub(crate) fn with_authority(&self, authority: Box<dyn Authority>) -> Result<Self> {
         let lead = Arc::new(Lead::new(authority));
@@ -159,28 +159,28 @@ impl Pki {
     }
 
     /// The same authority, whose certificates for members are valid for `life` from now on. The
-    /// default is a day. Workers renew theirs by themselves when two thirds of it have passed. A
-    /// [`Client`](crate::Client) does not: its owner calls [`Client::renew`](crate::Client::renew)
-    /// in time, or [`renew`](crate::renew) later.
+    /// default is a day. Workers renew theirs by themselves when two thirds of the life have
+    /// passed. A [`Client`](crate::Client) does not: its owner calls
+    /// [`Client::renew`](crate::Client::renew) in time, or [`renew`](crate::renew) later.
     #[must_use]
     pub fn with_certificate_life(self, life: Duration) -> Self {
         Self { life, ..self }
     }
 
-    /// The same authority, whose members may be away for `absence_max` after their certificates have
-    /// expired: who was not revoked renews within that by proof of its key, and joins anew with a
-    /// token later. The default is 30 days; zero lets nobody renew what has expired. Certificates that
-    /// have expired are good for nothing else.
+    /// The same authority, whose members may be away for `absence_max` after their certificates
+    /// have expired. Within that time, a member that was not revoked renews by proof of its key;
+    /// later, it joins anew with a token. The default is 30 days; with zero, no expired certificate
+    /// can be renewed. An expired certificate is good for nothing but renewal.
     #[must_use]
     pub fn with_absence_max(self, absence_max: Duration) -> Self {
         Self { absence_max: absence_max.min(LIFE_MAX), ..self }
     }
 
-    /// A value that lives with the authority under a name of its own, or `absent` where there is none.
-    /// `remedy` says what to do about one that does not parse. One name has one owner in a process.
+    /// The value that is stored beside the authority as `name`, or `absent` where there is none.
+    /// `remedy` says what to do about one that does not parse. A name has one owner in a process.
     ///
     /// # Errors
-    /// [`Error::Damaged`] where it does not parse, [`Error::File`] where it cannot be read.
+    /// [`Error::Damaged`] where the value does not parse, [`Error::File`] where it cannot be read.
     pub fn persisted<T: Clone + Serialize + DeserializeOwned + Send + 'static>(
         &self,
         name: &'static str,
@@ -190,7 +190,7 @@ impl Pki {
         Persisted::open(self.lead(), name, remedy, absent)
     }
 
-    /// Who leads its cluster, and what coordinators of it share.
+    /// The cluster's lead, and the state that its coordinators share.
     pub(crate) fn lead(&self) -> &Arc<Lead> {
         &self.authority.lead
     }
@@ -199,7 +199,7 @@ impl Pki {
         self.absence_max
     }
 
-    /// By what joiners recognise the cluster.
+    /// The hash by which joiners recognise the cluster.
     #[must_use]
     pub fn hash(&self) -> CaHash {
         self.authority.hash
@@ -231,8 +231,8 @@ impl Pki {
         Ok(Identity { name, ca_pem, cert_pem: cert.pem(), key_pem: key.serialize_pem() })
     }
 
-    /// Signs the key of a request, and nothing else of it: name, role and times are ours. May wait
-    /// for the disk.
+    /// Signs the key of a request, and nothing else of it: name, role and times come from the
+    /// caller. May wait for the disk.
     pub(crate) fn sign(
         &self,
         role: Role,
@@ -261,13 +261,12 @@ impl Pki {
         Ok(params)
     }
 
-    /// Notes how long certificates are about to live that others issue, who may not write that down: the
-    /// coordinators that follow.
+    /// Notes the life of certificates that followers will issue: a follower cannot write it down.
     pub(crate) fn foresee_life(&self) -> Result<()> {
         self.remember_life(self.life.min(LIFE_MAX).as_secs().saturating_add(1))
     }
 
-    /// Notes how long a certificate is about to live, if none lived longer.
+    /// Notes the life of a certificate that is about to be made, if none lived longer.
     fn remember_life(&self, life_s: u64) -> Result<()> {
         let revoked = &self.authority.revoked;
         let known = revoked.read().longest_life_s;
@@ -280,7 +279,7 @@ impl Pki {
         });
         match noted {
             Err(Error::Led { .. }) => {
-                // The one that leads notes it as it comes to lead, perhaps a moment ago.
+                // The leader notes it when it takes the lead, perhaps a moment ago.
                 self.authority.lead.reread()?;
                 let is_noted = revoked.read().longest_life_s >= life_s;
                 if is_noted { Ok(()) } else { noted? }
@@ -289,8 +288,8 @@ impl Pki {
         }
     }
 
-    /// Revokes the certificates that a member has, and then writes that down: where the second
-    /// answer is good, no restart forgets it. Waits for the disk.
+    /// Revokes the certificates that a member has, and then writes that down: if the second result
+    /// is `Ok`, no restart forgets the revocation. Waits for the disk.
     pub(crate) fn revoke(&self, role: Role, name: WorkerId) -> Result<(Revocation, Result<()>)> {
         let newest_s = self.authority.newest_s.load(Ordering::SeqCst);
         let absence_s = self.absence_max.as_secs();
@@ -298,7 +297,7 @@ impl Pki {
         self.authority.revoked.insist(|revoked| revoked.add(role, name, times, absence_s))
     }
 
-    /// Whether a certificate that a member would be given at `now` would count as revoked: its last
+    /// Whether a certificate that a member gets at `now` would count as revoked: the member's last
     /// revocation is of the same second, or the clock was set back since.
     pub(crate) fn is_too_early(&self, role: Role, name: &WorkerId, now: SystemTime) -> bool {
         let issued_s = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -323,7 +322,7 @@ impl Pki {
         self.authority.revoked.read().members.clone()
     }
 
-    /// A secret that only this authority has, and its coordinators in all their lives.
+    /// A secret that only coordinators of this authority have; restarts do not change it.
     pub(crate) fn secret(&self, label: &str) -> hmac::Key {
         let key = hmac::Key::new(hmac::HMAC_SHA256, self.authority.issuer.key().serialized_der());
         hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&key, label.as_bytes()).as_ref())
@@ -355,8 +354,7 @@ fn params(names: &[String], common_name: &str) -> Result<CertificateParams> {
     Ok(params)
 }
 
-/// A key made here, and the request to have it certified (DER). What the request says beside the
-/// key, nobody reads.
+/// A new key, and the request to certify it (DER). Only the key in the request counts.
 pub fn request() -> Result<(KeyPair, Vec<u8>)> {
     let key = KeyPair::generate().map_err(pki_error)?;
     let request = params(&[], "cluster member")?.serialize_request(&key).map_err(pki_error)?;

@@ -1,5 +1,5 @@
-//! Renewal: a new certificate for a new key, by proof of the old one's key. Who still has a connection
-//! asks over that; who was away while its certificate expired has a protocol for nothing else.
+//! Renewal: a new certificate for a new key, by proof of the old one's key. A connected member asks
+//! over its connection; one whose certificate expired while it was away has its own protocol.
 
 mod identity;
 mod request;
@@ -20,7 +20,7 @@ use rustls::pki_types::pem::PemObject;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Serves a member whose certificate may have expired, and who may ask for a new one only.
+/// Serves a member whose certificate may have expired, and that may only ask for a new one.
 pub(crate) async fn serve(gate: Arc<Gate>, visit: &Connected) {
     enrol::within(&gate.renewals, visit.connection(), exchange(&gate, visit)).await;
 }
@@ -55,7 +55,7 @@ async fn sign(gate: &Gate, visit: &Connected, csr: Vec<u8>) -> Certification {
         return Err(JoinRefusal::CertificateExpired);
     }
     let (pki, role, name) = (gate.pki.clone(), member.role, member.name.clone());
-    // It may wait for the disk.
+    // Signing may wait for the disk.
     let signing =
         tokio::task::spawn_blocking(move || pki.sign(role, &name, &csr, SystemTime::now()));
     let signed = signing.await.map_err(|_| JoinRefusal::Unavailable)?;

@@ -1,4 +1,4 @@
-//! What a party of the cluster may be, and which protocol each may speak.
+//! The roles of members of a cluster, and the protocols that each may speak.
 
 use crate::error::Error;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ impl Role {
         }
     }
 
-    /// Whether who has this role may do what needs another.
+    /// Whether a member of this role may do what needs another role.
     pub(crate) fn may(self, needed: Self) -> bool {
         self == needed || (self, needed) == (Self::Admin, Self::Client)
     }
@@ -66,7 +66,7 @@ impl FromStr for Role {
     }
 }
 
-/// What is spoken on a connection, agreed upon in its handshake.
+/// The protocol of a connection, agreed upon in its handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Protocol {
     /// Tasks and what belongs to them.
@@ -90,7 +90,7 @@ impl Protocol {
         (b"legacy-gpu-renew/1", Self::Renew),
     ];
 
-    /// What the handshake calls it (ALPN).
+    /// Its name in the handshake (ALPN).
     pub(crate) fn alpn(self) -> Vec<u8> {
         // Each variant is in the table.
         Self::TABLE
@@ -109,12 +109,12 @@ impl Protocol {
         Self::TABLE.iter().map(|(alpn, _)| alpn.to_vec()).collect()
     }
 
-    /// Whether a peer may speak it whose certificate states a role; `None` is one without a
+    /// Whether a peer whose certificate states a role may speak it; `None` is a peer without a
     /// certificate.
     pub(crate) fn is_open_to(self, role: Option<Role>) -> bool {
         match self {
             Self::Work | Self::Ring => role.is_some_and(|role| role.may(Role::Worker)),
-            // What each call needs besides stands with the calls.
+            // Each call names the role that it needs besides.
             Self::Call => role.is_some_and(|role| role.may(Role::Client)),
             Self::Renew => role.is_some(),
             Self::Join => true,

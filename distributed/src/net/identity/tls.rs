@@ -1,4 +1,4 @@
-//! Mutual TLS: who may be what. Roles and names are DNS names in the certificates' SAN.
+//! Mutual TLS and roles. Roles and names are DNS names in the certificates' SAN.
 
 use crate::error::{Error, Result};
 use crate::net::identity::pki::{CaHash, Identity, Pki, SKEW};
@@ -35,7 +35,7 @@ pub(crate) fn has_role(cert: &CertificateDer<'_>, role: Role) -> bool {
     states(cert, role.san().to_owned()).is_ok()
 }
 
-/// Who a certificate says that its holder is.
+/// The member that a certificate names as its holder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) role: Role,
@@ -65,7 +65,7 @@ impl Member {
     }
 }
 
-/// The certificate that the peer showed in the handshake, with those that came along.
+/// The certificate that the peer showed in the handshake, with the chain that came along.
 pub(crate) fn shown_by(connection: &quinn::Connection) -> Vec<CertificateDer<'static>> {
     let certificates = connection.peer_identity();
     certificates.and_then(|certs| certs.downcast().ok()).map_or_else(Vec::new, |certs| *certs)
@@ -107,8 +107,8 @@ pub(crate) fn chain(cert_pem: &str, key_pem: &str) -> Result<Chain> {
 }
 
 /// The coordinator's side: takes certificates of this cluster, also expired ones that may still be
-/// renewed, and none. Which protocol a peer then may speak is decided when it is known which one it
-/// wants; see [`crate::net::coordinator::gate`].
+/// renewed, and peers without one. Which protocol a peer may speak is decided when the peer says
+/// which one it wants; see [`crate::net::coordinator::gate`].
 pub(crate) fn server(pki: &Pki) -> Result<QuicServerConfig> {
     let members = Members::new(pki.ca_pem(), &Role::ALL, false, pki.absence_max())?;
     let (cert_pem, key_pem) = pki.issue_coordinator()?;
@@ -152,12 +152,12 @@ pub(crate) fn joiner(expected: CaHash) -> Result<QuicClientConfig> {
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth();
     config.alpn_protocols = vec![Protocol::Join.alpn()];
-    // What it learns is used once; nothing is to be resumed.
+    // The joiner connects once; nothing is to be resumed.
     config.resumption = rustls::client::Resumption::disabled();
     QuicClientConfig::try_from(config).map_err(pki_error)
 }
 
-/// Signatures of the handshake are checked in one way, whoever shows a certificate.
+/// Signatures of the handshake are checked in the same way for every certificate.
 macro_rules! signatures_by_provider {
     () => {
         fn verify_tls12_signature(
@@ -193,7 +193,7 @@ pub(crate) struct Members {
     inner: Arc<dyn ClientCertVerifier>,
     provider: Arc<CryptoProvider>,
     roles: &'static [Role],
-    /// Whether one who connects must show a certificate.
+    /// Whether a peer that connects must show a certificate.
     mandatory: bool,
     /// How long ago a certificate may have expired.
     absence_max: Duration,
@@ -245,7 +245,7 @@ impl Members {
         if away_s > self.absence_max.as_secs() || planted_here!(RefuseExpired) {
             return Err(error);
         }
-        // Its time is looked at before all else about it: as it was in its last second.
+        // Expiry is found first, so the rest is checked as of the certificate's last second.
         self.inner.verify_client_cert(cert, intermediates, *not_after).map(drop)
     }
 }
@@ -289,7 +289,7 @@ impl ServerCertVerifier for Members {
 }
 
 /// Accepts a coordinator whose chain contains the authority with the expected hash, and whose own
-/// certificate that authority issued: its certificate alone is no secret and proves nothing.
+/// certificate that authority issued: the authority's certificate is public, and no proof alone.
 #[derive(Debug)]
 struct OneAuthority {
     expected: CaHash,

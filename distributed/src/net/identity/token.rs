@@ -19,21 +19,21 @@ use std::str::FromStr;
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 const PREFIX: &str = "LGP1";
-/// Characters of what is no token that an error quotes.
+/// Characters that an error quotes of a text that is no token.
 const SHOWN: usize = 8;
-/// Tokens that are kept, those that let nobody in any more included.
+/// Most tokens that are kept, including those that let no machine in any more.
 const KEPT_MAX: usize = 1024;
-/// How long a token is remembered after its time, so that who comes late learns why.
+/// How long a token is remembered after its time, so that late joiners learn the reason.
 const REMEMBERED_S: u64 = 7 * 24 * 3600;
 
-/// What lets a machine join: which cluster it may trust, and what it shows that cluster.
+/// Lets a machine join: the cluster that it may trust, and the secret that it shows that cluster.
 #[derive(Clone, PartialEq, Eq)]
 pub struct JoinToken {
     pub(crate) authority: CaHash,
     pub(crate) secret: Secret,
 }
 
-/// Random bytes that nobody guesses.
+/// Random bytes that cannot be guessed.
 pub(crate) type Secret = [u8; 16];
 
 impl JoinToken {
@@ -77,12 +77,12 @@ impl FromStr for JoinToken {
     }
 }
 
-/// What is known of a token; its secret is not among it.
+/// The data of a token, without its secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenInfo {
-    /// By what it is listed and revoked.
+    /// The id by which the token is listed and revoked.
     pub id: String,
-    /// What it makes of who joins with it.
+    /// The role of a machine that joins with the token.
     #[serde(default = "worker")]
     pub role: Role,
     /// When it was made, in seconds since 1970.
@@ -91,10 +91,10 @@ pub struct TokenInfo {
     pub expires_s: u64,
     /// How many machines it lets in altogether.
     pub uses: u32,
-    /// How many of them have not come yet.
+    /// How many machines it still lets in.
     pub uses_left: u32,
-    /// The administrator who made it, by role and name; `None` where whoever runs the coordinator did.
-    /// Revoking him takes the token back.
+    /// The administrator who made it, by role and name; `None` where the coordinator's operator
+    /// did. Revoking the administrator takes the token back.
     #[serde(default)]
     pub made_by: Option<Maker>,
 }
@@ -102,7 +102,7 @@ pub struct TokenInfo {
 /// Role and name of a member who made a token.
 pub(crate) type Maker = (Role, WorkerId);
 
-/// What a kept token makes that does not say.
+/// The role of a stored token that names none.
 fn worker() -> Role {
     Role::Worker
 }
@@ -138,7 +138,7 @@ impl Table {
             return Err(Error::TokenLimit { what: "tokens are kept", given, expected });
         }
         let sha256 = digest(secret);
-        // Of a hash that nobody can turn round, a part can be shown.
+        // The hash cannot be reversed, so a part of it can be shown.
         let id = hex::encode(sha256.first_chunk::<4>().unwrap_or(&[0; 4]));
         let expires_s = now_s.saturating_add(ttl_s);
         let (created_s, uses_left) = (now_s, uses);
@@ -147,14 +147,14 @@ impl Table {
         Ok(info)
     }
 
-    /// Whether a secret lets one more member of a role in: the place of its token.
+    /// The place of a secret's token, if the token lets one more member of a role in.
     fn find(&self, secret: &Secret, role: Role, now_s: u64) -> Result<usize, JoinRefusal> {
         let sha256 = digest(secret);
         let mut found = u64::MAX;
         // Every token is compared, and each to its end: the time taken tells nothing.
         for (at, kept) in (0u64..).zip(&self.tokens) {
             let mut known = [0; 32];
-            // What is no digest stays zero, which no secret has.
+            // A malformed digest stays zero, which no secret has.
             let _ = hex::decode_to_slice(&kept.sha256, &mut known);
             let same: Choice = known.ct_eq(&sha256);
             found = u64::conditional_select(&found, &at, same);
@@ -191,7 +191,7 @@ impl Table {
         self.tokens.len() < before
     }
 
-    /// Removes the tokens that a member has made; answers their ids.
+    /// Removes the tokens that a member has made; returns their ids.
     fn take_back(&mut self, maker: &Maker) -> Vec<String> {
         let gone = self.tokens.extract_if(.., |kept| kept.info.made_by.as_ref() == Some(maker));
         gone.map(|kept| kept.info.id).collect()
@@ -251,7 +251,7 @@ mod tests {
             (twice, 1003, Err(JoinRefusal::TokenUsedUp)),
             (brief, 1009, Ok(())),
             (brief, 1010, Err(JoinRefusal::TokenExpired)),
-            // Later than anybody remembers it, had the clock not gone back.
+            // So late that the token would be forgotten, had the clock not gone back.
             (brief, u64::MAX, Err(JoinRefusal::TokenExpired)),
         ] {
             assert_eq!(table.consume(&secret, Role::Worker, now), expected, "{secret:?} at {now}");

@@ -3,11 +3,11 @@
 /// A fault of the network code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum GlueFault {
-    /// Who waits for a task and goes away is not forgotten.
+    /// A caller that waits for a task and goes away is not forgotten.
     KeepWaiters,
-    /// A durable task is acknowledged before the journal's word.
+    /// A durable task is acknowledged before the journal has it.
     AcknowledgeEarly,
-    /// Who waits for the journal's word on a task is not told of its refusal.
+    /// A caller is not told that the journal refused its task.
     ForgetRejected,
     /// The timer sleeps on when something is due sooner.
     LateTimers,
@@ -15,19 +15,19 @@ pub enum GlueFault {
     KeepSessions,
     /// Attempts that have ended stay with their session.
     KeepAttempts,
-    /// A certificate that has expired opens nothing, however short a time ago.
+    /// A certificate that has expired is of no use, however short a time ago.
     RefuseExpired,
-    /// The log takes what one writes who leads no more.
+    /// The log takes writes of a deposed leader.
     DeposedWrites,
     /// The authority gives a lead the epoch of an earlier one.
     EpochAgain,
-    /// Who leads no more answers from what it knew.
+    /// A deposed leader answers from what it knew.
     FollowerRemembers,
-    /// Who does not lead accepts durable tasks itself.
+    /// A follower accepts durable tasks itself.
     FollowerAccepts,
-    /// Who leads no more lets durable tasks run to an end of its own.
+    /// A deposed leader lets durable tasks run to an end of its own.
     KeepRunning,
-    /// Who leads goes on answering alone when its lease may be over.
+    /// A leader goes on answering alone when its lease may be over.
     OldLease,
 }
 
@@ -43,7 +43,7 @@ impl GlueFault {
         Self::RefuseExpired,
     ];
 
-    /// Those that take several coordinators, in the code, in what keeps the lead, or in the log.
+    /// Faults that take several coordinators: in the code, in what keeps the lead, or in the log.
     pub const AMONG: [Self; 6] = [
         Self::DeposedWrites,
         Self::EpochAgain,

@@ -11,7 +11,7 @@ tokio::task_local! {
     pub static MACHINE: u8;
 }
 
-/// A future that goes on, on its own too, as part of the machine that asks.
+/// A future that runs, also when it is spawned, as part of the machine that asks.
 pub(crate) fn here<F: Future + Send>(future: F) -> impl Future<Output = F::Output> + Send {
     let machine = MACHINE.try_with(|machine| *machine).ok();
     async move {
@@ -22,7 +22,7 @@ pub(crate) fn here<F: Future + Send>(future: F) -> impl Future<Output = F::Outpu
     }
 }
 
-/// A future as part of a machine: it is left alone while that stands still.
+/// A future as part of a machine: it does not go on while the machine stands still.
 pub fn on<F: Future + Send>(machine: u8, future: F) -> impl Future<Output = F::Output> + Send {
     MACHINE.scope(machine, stop_and_go(machine, future))
 }

@@ -1,4 +1,4 @@
-//! What a simulation gives to the network code that runs on its threads.
+//! What a simulation provides to the network code that runs on its threads.
 
 use super::{Bound, GlueFault};
 use rand::rngs::Xoshiro256PlusPlus;
@@ -14,7 +14,7 @@ pub trait Scene: Send + Sync {
     /// A UDP socket at an address.
     fn bind(&self, addr: SocketAddr) -> io::Result<Bound>;
 
-    /// How late a thread that may block begins, if it is; what it does takes none of the run's time.
+    /// How late a thread that may block begins, if it is late; its work takes no simulated time.
     fn thread_is_late(&self) -> Option<Duration>;
 
     /// Starts a thread that runs models.
@@ -23,7 +23,7 @@ pub trait Scene: Send + Sync {
     /// Wall time in whole milliseconds.
     fn unix_ms(&self) -> u64;
 
-    /// Chance that nobody else draws from.
+    /// A random generator that no other code draws from.
     fn rng(&self) -> Xoshiro256PlusPlus;
 
     /// Until when a machine stands still, if it does.

@@ -1,4 +1,4 @@
-//! Carries the frames of a pass: sends, takes and calculates at the same time.
+//! Carries the frames of a pass: sends, receives and computes at the same time.
 
 use super::error::RingError;
 use super::links::Links;
@@ -17,7 +17,7 @@ pub(super) struct Wire {
     pub(super) links: Arc<Links>,
     pub(super) send: SendStream,
     pub(super) recv: RecvStream,
-    /// The frame that is coming.
+    /// The frame that is being received.
     coming: Vec<u8>,
 }
 
@@ -26,7 +26,7 @@ impl Wire {
         Self { links, send, recv, coming: Vec::new() }
     }
 
-    /// Carries out a pass. Gives up when nothing moves for `patience`.
+    /// Carries out a pass. Fails when nothing moves for `patience`.
     pub(super) async fn carry<W: Word, F: Fn(&[u8], &mut [W])>(
         &mut self,
         mut round: Round<'_, W, F>,
@@ -65,7 +65,7 @@ impl Wire {
                 () = &mut alarm => {
                     let waited = moved.elapsed();
                     if waited >= patience {
-                        // Without anything to come, it is the next one that takes nothing.
+                        // With nothing expected, it is the next rank that takes nothing.
                         let rank = if wanted.is_some() { links.before.0 } else { links.next.0 };
                         return Err(links.fail(RingError::Stalled { rank, waited }));
                     }

@@ -20,16 +20,16 @@ pub struct RingConfig {
     /// The UDP address to listen on; by default any port, or the rank's own address where
     /// addresses are given.
     pub listen: Option<SocketAddr>,
-    /// How long the others are waited for when the ring is made, and afterwards how long a call
-    /// waits without anything coming from the neighbours. It must be longer than what one rank
-    /// calculates while others wait for it.
+    /// How long to wait for the other ranks when the ring is made, and afterwards how long a call
+    /// waits without anything coming from the neighbours. It must be longer than one rank computes
+    /// while others wait for it.
     pub timeout: Duration,
 }
 
 /// How the ranks of a ring find each other.
 #[derive(Debug, Clone)]
 pub enum RingPeers {
-    /// Through the coordinator at this address, who tells each rank where it saw the others.
+    /// Through the coordinator at this address, which tells each rank where it saw the others.
     Coordinator(SocketAddr),
     /// At these addresses, by rank.
     Addresses(Vec<SocketAddr>),

@@ -5,11 +5,11 @@ use crate::proto::rendezvous::MeetingRefusal;
 use quinn::ConnectionError;
 use std::time::Duration;
 
-/// Bytes of a reason that goes round the ring.
+/// Most bytes of a reason that goes round the ring.
 const REASON_BYTES_MAX: usize = 300;
 
-/// Errors of a [`Ring`](crate::Ring). But for bad arguments, the first one ends the ring: every
-/// other rank is told, and each later call gets the same error.
+/// Errors of a [`Ring`](crate::Ring). Apart from bad arguments, the first error ends the ring:
+/// every other rank is told, and each later call gets the same error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
@@ -19,11 +19,11 @@ pub enum RingError {
     /// An argument that no rank could serve. The ring goes on.
     #[error("{what} {given}, expected {expected}")]
     Argument {
-        /// What is wrong.
+        /// Which argument is wrong.
         what: &'static str,
-        /// As it was given.
+        /// The value given.
         given: usize,
-        /// What is possible.
+        /// The values that are possible.
         expected: String,
     },
     /// A neighbour was not reached in time.
@@ -56,7 +56,7 @@ pub enum RingError {
     Stalled {
         /// The neighbour.
         rank: u32,
-        /// How long it was waited for.
+        /// How long this rank waited for it.
         waited: Duration,
     },
     /// A neighbour makes another call than this rank.
@@ -66,10 +66,10 @@ pub enum RingError {
         rank: u32,
         /// Its call.
         given: String,
-        /// This rank's.
+        /// This rank's call.
         expected: String,
     },
-    /// A neighbour left in order, and is needed.
+    /// A neighbour left in order, but is still needed.
     #[error("rank {rank} has left the ring")]
     Left {
         /// The neighbour.
@@ -78,9 +78,9 @@ pub enum RingError {
     /// Another rank ended the ring.
     #[error("rank {by} ended the ring: {reason}")]
     Ended {
-        /// Who noticed the failure.
+        /// The rank that noticed the failure.
         by: u32,
-        /// What it noticed.
+        /// What that rank noticed.
         reason: String,
     },
     /// The ring of this rank was dropped without [`Ring::leave`](crate::Ring::leave), or a call
@@ -90,10 +90,10 @@ pub enum RingError {
 }
 
 impl RingError {
-    /// What other ranks are told of a failure: who noticed it, and what it was.
+    /// What other ranks are told of a failure: the rank that noticed it, and the failure.
     pub(super) fn told(&self, rank: u32) -> Vec<u8> {
         let (by, text) = match self {
-            // Passed on as it came.
+            // Passed on unchanged.
             Self::Ended { by, reason } => (*by, reason.clone()),
             other => (rank, other.to_string()),
         };
@@ -139,7 +139,7 @@ mod tests {
         let second = RingError::of(2, &closed(first.told(2)));
         let expected = RingError::Ended { by: 2, reason: "rank 3 was lost: timed out".into() };
         assert_eq!(second, expected);
-        // Whoever passes it on changes nothing.
+        // A rank that passes it on changes nothing.
         assert_eq!(RingError::of(1, &closed(second.told(1))), expected);
         let long = RingError::Lost { rank: 3, reason: "ä".repeat(1000) };
         assert!(long.told(2).len() <= 4 + REASON_BYTES_MAX);

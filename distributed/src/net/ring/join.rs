@@ -1,4 +1,4 @@
-//! How a rank gets into its ring: it listens, learns where the others are, connects to the next one
+//! How a rank joins its ring: it listens, learns where the others are, connects to the next rank
 //! and waits for the one before.
 
 use super::carry::Wire;
@@ -27,16 +27,16 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-/// Time for one who connects to say who it is.
+/// Time for a peer that connected to say which rank it is.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Greetings at once.
+/// Most greetings at once.
 const GREETINGS_MAX: usize = 16;
 /// Wait before a neighbour that does not answer is tried again.
 const RETRY_WAIT: Duration = Duration::from_millis(50);
-/// What an answer of the coordinator may be late.
+/// How late an answer of the coordinator may be.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The first thing on a ring's stream: which ring it is, and who sends.
+/// The first message on a ring's stream: which ring it is, and who sends.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Hello {
     meeting: [u8; 16],
@@ -44,7 +44,7 @@ struct Hello {
     size: u32,
 }
 
-/// Connects a rank with its neighbours. The endpoint takes no more connections then.
+/// Connects a rank with its neighbours. After that the endpoint takes no more connections.
 pub(super) async fn join(config: &RingConfig, deadline: Instant) -> Result<(Endpoint, Wire)> {
     let (server, client) = tls::configs(&config.identity)?;
     let mut server = ServerConfig::with_crypto(Arc::new(server));
@@ -66,7 +66,7 @@ pub(super) async fn join(config: &RingConfig, deadline: Instant) -> Result<(Endp
     let connecting = async {
         let connected = connect(&endpoint, &client, (next, addr), &hello);
         let connected = timeout_at(deadline, connected).await.map_err(|_| absent(next))??;
-        // Nobody is told where the other direction has failed.
+        // The receiver is gone where the other direction has failed.
         let _ = reached.send(connected.0.clone());
         Ok(connected)
     };
@@ -86,7 +86,7 @@ pub(super) async fn join(config: &RingConfig, deadline: Instant) -> Result<(Endp
     Ok((endpoint, Wire::new(links, send, recv)))
 }
 
-/// How a connection ends that is yet to be made.
+/// How a connection ends that is still to be made.
 async fn end_of(connection: oneshot::Receiver<Connection>) -> ConnectionError {
     match connection.await {
         Ok(connection) => connection.closed().await,
@@ -118,13 +118,13 @@ fn addresses(given: usize, size: u32) -> Error {
     RingError::Argument { what: "number of addresses", given, expected }.into()
 }
 
-/// Where ranks are given addresses, nobody makes up an id for their meeting.
+/// The id of the meeting where ranks are given addresses, and no coordinator makes one.
 fn name_id(group: &str) -> [u8; 16] {
     Sha256::digest(group).first_chunk().copied().unwrap_or_default()
 }
 
-/// Asks the coordinator where the others are. The request leaves from the socket that listens, so
-/// that the coordinator sees the address at which others reach it.
+/// Asks the coordinator for the addresses of the others. The request leaves from the socket that
+/// listens, so that the coordinator sees the address at which others reach it.
 async fn meet(
     endpoint: &Endpoint,
     config: &RingConfig,
@@ -153,7 +153,7 @@ async fn meet(
             rpc::read::<Result<Meeting, MeetingRefusal>>(&mut recv).await
         };
         let answer = exchange.await;
-        // A refusal of the role comes as the end of the connection.
+        // A refusal of the role ends the connection.
         answer.map_err(|error| match connection.close_reason() {
             Some(reason) => refused(addr, &reason),
             None => error,
@@ -163,7 +163,7 @@ async fn meet(
     let late = || wire::lost(format!("no answer came from the coordinator at {addr}"));
     let mut meeting = answer.map_err(|_| late())??.map_err(RingError::from)?;
     for member in meeting.addrs.iter_mut().filter(|member| member.ip().is_loopback()) {
-        // Of this kind the coordinator sees only its own machine, of which we know the address.
+        // A loopback address is on the coordinator's machine, whose address is known here.
         member.set_ip(addr.ip());
     }
     Ok(meeting)
@@ -182,7 +182,7 @@ fn refused(addr: SocketAddr, error: &ConnectionError) -> Error {
     Error::Refused { addr, reason }
 }
 
-/// Connects to the next rank and says who it is; tries again until it is there.
+/// Connects to the next rank and greets it; tries again until it is there.
 async fn connect(
     endpoint: &Endpoint,
     client: &ClientConfig,
@@ -190,7 +190,7 @@ async fn connect(
     hello: &Hello,
 ) -> Result<(Connection, SendStream)> {
     loop {
-        // The name is not looked at: what counts is whose certificate it is.
+        // The name is ignored: the certificate counts.
         let connecting = endpoint.connect_with(client.clone(), addr, "worker");
         match connecting.map_err(wire::lost)?.await {
             Ok(connection) => {
@@ -200,7 +200,7 @@ async fn connect(
                     Ok(send)
                 };
                 let greeted: Result<SendStream> = greeting.await;
-                // The stream says only that it ended, the connection says why.
+                // The stream shows only that it ended, the connection says why.
                 let send = greeted.map_err(|error| match connection.close_reason() {
                     Some(reason) => RingError::of(rank, &reason).into(),
                     None => error,
@@ -218,7 +218,7 @@ async fn connect(
     }
 }
 
-/// Waits for the rank before. Others who connect are told why it is not them.
+/// Waits for the rank before. Other peers are told why they are refused.
 async fn accept(
     endpoint: &Endpoint,
     expected: Hello,

@@ -1,4 +1,4 @@
-//! The two connections of a rank, which live and end together: what one is told, the other passes on.
+//! The two connections of a rank, which live and end together: each passes on why the other ended.
 
 use super::error::RingError;
 use crate::net::transport::close::Close;
@@ -9,17 +9,17 @@ use std::sync::{Arc, OnceLock};
 #[derive(Debug)]
 pub(super) struct Links {
     pub(super) rank: u32,
-    /// The neighbours' ranks and the connections to them: the one before sends, the next one takes.
+    /// The neighbours' ranks and connections: this rank receives from `before`, and sends to `next`.
     pub(super) before: (u32, Connection),
     pub(super) next: (u32, Connection),
-    /// What ended the ring, once.
+    /// The error that ended the ring, set once.
     fault: OnceLock<RingError>,
 }
 
 impl Links {
     pub(super) fn new(rank: u32, before: (u32, Connection), next: (u32, Connection)) -> Arc<Self> {
         let links = Arc::new(Self { rank, before, next, fault: OnceLock::new() });
-        // Also while the caller calculates: the others must not wait for it to hear of a failure.
+        // It runs while the caller computes, too: other ranks must not wait to hear of a failure.
         tokio::spawn(Arc::clone(&links).watch());
         links
     }
@@ -29,7 +29,7 @@ impl Links {
         self.fault.get()
     }
 
-    /// Ends the ring and tells the neighbours, unless it has ended. Answers what ended it.
+    /// Ends the ring and tells the neighbours, unless it has ended. Returns the error that ended it.
     pub(super) fn fail(&self, error: RingError) -> RingError {
         let first = self.fault.get_or_init(|| error).clone();
         self.close(Close::RingBroken, &first.told(self.rank));
@@ -51,7 +51,7 @@ impl Links {
     async fn watch(self: Arc<Self>) {
         let end = async |(rank, connection): &(u32, Connection)| {
             let error = connection.closed().await;
-            // Who leaves in order has taken part in all that it was needed for, as far as is known.
+            // A rank that leaves in order has taken part in all that needed it, as far as is known.
             // A connection that was closed here has a reason already.
             let in_order = Close::given_by_peer(&error) == Some(Close::Farewell);
             if !in_order && error != quinn::ConnectionError::LocallyClosed {

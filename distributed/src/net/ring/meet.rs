@@ -36,7 +36,7 @@ impl Meetings {
     }
 }
 
-/// A rank's place among those who wait, given up when dropped.
+/// A rank's place among those that wait, given up when dropped.
 struct Connected<'a> {
     meetings: &'a Meetings,
     claim: &'a Claim,
@@ -44,7 +44,7 @@ struct Connected<'a> {
 }
 
 impl Connected<'_> {
-    /// Answers who was not there.
+    /// Ends the wait; returns the missing ranks.
     fn end(&self) -> Vec<u32> {
         let mut state = self.meetings.lock();
         state.waiting.remove(&self.number);
@@ -78,9 +78,9 @@ pub(crate) async fn serve(meetings: Arc<Meetings>, connection: Connection) {
     }
 }
 
-/// Waits for the others; `None` when the rank itself is gone.
+/// Waits for the other ranks; `None` when this rank is gone.
 async fn meet(meetings: &Meetings, claim: &Claim, connection: &Connection) -> Option<Answer> {
-    // What the connection shows is where others reach the rank: it listens on the same socket.
+    // The rank listens on the socket of this connection, so others reach it at this address.
     let mut addr = connection.remote_address();
     addr.set_ip(addr.ip().to_canonical());
     let (sender, told) = oneshot::channel();
@@ -94,7 +94,7 @@ async fn meet(meetings: &Meetings, claim: &Claim, connection: &Connection) -> Op
             Ok(None) => {}
             Ok(Some((meeting, visitors))) => {
                 for sender in visitors.iter().filter_map(|v| state.waiting.remove(v)) {
-                    // One that is gone will be missed by its neighbours.
+                    // A rank that is gone will be missed by its neighbours.
                     let _ = sender.send(meeting.clone());
                 }
             }
@@ -107,7 +107,7 @@ async fn meet(meetings: &Meetings, claim: &Claim, connection: &Connection) -> Op
     };
     let patience = Duration::from_millis(claim.patience_ms.into()).min(PATIENCE_MAX);
     tokio::select! {
-        // Who has met the others is told so, also where its time ends in the same moment.
+        // A rank that has met the others is told so, even if its time ends in the same moment.
         biased;
         meeting = told => meeting.ok().map(Ok),
         _ = connection.closed() => None,

@@ -24,7 +24,7 @@ async fn a_rank_that_comes_late_and_stays_silent_costs_no_second_wait() {
     let began = Instant::now();
     let joining = tokio::spawn(Ring::join(config));
 
-    // Three quarters of its time later the other one meets it, and then neither comes nor listens.
+    // After three quarters of its time the other rank meets it, and then neither comes nor listens.
     tokio::time::sleep(patience * 3 / 4).await;
     let identity = pki.issue_worker("w1").expect("a name");
     let (endpoint, _) = endpoint::bind(ANY, None).expect("a free port");
@@ -41,7 +41,7 @@ async fn a_rank_that_comes_late_and_stays_silent_costs_no_second_wait() {
 
     let error = joining.await.expect("no panic").expect_err("nobody takes part");
     assert!(matches!(error, Error::Ring(RingError::Absent { rank: 1, .. })), "{error}");
-    // A quarter and what may be late, not as long again.
+    // A quarter of the time and the grace, not as long again.
     assert!(began.elapsed() < patience * 3 / 2, "{:?}", began.elapsed());
     coordinator.stop().await;
 }

@@ -1,7 +1,7 @@
 //! Workers trust workers: each end of a ring's connection shows the certificate of a worker of the
 //! same cluster.
 //!
-//! Workers' certificates are made for clients, and name no address. What each end checks is that the
+//! Workers' certificates are made for clients, and name no address. Each end checks that the
 //! cluster's authority issued the other's certificate to a worker, whichever end listened.
 
 use crate::error::Result;
@@ -12,10 +12,10 @@ use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a rank listens with, and what it connects to others with.
+/// The settings for listening, and for connecting to other ranks.
 pub(super) fn configs(identity: &Identity) -> Result<(QuicServerConfig, QuicClientConfig)> {
     let provider = provider();
-    // Ranks cannot renew for one another, and ask nobody who was revoked.
+    // Ranks cannot renew for one another, and do not ask who was revoked.
     let workers = Members::new(&identity.ca_pem, &[Role::Worker], true, Duration::ZERO)?;
     let (cert, key) = chain(&identity.cert_pem, &identity.key_pem)?;
     let mut server = rustls::ServerConfig::builder_with_provider(provider.clone())

@@ -8,8 +8,8 @@ use lgp_memory::Reduction;
 use std::ops::Range;
 use std::time::Duration;
 
-/// A call under way. One that is dropped before its end ends the ring: its neighbours would take
-/// what follows for what was left out.
+/// A call under way. Dropping one before its end ends the ring: the neighbours would take later
+/// frames for the missing ones.
 pub(super) struct Turn<'a> {
     pub(super) wire: &'a mut Wire,
     pub(super) rank: usize,
@@ -30,7 +30,7 @@ impl Turn<'_> {
         Ok(self.wire.carry(round, self.patience).await?)
     }
 
-    /// Reduces the elements of all ranks; answers which of them this rank has then.
+    /// Reduces the elements of all ranks; returns the range that this rank has then.
     pub(super) async fn reduce<T: RingElement>(
         &mut self,
         call: &Call,
@@ -65,7 +65,7 @@ impl Turn<'_> {
         Ok(own)
     }
 
-    /// Every rank's part of the call is done.
+    /// This rank's part of the call is done.
     pub(super) fn end(mut self) {
         self.ended = true;
     }
@@ -80,7 +80,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Elements of a frame.
+/// Elements in a frame.
 pub(super) fn chunk<T>() -> usize {
     CHUNK_BYTES / size_of::<T>().max(1)
 }

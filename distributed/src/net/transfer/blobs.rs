@@ -1,10 +1,10 @@
-//! Tensors of durable tasks, each run of bytes in a file that is named by its digest, for as long as a
-//! record of the journal names it: large inputs until their task has ended, large outputs until the
-//! result goes. Tasks with equal tensors share a file. They lie beside the journal on the coordinator's
-//! disk, or in a store that coordinators on several machines reach ([`shared`]).
+//! Tensors of durable tasks. Each blob is a file that is named by its digest, kept while a record
+//! of the journal names it: large inputs until their task has ended, large outputs until the result
+//! goes. Tasks with equal tensors share a file. The files lie beside the journal on the
+//! coordinator's disk, or in a store that coordinators on several machines reach ([`shared`]).
 //!
-//! A file is complete, and durable with its name, before the journal is told of it; it goes once
-//! the journal has the change after which no task needs it.
+//! A file is complete, and durable with its name, before the journal hears of it. A file is removed
+//! once the journal has the change after which no task needs it.
 
 mod at;
 mod copy;
@@ -37,26 +37,26 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 
-/// Where inputs and outputs lie that the tasks of a journal refer to. Folders that are older than
-/// outputs in files have this name too.
+/// The folder of the inputs and outputs that a journal's tasks refer to. Its name is older than
+/// outputs in files.
 pub(crate) fn folder_beside(journal: &Path) -> PathBuf {
     let mut name = journal.file_name().unwrap_or_default().to_owned();
     name.push(".inputs");
     journal.with_file_name(name)
 }
 
-/// The files, and who needs them.
+/// The files, and the tasks that need each of them.
 pub(crate) struct BlobStore {
     store: Arc<dyn ObjectStore>,
     place: Place,
     state: Mutex<State>,
-    /// Held while files are removed, and taken to begin needing one or a copy: a file must not go
-    /// between the two.
+    /// Held while files are removed, and while a task or a copy begins to need a file, so that no
+    /// file is removed in between.
     turn: tokio::sync::Mutex<()>,
     /// False once closed. Held for reading while files are written or removed, so that closing
     /// waits for that.
     open: tokio::sync::RwLock<bool>,
-    /// Nothing is removed any more.
+    /// Whether removal has stopped for good.
     keeps_all: AtomicBool,
     runtime: Handle,
 }
@@ -65,13 +65,13 @@ pub(crate) struct BlobStore {
 enum Place {
     /// A folder of this coordinator's own.
     Folder(PathBuf),
-    /// A store that others reach, by the name that people know it by.
+    /// A store that other coordinators reach, with the label that users know.
     Shared { label: String, names: Names },
 }
 
 #[derive(Default)]
 struct State {
-    /// Who needs which file.
+    /// The users of each file, by its digest.
     users: HashMap<[u8; 32], Users>,
     /// Copies under way, during which nothing is removed.
     copies: usize,
@@ -79,7 +79,7 @@ struct State {
     writing: u64,
 }
 
-/// Who needs a file.
+/// The users of a file.
 #[derive(Default)]
 struct Users {
     count: usize,
@@ -109,7 +109,7 @@ impl Drop for Claim {
     }
 }
 
-/// Nothing is removed as long as it lives.
+/// While it lives, no file is removed.
 pub(crate) struct Pause(Arc<BlobStore>);
 
 impl Drop for Pause {
@@ -120,8 +120,8 @@ impl Drop for Pause {
 }
 
 impl BlobStore {
-    /// Opens the folder, or makes an empty one, and removes what none of `used` names: what a
-    /// crash left.
+    /// Opens the folder, or makes an empty one, and removes the files that `used` does not name: a
+    /// crash left them.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -164,31 +164,31 @@ impl BlobStore {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes and removes nothing more from now on: the next coordinator on the same journal, which
-    /// may be of this process, has a store of its own. Waits for what is under way.
+    /// Nothing is written or removed from now on: the next coordinator on the same journal, which
+    /// may be of this process, has its own store. Waits for writes and removals under way.
     pub(crate) async fn close(&self) {
         self.keep_all();
         *self.open.write().await = false;
     }
 
-    /// Removes nothing more from now on: it is not known what the journal has. A change of it whose
+    /// Nothing is removed from now on, because it is unknown what the journal has: a change whose
     /// fate is in doubt may be there, and the next coordinator goes on with the task.
     pub(crate) fn keep_all(&self) {
         self.keeps_all.store(true, Relaxed);
     }
 
-    /// Writes a run of bytes, which is durable when this answers.
+    /// Writes a blob, which is durable when this returns.
     ///
     /// # Errors
-    /// [`Error::NotSaved`], also where too little room would be left for the journal; nothing is
-    /// left then. [`Error::Stopped`] once closed.
+    /// [`Error::NotSaved`], also where too little room would be left for the journal; nothing of
+    /// the blob is left then. [`Error::Stopped`] once closed.
     pub(crate) async fn put(
         self: &Arc<Self>,
         blob: TensorBlob,
         parts: Vec<Bytes>,
     ) -> Result<Claim> {
         let blob_store = Arc::clone(self);
-        // A task of its own: when the caller goes away, the claim ends after the writing.
+        // A Tokio task of its own: when the caller goes away, the claim ends after the writing.
         let writing = self.runtime.spawn(async move {
             let open = blob_store.open.read().await;
             if !*open {
@@ -196,7 +196,7 @@ impl BlobStore {
             }
             let _room = blob_store.reserve(blob.bytes).await?;
             let claim = blob_store.claim(blob.sha256).await;
-            // What another task needs of a shared store is not sent again.
+            // A blob that a shared store has for another task already is not sent again.
             if !blob_store.is_there(blob).await {
                 blob_store.write(blob, parts).await?;
             }
@@ -211,7 +211,7 @@ impl BlobStore {
         Claim { blob_store: Arc::clone(self), sha256, kept: false }
     }
 
-    /// One task less needs the file; the last one's goes.
+    /// One task less needs the file; without any, the file is removed.
     pub(crate) fn release(self: &Arc<Self>, sha256: [u8; 32]) {
         let left = self.lock().users.get_mut(&sha256).map(|users| {
             users.count = users.count.saturating_sub(1);
@@ -226,7 +226,7 @@ impl BlobStore {
         self.runtime.spawn(Arc::clone(self).sweep());
     }
 
-    /// Removes what nobody needs. What is left when it is closed, the next start removes.
+    /// Removes files that no task needs. The next start removes files that a close leaves.
     async fn sweep(self: Arc<Self>) {
         let open = self.open.read().await;
         if !*open || self.keeps_all.load(Relaxed) {
@@ -241,7 +241,7 @@ impl BlobStore {
             let unused = state.users.extract_if(|_, users| users.count == 0);
             unused.map(|(_, users)| users.copies).collect()
         };
-        // A name of a shared store is not written again: who writes need not wait until it is gone.
+        // Names of a shared store are never reused, so writers need not wait for the removal.
         let _turn = matches!(self.place, Place::Folder(_)).then_some(turn);
         for name in unused.into_iter().flat_map(Copies::names) {
             if self.keeps_all.load(Relaxed) {
@@ -258,7 +258,7 @@ impl BlobStore {
         }
     }
 
-    /// Whether a name is one that nobody but this coordinator can need.
+    /// Whether no other coordinator can need the file of this name.
     fn may_remove(&self, name: &Key) -> bool {
         match &self.place {
             Place::Folder(_) => true,
@@ -266,13 +266,13 @@ impl BlobStore {
         }
     }
 
-    /// As long as the answer lives, nothing is written.
+    /// While the returned guard lives, nothing is written.
     #[cfg(test)]
     pub(crate) async fn held_up(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.turn.lock().await
     }
 
-    /// Keeps every file from being removed. What is being removed is gone when it answers.
+    /// Keeps every file from being removed. Removals under way are done when this returns.
     pub(crate) async fn pause(self: &Arc<Self>) -> Pause {
         let _turn = self.turn.lock().await;
         self.lock().copies += 1;

@@ -1,7 +1,7 @@
-//! Models' files on their way to workers that have none: asked for by digest, from any offset on.
+//! Sends models' files to workers that lack them, by digest, from any offset on.
 //!
 //! The files of a model follow one another as one run of bytes, whose SHA-256 is the model's
-//! digest. What a digest stands for, the application says.
+//! digest. The application knows the files of a digest.
 
 mod collect;
 mod fetch;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// Bytes that are read and sent at a time.
 const CHUNK_BYTES: usize = 256 << 10;
-/// Files of a model, and bytes of a file's name: their list must fit an answer.
+/// Most files of a model, and most bytes of a file's name: their list must fit an answer.
 const FILES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 200;
 
@@ -46,33 +46,33 @@ pub struct BlobFile {
     pub path: PathBuf,
 }
 
-/// What a fetched run of bytes consists of.
+/// One file within a fetched run of bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlobPart {
     /// The file's place beneath the model's folder: plain names with `/` between them, none of
     /// which leads elsewhere.
     pub name: String,
-    /// How many bytes of the run are its own, after those of the parts before it.
+    /// Bytes of the file, which follow those of the parts before it.
     pub bytes: u64,
 }
 
 /// The worker's side: where fetched models are kept. Called on blocking threads, except for
 /// [`ModelCache::lacks`].
 pub trait ModelCache: Send + Sync {
-    /// Where to collect the bytes of a model whose files are not here; `None` where they are. What
-    /// is there already is gone on with. Must answer within milliseconds.
+    /// Where to collect the bytes of a model whose files are not here; `None` where they are. A
+    /// fetch continues after the bytes that are there already. Must answer within milliseconds.
     fn lacks(&self, model: &ModelRef) -> Option<PathBuf>;
 
-    /// Makes room for so many more bytes.
+    /// Makes room for `bytes` more bytes.
     ///
     /// # Errors
-    /// [`ExecError`] when there is none to be had.
+    /// [`ExecError`] when no room can be made.
     fn make_room(&self, model: &ModelRef, bytes: u64) -> Result<(), ExecError>;
 
-    /// Takes over a run of bytes that is whole and has the model's digest.
+    /// Takes over a whole run of bytes that has the model's digest.
     ///
     /// # Errors
-    /// [`ExecError`] when it is no model, or cannot be kept.
+    /// [`ExecError`] when the bytes are no model, or cannot be kept.
     fn keep(&self, model: &ModelRef, collected: &Path, parts: &[BlobPart])
     -> Result<(), ExecError>;
 }
@@ -87,7 +87,7 @@ enum Answer {
     Failed,
 }
 
-/// Whether a text is a digest as it is written here: then it is no path either.
+/// Whether a text is a digest in the form used here; such a text is no path.
 fn is_digest(text: &str) -> bool {
     text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }

@@ -1,10 +1,10 @@
 //! Inputs and outputs that are too long for a frame: the header names a digest, and the other side
 //! asks for the bytes, from any offset on.
 //!
-//! The bytes of all tensors follow one another as one run, whose SHA-256 is its name. The coordinator
-//! serves inputs while an attempt is under way: from the task's own tensors, or, for a durable task,
-//! from its disk. The worker serves outputs until they were taken. Who collects a run does so in
-//! memory; what a broken connection left is gone on with over the next.
+//! The bytes of all tensors follow one another as one run, named by its SHA-256. The coordinator
+//! serves inputs while an attempt is under way: from the task's own tensors, or, for a durable
+//! task, from its disk. The worker serves outputs until they were taken. The receiver collects a
+//! run in memory; after a broken connection, the transfer continues over the next one.
 
 mod fetch;
 mod offer;
@@ -34,7 +34,7 @@ const CHUNK_BYTES: usize = 256 << 10;
 /// The response to a request for tensors.
 #[derive(Serialize, Deserialize)]
 enum Answer {
-    /// The run has so many bytes; those from the offset on follow.
+    /// The number of bytes of the run; those from the offset on follow.
     Found(u64),
     /// No attempt under way has such tensors.
     Unknown,
@@ -56,7 +56,7 @@ pub(crate) struct Large {
     pub(crate) tensors: Vec<TensorMeta>,
     source: Source,
     blob: OnceCell<TensorBlob>,
-    /// Why nobody can have them any more, once that was noticed.
+    /// Why the tensors are lost, once that was noticed.
     lost: OnceLock<String>,
     noticed: Notify,
 }
@@ -88,7 +88,7 @@ impl Large {
         Self { tensors, source, blob, lost: OnceLock::new(), noticed: Notify::new() }
     }
 
-    /// Their digest, which is reckoned once, on a blocking thread.
+    /// The tensors' digest, which is computed once, on a blocking thread.
     ///
     /// # Errors
     /// [`Error::Stopped`] where there are no threads any more.
@@ -105,8 +105,8 @@ impl Large {
         self.blob.get_or_try_init(reckon).await.copied()
     }
 
-    /// Moves them from memory to the disk. They are there, for good, once this has answered; the
-    /// claim says until when.
+    /// Moves the tensors from memory to the disk. They are durable once this returns, for as long
+    /// as the claim says.
     ///
     /// # Errors
     /// [`Error::NotSaved`] where there is no room.
@@ -117,7 +117,7 @@ impl Large {
         Ok((Self::on_disk(apart, Arc::clone(blob_store)), claim))
     }
 
-    /// What the journal keeps in their place, if they lie on the disk.
+    /// The reference that the journal keeps in their place, if they lie on the disk.
     pub(crate) fn apart(&self) -> Option<Apart> {
         match (&self.source, self.blob.get()) {
             (Source::Disk(_), Some(blob)) => {
@@ -127,14 +127,14 @@ impl Large {
         }
     }
 
-    /// Nobody needs them any more.
+    /// Releases the file of tensors on the disk: no task needs them any more.
     pub(crate) fn release(&self) {
         if let (Source::Disk(blob_store), Some(blob)) = (&self.source, self.blob.get()) {
             blob_store.release(blob.sha256);
         }
     }
 
-    /// Resolves when they turn out to be missing or damaged, with the reason.
+    /// Resolves when the tensors turn out to be missing or damaged, with the reason.
     pub(crate) async fn lost(&self) -> String {
         loop {
             let noticed = self.noticed.notified();
@@ -145,7 +145,7 @@ impl Large {
         }
     }
 
-    /// Those that lie in memory stay: nothing happens to them there.
+    /// Notes that tensors on the disk are lost. Tensors in memory cannot be lost.
     fn lose(&self, reason: &str) {
         if let Source::Disk(_) = self.source {
             tracing::error!(%reason, "the inputs of a durable task are lost");

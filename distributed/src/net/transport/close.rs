@@ -6,9 +6,9 @@ use quinn::{ConnectionError, VarInt};
 use std::net::SocketAddr;
 use std::time::SystemTime;
 
-/// Code of a stream whose answer has been taken, with what it names by its digest.
+/// Code of a stream whose answer was taken, with the tensors that it names by their digest.
 pub(crate) const TAKEN: VarInt = VarInt::from_u32(2);
-/// Code of a stream whose answer nobody waits for any more.
+/// Code of a stream whose answer is not wanted any more.
 pub(crate) const CANCELLED: VarInt = VarInt::from_u32(1);
 
 /// Reasons for closing a connection.
@@ -16,7 +16,7 @@ pub(crate) const CANCELLED: VarInt = VarInt::from_u32(1);
 pub(crate) enum Close {
     /// The coordinator stops.
     Stopping,
-    /// The worker has finished what it held and leaves.
+    /// The worker has finished its tasks and leaves.
     Farewell,
     /// The same worker connected anew.
     Superseded,
@@ -30,7 +30,7 @@ pub(crate) enum Close {
     Late,
     /// The worker was silent for too long.
     Abandoned,
-    /// The worker's reports ended, so that nothing more is known of it.
+    /// The worker's reports ended, so its state is unknown.
     Silent,
     /// The certificate does not allow what the peer wants to speak.
     Role,
@@ -84,7 +84,7 @@ impl Close {
         Self::TABLE.iter().find(|(c, ..)| u64::from(*c) == code).map(|(_, close, _)| *close)
     }
 
-    /// Whether a worker that is told so has no reason to come back.
+    /// Whether a worker that gets this reason must not come back.
     pub(crate) fn is_final(self) -> bool {
         matches!(
             self,
@@ -98,8 +98,8 @@ impl Close {
     }
 }
 
-/// Whether the other side found that the certificate is not yet valid, or was expired for longer than
-/// it bears.
+/// Whether the other side found that the certificate is not valid yet, or expired longer ago than
+/// that side accepts.
 fn is_out_of_time(error: &ConnectionError) -> bool {
     // RFC 8446, section 6: alert 45.
     alert(error) == Some(45)
@@ -110,8 +110,8 @@ pub(crate) fn is_untrusted(error: &ConnectionError) -> bool {
     alert(error).is_some()
 }
 
-/// The end of a connection to a coordinator as an error, where trying again is no use. The certificate
-/// that was shown is valid until then.
+/// The error for the end of a connection to a coordinator, where trying again is no use. The
+/// certificate that was shown is valid until `until`.
 pub(crate) fn final_error(
     addr: SocketAddr,
     error: &ConnectionError,
@@ -119,7 +119,7 @@ pub(crate) fn final_error(
 ) -> Option<Error> {
     let refused = |refusal| Some(Error::JoinRefused { addr, refusal });
     if is_out_of_time(error) {
-        // The coordinator's clock decides; where this one disagrees, one of them is wrong.
+        // The coordinator's clock decides; where this clock disagrees, one of the two is wrong.
         return refused(match SystemTime::now() < until {
             true => JoinRefusal::ClocksDiffer,
             false => JoinRefusal::CertificateLapsed,

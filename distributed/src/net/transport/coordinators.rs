@@ -8,16 +8,16 @@ use std::time::Duration;
 
 /// The port that coordinators listen on unless told otherwise.
 const PORT: u16 = 8443;
-/// As many are tried at most.
+/// Most coordinators that are tried.
 const COORDINATORS_MAX: usize = 16;
 /// Time for a name to be looked up.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(10);
 /// RFC 1035, section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
 
-/// Where the coordinators of a cluster listen: addresses, and names of hosts, which are looked up again
-/// whenever they were tried in vain. A worker serves all that it reaches; who asks something asks the
-/// first that answers, in this order.
+/// Where the coordinators of a cluster listen: addresses, and names of hosts, which are looked up
+/// again after each round of failures. A worker serves every coordinator that it reaches; a caller
+/// asks the first one that answers, in this order.
 ///
 /// As text: `HOST[:PORT]`, several with commas between them; without a port, 8443.
 ///
@@ -98,7 +98,7 @@ fn no_place(text: &str, expected: &'static str) -> Error {
 }
 
 impl Coordinators {
-    /// Each by itself, and once.
+    /// Each coordinator by itself, without duplicates.
     pub(crate) fn each(&self) -> Vec<Self> {
         let mut each: Vec<Self> = Vec::new();
         for place in &self.0 {
@@ -149,8 +149,8 @@ impl Coordinators {
         }
     }
 
-    /// What the first of them says that can be asked. Where none can, why not: what one of them has
-    /// said tells more than that another is not there.
+    /// The answer of the first coordinator that can be asked; if none can, the error. A refusal
+    /// tells more than a coordinator that is not there.
     pub(crate) async fn ask<R, F: Future<Output = Result<R>>>(
         &self,
         ask: impl Fn(SocketAddr) -> F,

@@ -1,7 +1,7 @@
 //! Finding a coordinator on the local network (mDNS, RFC 6762 and 6763).
 //!
-//! What is announced is a hint and no more: anybody can announce anything. Whether a coordinator is
-//! the right one, the handshake decides.
+//! An announcement is only a hint, because anybody can announce anything. The handshake decides
+//! whether a coordinator is the right one.
 
 use crate::error::{Error, Result};
 use crate::net::identity::pki::CaHash;
@@ -15,7 +15,7 @@ const AUTHORITY: &str = "ca";
 const AUTHORITY_DIGITS: usize = 16;
 /// The port of mDNS.
 const PORT: u16 = 5353;
-/// Coordinators and addresses that are looked at: a network full of false ones is not followed.
+/// Most coordinators and addresses that are tried: a network may be full of false ones.
 const CANDIDATES_MAX: usize = 64;
 
 fn failed(error: impl std::fmt::Display) -> Error {
@@ -26,7 +26,7 @@ fn beginning(authority: CaHash) -> String {
     authority.to_string().chars().take(AUTHORITY_DIGITS).collect()
 }
 
-/// On every interface; or on the loopback alone, so that nothing is said on the network.
+/// On every interface; or on the loopback alone, so that nothing is sent on the network.
 fn daemon(port: u16, loopback_only: bool) -> Result<ServiceDaemon> {
     let daemon = ServiceDaemon::new_with_port(port).map_err(failed)?;
     if loopback_only {
@@ -77,7 +77,7 @@ impl Advertisement {
 
 impl Drop for Advertisement {
     fn drop(&mut self) {
-        // Who listens sees it end by itself where the farewell is lost.
+        // If the farewell is lost, listeners let the announcement expire.
         let _ = self.daemon.unregister(&self.name);
         let _ = self.daemon.shutdown();
     }
@@ -116,8 +116,8 @@ impl Discovery {
         Ok(Self { daemon, events, found })
     }
 
-    /// The next address at which the coordinator may be; waits until there is one. Each is named
-    /// once.
+    /// The next address at which the coordinator may be; waits until there is one. Each address
+    /// comes once.
     pub async fn next(&mut self) -> Option<SocketAddr> {
         loop {
             if let Some(addr) = self.found.next.pop_front() {
@@ -134,12 +134,12 @@ impl Discovery {
 
 impl Drop for Discovery {
     fn drop(&mut self) {
-        // It ends with the process otherwise.
+        // Otherwise the daemon ends with the process.
         let _ = self.daemon.shutdown();
     }
 }
 
-/// What the search has come to.
+/// The results of the search.
 struct Found {
     beginning: String,
     seen: BTreeSet<SocketAddr>,
@@ -157,11 +157,11 @@ impl Found {
         self.add_all(ips, service.get_port());
     }
 
-    /// IPv4 first: of the others, more are announced than work.
+    /// IPv4 first: many announced IPv6 addresses do not work.
     fn add_all(&mut self, ips: impl Iterator<Item = IpAddr>, port: u16) {
         let usable = |ip: &IpAddr| match ip {
             IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast(),
-            // Those of a link mean nothing without the link's name.
+            // Addresses of a link mean nothing without the link's name.
             IpAddr::V6(ip) => {
                 !ip.is_unspecified() && !ip.is_multicast() && !ip.is_unicast_link_local()
             }
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(found.seen.len(), CANDIDATES_MAX);
     }
 
-    /// Whether a packet to a group of the loopback comes back, by no more than the system's sockets.
+    /// Whether a packet to a group of the loopback comes back, by plain sockets of the system.
     fn multicast_works() -> std::io::Result<()> {
         let (group, here) = (Ipv4Addr::new(224, 0, 0, 251), Ipv4Addr::LOCALHOST);
         let receiver = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
@@ -214,8 +214,8 @@ mod tests {
         if let Err(error) = multicast_works() {
             return println!("skipped: multicast: {error}");
         }
-        // A port of our own: the real one may be busy with real coordinators. Free again at once, for
-        // those who are to share it.
+        // A port of its own: the real one may be busy with real coordinators. The probe's socket
+        // closes at once, because several daemons are to share the port.
         let port = {
             let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
             socket.local_addr().expect("bound").port()

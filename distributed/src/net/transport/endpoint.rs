@@ -12,21 +12,21 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 const KEEPALIVE: Duration = Duration::from_millis(500);
-/// Silence after which the transport gives up: a little above the core's own limit, which
-/// decides about tasks and has the better reasons to show.
+/// Silence after which the transport gives up: a little above the core's own limit, which decides
+/// about tasks and gives better reasons.
 const IDLE_TIMEOUT_MS: u32 = 2_500;
-/// Unread bytes that a connection may hold, and that of a caller, of whom there may be many; and each
-/// of its streams.
+/// Unread bytes that a connection may hold, that the connection of a caller may hold, of which
+/// there may be many, and that each of their streams may hold.
 const CONNECTION_WINDOW: u32 = 32 << 20;
 const CALLER_WINDOW: u32 = 4 << 20;
 const STREAM_WINDOW: u32 = 8 << 20;
 
 /// Bytes of the id of a connection to a coordinator.
 const ID_BYTES: usize = 8;
-/// The least time between two answers to packets of no known connection: many workers come back at
-/// once, and each answer is smaller than what it answers.
+/// The least time between two answers to packets of unknown connections: many workers come back at
+/// once, and each answer is smaller than its packet.
 const RESETS: Duration = Duration::from_millis(1);
-/// Unread bytes that a connection of somebody unknown may hold.
+/// Unread bytes that the connection of an unknown peer may hold.
 const CAUTIOUS_WINDOW: u32 = 64 << 10;
 
 /// Settings for a connection on which the peer may open so many streams at once.
@@ -34,8 +34,8 @@ pub(crate) fn config(bidirectional: u32, unidirectional: u32) -> Arc<TransportCo
     Arc::new(settings(bidirectional, unidirectional))
 }
 
-/// As [`config`], for peers who have yet to show who they are: what they send and nobody reads must
-/// not fill the memory.
+/// As [`config`], for peers that have not shown who they are: bytes that they send and nothing
+/// reads must not fill the memory.
 pub(crate) fn cautious(bidirectional: u32, unidirectional: u32) -> Arc<TransportConfig> {
     let mut config = settings(bidirectional, unidirectional);
     config.receive_window(VarInt::from_u32(CAUTIOUS_WINDOW));
@@ -47,7 +47,7 @@ pub(crate) fn trust(connection: &Connection) {
     connection.set_receive_window(VarInt::from_u32(CONNECTION_WINDOW));
 }
 
-/// The same for one who calls.
+/// As [`trust`], for a caller.
 pub(crate) fn trust_caller(connection: &Connection) {
     connection.set_receive_window(VarInt::from_u32(CALLER_WINDOW));
 }
@@ -90,7 +90,7 @@ pub(crate) struct SocketWatch(Weak<dyn AsyncUdpSocket>);
 impl SocketWatch {
     /// Resolves once the socket is closed and its port free.
     pub(crate) async fn closed(&self) {
-        // The last holder is a task of quinn's, which says nothing when it ends.
+        // The last holder is a task of quinn, which does not report its end.
         while self.0.strong_count() > 0 {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -98,14 +98,14 @@ impl SocketWatch {
 }
 
 /// Settings of a coordinator's endpoint. With the key of its predecessors it knows the tokens that
-/// they gave to their peers, and tells a peer that still speaks to one of them that nobody listens.
+/// they gave to peers, and resets the connections of peers that still speak to a predecessor.
 pub(crate) fn successor(reset_key: hmac::Key) -> EndpointConfig {
     let mut config = EndpointConfig::new(Arc::new(reset_key));
     config.cid_generator(|| Box::new(AnyId)).min_reset_interval(RESETS);
     config
 }
 
-/// Connection ids that say nothing: each may have been a predecessor's.
+/// Random connection ids: each may have been a predecessor's.
 struct AnyId;
 
 impl ConnectionIdGenerator for AnyId {

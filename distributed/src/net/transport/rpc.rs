@@ -1,7 +1,7 @@
 //! Requests and responses, the one protocol in which members and joiners ask a coordinator for
-//! something: [`Enrol`], [`Renewal`], workers' [`Ask`], clients' `Call`, ranks' `Claim`. A request is
-//! on a bidirectional stream, `u32` length and postcard, its response in the same form, and what is
-//! longer (tensors, files, outcomes) follows. Lengths are checked before anything is allocated.
+//! something: [`Enrol`], [`Renewal`], workers' [`Ask`], clients' `Call`, ranks' `Claim`. A request
+//! is `u32` length and postcard on a bidirectional stream. Its response has the same form, and
+//! longer data (tensors, files, outcomes) follow. Lengths are checked before anything is allocated.
 
 use crate::error::{Error, Result};
 use crate::net::identity::enrol::JoinRefusal;
@@ -17,29 +17,29 @@ use serde::{Deserialize, Serialize};
 /// Bytes of the longest request or response, unless its reader says otherwise.
 const BYTES_MAX: usize = 16 << 10;
 
-/// What a joiner asks: to be certified.
+/// The request of a joiner for a certificate.
 #[derive(Serialize, Deserialize)]
 pub struct Enrol {
     pub secret: [u8; 16],
-    /// Checked by the coordinator: a name that is none gets a response that says so.
+    /// Checked by the coordinator: an invalid name gets a response that says so.
     pub name: String,
     /// A certificate request, DER.
     pub csr: Vec<u8>,
     /// The joiner's clock, in seconds since 1970.
     pub now_s: u64,
-    /// What it wants to be: a token that makes something else must not be used up by it.
+    /// The role that it wants: it must not use up a token for another role.
     pub role: Role,
 }
 
-/// What a member asks whose certificate may have expired: a new one for a new key. Name and role are
-/// those of the certificate that it shows.
+/// The request of a member, whose certificate may have expired, for a new one with a new key. Name
+/// and role are those of the certificate that the member shows.
 #[derive(Serialize, Deserialize)]
 pub struct Renewal {
     /// A certificate request, DER.
     pub csr: Vec<u8>,
 }
 
-/// What a worker asks besides its work.
+/// The requests of a worker besides its work.
 #[derive(Serialize, Deserialize)]
 pub enum Ask {
     /// A new certificate for a new key, before the old one expires.
@@ -48,8 +48,8 @@ pub enum Ask {
     Blob { sha256: String, offset: u64 },
     /// The tensors of a task from an offset on; they follow the response.
     Tensors(TensorRange),
-    /// Here is what an attempt came to whose own stream was lost: a frame that follows. The response,
-    /// which is empty, says that it was taken.
+    /// The outcome of an attempt whose own stream was lost: a frame that follows. The response,
+    /// which is empty, says that the coordinator took it.
     Outcome,
 }
 
@@ -63,7 +63,7 @@ pub struct Certified {
 /// The response to [`Enrol`], [`Renewal`] and [`Ask::Renew`].
 pub type Certification = Result<Certified, JoinRefusal>;
 
-/// Makes a request on a stream of its own, and answers the response.
+/// Makes a request on a stream of its own, and returns the response.
 pub(crate) async fn ask<T: DeserializeOwned>(
     connection: &Connection,
     request: &impl Serialize,
@@ -74,7 +74,7 @@ pub(crate) async fn ask<T: DeserializeOwned>(
     read(&mut recv).await
 }
 
-/// The next request of a peer, and where its response goes.
+/// The next request of a peer, and the stream for its response.
 pub(crate) async fn accept<T: DeserializeOwned>(
     connection: &Connection,
 ) -> Result<(T, SendStream)> {
@@ -93,7 +93,7 @@ pub(crate) async fn read<T: DeserializeOwned>(recv: &mut RecvStream) -> Result<T
     read_within(recv, BYTES_MAX).await
 }
 
-/// The same where so many bytes may come.
+/// As [`read`], with another limit of bytes.
 pub(crate) async fn read_within<T: DeserializeOwned>(
     recv: &mut RecvStream,
     limit: usize,
@@ -121,7 +121,7 @@ pub(crate) async fn write(send: &mut SendStream, value: &impl Serialize) -> Resu
     write_within(send, value, BYTES_MAX).await
 }
 
-/// The same where so many bytes may be sent.
+/// As [`write`], with another limit of bytes.
 pub(crate) async fn write_within(
     send: &mut SendStream,
     value: &impl Serialize,

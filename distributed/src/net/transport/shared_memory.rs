@@ -2,9 +2,9 @@
 //! following their header over QUIC.
 //!
 //! A link is a Unix socket between the two, over which files without a name (memfd) are passed.
-//! Each side writes only buffers of its own and reads those of the other. A buffer is used again
-//! only after the other side has said that it is done with it, under the ticket of that one use:
-//! no attempt, however late, touches what belongs to another. Whatever fails, tensors go over QUIC.
+//! Each side writes only its own buffers and reads those of the other. A buffer is reused only
+//! after the other side has reported, by the ticket of that use, that it is done with it: no
+//! attempt, however late, touches the data of another. Whatever fails, tensors go over QUIC.
 
 #[cfg(not(target_os = "linux"))]
 mod elsewhere;
@@ -35,10 +35,10 @@ use crate::worker_info::Transport;
 use lgp_memory::NamedTensor;
 use std::sync::{Arc, OnceLock};
 
-/// Bodies from this size on are shared; smaller ones are sent as fast, as measured with
+/// Bodies from this size on are shared; smaller ones are as fast over QUIC, as measured with
 /// `examples/noop.rs`.
 pub(crate) const SHARED_BYTES_MIN: usize = 32 << 10;
-/// Up to this size a body is copied at once; a longer one would keep others of its thread waiting.
+/// Up to this size a body is copied at once; a longer copy would block other tasks of its thread.
 const AT_ONCE_BYTES_MAX: usize = 1 << 20;
 
 /// A session's place for its link, which may come at any time, or never.
@@ -51,18 +51,18 @@ impl SharedMemory {
         self.0.get().filter(|link| !link.is_dead())
     }
 
-    /// Whether there was a link and it works no more, as far as is known.
+    /// Whether there was a link and it does not work any more, as far as is known.
     pub(crate) fn is_dead(&self) -> bool {
         self.0.get().is_some_and(|link| link.is_dead())
     }
 
-    /// The same, having looked whether the other side ended it.
+    /// The same, after a check whether the other side ended the link.
     pub(crate) fn has_failed(&self) -> bool {
         self.tidy();
         self.is_dead()
     }
 
-    /// Lets go of what nobody asked for. Answers how tensors travel now.
+    /// Drops buffers that were not claimed. Returns how tensors travel now.
     pub(crate) fn tidy(&self) -> Transport {
         match self.0.get() {
             Some(link) if link.tidy() => Transport::SharedMemory,

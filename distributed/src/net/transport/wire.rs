@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Bodies up to this size are copied behind their header: cheaper than sharing them.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-/// What the first read of a task's or an answer's stream takes at most.
+/// Most bytes that the first read of a task's or an answer's stream takes.
 const FIRST_READ_BYTES: usize = 64 << 10;
 
 pub fn lost(error: impl std::fmt::Display) -> Error {
@@ -36,7 +36,7 @@ pub(crate) async fn fill(recv: &mut RecvStream, buffer: &mut [u8]) -> Result<()>
 pub(crate) async fn read_report(recv: &mut RecvStream) -> Result<(Kind, Vec<u8>)> {
     let mut start = [0; PREFIX_BYTES];
     match fill(recv, &mut start).await {
-        // Between two frames an end is an end.
+        // An end between two frames is no truncation.
         Err(Error::Frame(FrameError::Truncated { given: 0, .. })) => {
             return Err(lost("the peer ended its stream"));
         }
@@ -66,7 +66,7 @@ pub(crate) async fn expect_report<T: DeserializeOwned>(
     Ok(frame::decode(kind, &header)?)
 }
 
-/// The start of the one frame of a stream: its header, and what came of the body with it.
+/// The start of the one frame of a stream: its header, and the part of the body that came along.
 pub(crate) struct Start {
     prefix: Prefix,
     header: Bytes,
@@ -99,7 +99,7 @@ impl Start {
         Ok(longer.into())
     }
 
-    /// What the frame is.
+    /// The type of the frame.
     pub(crate) fn kind(&self) -> Kind {
         self.prefix.kind
     }
@@ -136,7 +136,7 @@ impl Start {
         }
     }
 
-    /// Sees that no body is announced, and that none came with the header.
+    /// Checks that no body is announced, and that none came with the header.
     pub(crate) fn end(self) -> Result<()> {
         plan(Vec::new(), self.prefix.body_bytes)?;
         nothing_follows(&self.body)
@@ -176,7 +176,7 @@ fn nothing_follows(rest: &[u8]) -> Result<()> {
 /// Time in which a peer must take the next piece of what it is sent.
 const STALLED: Duration = Duration::from_secs(10);
 
-/// Waits for a write, but not for ever: a peer that does not read must not hold what it is sent.
+/// Waits for a write, but not for ever: a peer that does not read must not hold the data back.
 pub(crate) async fn taken<T, E: std::fmt::Display>(
     write: impl Future<Output = Result<T, E>>,
 ) -> Result<T> {
@@ -197,7 +197,7 @@ pub(crate) async fn read_end(recv: &mut RecvStream) {
     let _ = recv.read_chunk(1, true).await;
 }
 
-/// Lets a stream go before the tasks': a heartbeat must not wait behind a long answer.
+/// Gives a stream priority over the tasks': a heartbeat must not wait behind a long answer.
 pub(crate) fn put_first(stream: &SendStream) {
     // Only a stream that has ended refuses.
     let _ = stream.set_priority(1);

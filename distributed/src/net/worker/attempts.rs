@@ -1,5 +1,5 @@
-//! The attempts that a worker holds, over all of its connections: what runs goes on while a connection
-//! is lost, and what it came to is kept until a coordinator has it.
+//! The attempts that a worker holds, over all of its connections: runs go on while a connection is
+//! lost, and their outcomes are kept until a coordinator has them.
 
 use crate::net::transfer::tensors::Offer;
 use crate::net::worker::device_queue::Stage;
@@ -13,13 +13,13 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
-/// Recalls that are kept for attempts that have not come yet.
+/// Recalls that are kept for attempts that have not arrived yet.
 const EARLY_MAX: usize = 1_024;
-/// Bytes of outcomes that wait for a connection, and for how long they do.
+/// Most bytes of outcomes that wait for a connection, and how long they wait.
 const UNDELIVERED_BYTES_MAX: usize = 256 << 20;
 const UNDELIVERED_FOR: Duration = Duration::from_secs(60);
 
-/// What is held, and what is known of attempts that are not here.
+/// The held attempts, and recalls of attempts that are not here.
 #[derive(Default)]
 pub(crate) struct Attempts {
     state: Mutex<State>,
@@ -31,12 +31,12 @@ pub(crate) struct Attempts {
 #[derive(Default)]
 struct State {
     held: BTreeMap<AttemptId, Arc<Stage>>,
-    /// Attempts that were asked back and were not here, the last ones last. Most of them had ended.
+    /// Attempts that were recalled while not here, the latest last. Most of them had ended.
     early: VecDeque<AttemptId>,
-    /// Attempts among those held that nobody waits for, and that a thread had taken by then.
+    /// Held attempts whose answer is not wanted any more, and that a thread had taken by then.
     abandoned: BTreeSet<AttemptId>,
     undelivered: Vec<Arc<Outcome>>,
-    /// The sessions over which it holds them.
+    /// The stint that the held attempts belong to.
     stint: Option<Stint>,
     /// Frames for the report stream of the present connection.
     reports: Option<mpsc::UnboundedSender<Vec<u8>>>,
@@ -48,12 +48,12 @@ pub(crate) struct Reply {
     /// The tensors that follow the header, and their bytes.
     pub(crate) outputs: Vec<NamedTensor>,
     pub(crate) body_bytes: usize,
-    /// Those that are too long to follow.
+    /// Outputs that are too long to follow the header.
     pub(crate) offer: Option<Offer>,
 }
 
 impl Reply {
-    /// Of an attempt that did not run.
+    /// The reply of an attempt that did not run.
     pub(crate) fn without(id: AttemptId, verdict: Verdict) -> Self {
         let header = OutcomeHeader::of(id, verdict);
         Self { header, outputs: Vec::new(), body_bytes: 0, offer: None }
@@ -66,7 +66,7 @@ impl Reply {
     }
 }
 
-/// What an attempt came to whose own stream was lost.
+/// The reply of an attempt whose own stream was lost.
 pub(crate) struct Outcome {
     pub(crate) reply: Reply,
     since: Instant,
@@ -103,12 +103,12 @@ impl Attempts {
         self.lock().reports = Some(reports);
     }
 
-    /// The stint that the last coordinator told of.
+    /// The stint of the last welcome.
     pub(crate) fn stint(&self) -> Option<Stint> {
         self.lock().stint
     }
 
-    /// A coordinator tells of a stint; answers whether it is the one before, which goes on.
+    /// Takes the stint of a new welcome; returns whether the stint before goes on.
     pub(crate) fn go_on(&self, stint: Stint) -> bool {
         self.lock().stint.replace(stint) == Some(stint)
     }
@@ -125,7 +125,7 @@ impl Attempts {
         self.lock().held.iter().map(|(id, stage)| (*id, stage.has_begun())).collect()
     }
 
-    /// How many are held.
+    /// How many attempts are held.
     pub(crate) fn count(&self) -> usize {
         self.lock().held.len()
     }
@@ -141,46 +141,46 @@ impl Attempts {
         }
     }
 
-    /// An attempt is asked back: it is refused if no thread has taken it yet.
+    /// Recalls an attempt: it is refused if no thread has taken it yet.
     pub(crate) fn recall(&self, id: AttemptId) {
         let mut state = self.lock();
         if let Some(stage) = state.held.get(&id) {
             return stage.recalled.notify_one();
         }
-        // One that is unknown has ended, or comes later than its recall: streams overtake each
-        // other. What comes looks here after it is held, which this cannot fall between.
+        // An unknown attempt has ended, or arrives after its recall: streams overtake each other.
+        // An attempt looks here after it is held, so no recall is missed.
         if state.early.len() >= EARLY_MAX {
             state.early.pop_front();
         }
         state.early.push_back(id);
     }
 
-    /// Whether an attempt was asked back before it came.
+    /// Whether an attempt was recalled before it arrived.
     pub(crate) fn was_recalled(&self, id: AttemptId) -> bool {
         self.lock().early.contains(&id)
     }
 
-    /// Asks for everything back that has not begun.
+    /// Recalls every attempt that has not begun.
     pub(crate) fn recall_all(&self) {
         self.lock().held.values().for_each(|stage| stage.recalled.notify_one());
     }
 
-    /// Nobody waits for an attempt any more: it does not begin, or is asked to stop.
+    /// An attempt's answer is not wanted any more: it does not begin, or its run is asked to stop.
     pub(crate) fn stop(&self, id: AttemptId) {
         let mut state = self.lock();
         let gone: Vec<_> =
             state.undelivered.extract_if(.., |outcome| outcome.reply.header.id == id).collect();
         let stage = state.held.get(&id).cloned();
         drop(state);
-        // Letting go of what was held takes the lock again.
+        // Dropping the hold of an outcome takes the lock again.
         drop(gone);
         if let Some(stage) = stage {
             stage.cancel();
         }
     }
 
-    /// Nobody waits for anything that is held: another coordinator is there, or this one has given
-    /// the worker up.
+    /// The answers of all held attempts are not wanted any more: another coordinator is there, or
+    /// this one has given the worker up.
     pub(crate) fn abandon_all(&self) {
         let mut state = self.lock();
         let gone = std::mem::take(&mut state.undelivered);
@@ -198,7 +198,7 @@ impl Attempts {
         !self.lock().abandoned.is_empty()
     }
 
-    /// Keeps what an attempt came to until a connection takes it.
+    /// Keeps the reply of an attempt until a connection takes it.
     pub(crate) fn keep(&self, hold: Hold, reply: Reply) {
         let outcome = Outcome { reply, since: Instant::now(), _hold: hold };
         self.lock().undelivered.push(Arc::new(outcome));
@@ -224,8 +224,8 @@ impl Attempts {
         drop(gone);
     }
 
-    /// Lets go of outcomes that waited for too long, and of the oldest of too many; a single one is
-    /// never too many.
+    /// Drops outcomes that waited for too long, and the oldest ones if they have too many bytes; a
+    /// single outcome is never too much.
     pub(crate) fn tidy(&self) {
         let mut gone = Vec::new();
         let mut state = self.lock();
@@ -237,7 +237,7 @@ impl Attempts {
         {
             bytes -= held_bytes(first);
             tracing::warn!(id = ?first.reply.header.id, "an outcome found no connection in time");
-            // Few wait: a worker holds as many as it has slots.
+            // Few outcomes wait: a worker holds no more attempts than it has slots.
             gone.push(state.undelivered.remove(0));
         }
         drop(state);

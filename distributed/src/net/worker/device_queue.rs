@@ -26,27 +26,27 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-/// The lines of a worker's devices, shared by all of its sessions: work of a lost one may still be
-/// running when the next begins.
+/// The queues of a worker's devices, shared by all of its sessions: work of a lost session may
+/// still be running when the next one begins.
 pub(crate) type DeviceQueues = Arc<[Arc<DeviceQueue>]>;
 
 /// A task that waits for a device.
 pub(crate) struct Job {
     pub(crate) priority: Priority,
     pub(crate) model: ModelRef,
-    /// What its model says of batches.
+    /// The model's settings for batches.
     pub(crate) batching: Option<Box<Batching>>,
     pub(crate) inputs: Vec<NamedTensor>,
     pub(crate) stage: Arc<Stage>,
     /// The room that large inputs take at the worker, until the job is done.
     pub(crate) room: Option<OwnedSemaphorePermit>,
-    /// Whether what the nodes of its run took is told, those of its batch where it runs in one.
+    /// Whether to report the times of the nodes of its run, or of its batch.
     pub(crate) traced: bool,
 }
 
 impl Job {
-    /// Whether both can be one batch: the same model that says the same of it, and inputs of the same
-    /// kind.
+    /// Whether both can be one batch: the same model and batch settings, and inputs of the same
+    /// names, types and shapes.
     fn is_like(&self, other: &Self) -> bool {
         let alike = |(a, b): (&NamedTensor, &NamedTensor)| {
             let same_type = a.tensor.dtype() == b.tensor.dtype();
@@ -58,7 +58,7 @@ impl Job {
             && self.inputs.iter().zip(&other.inputs).all(alike)
     }
 
-    /// A number that jobs have in common that can be one batch, and hardly any others.
+    /// A hash that is equal for jobs that can be one batch, and for hardly any others.
     fn kind(&self) -> u64 {
         let mut hash = DefaultHasher::new();
         self.model.hash(&mut hash);
@@ -75,25 +75,25 @@ impl Job {
 /// A task's outputs, or why there are none.
 type Outputs = Result<Vec<NamedTensor>, ExecError>;
 
-/// Of each task of a run, and what the nodes of the run took.
+/// The outputs of each task of a run, and the times of the run's nodes.
 type Told = (Vec<Outputs>, Vec<NodeTime>);
 
-/// What came of a task.
+/// The outcome of a task.
 pub(crate) struct Ran {
     pub(crate) result: Outputs,
     /// Time inside the executor, that of the whole batch.
     pub(crate) took: Duration,
     /// Tasks of the batch.
     pub(crate) batch: u32,
-    /// Another task stands for the run of all.
+    /// Another task accounts for the run of all.
     pub(crate) joined: bool,
     /// When the run began.
     pub(crate) began: Instant,
-    /// Its nodes, where the task wants them told.
+    /// The times of its nodes, if the task is traced.
     pub(crate) nodes: Vec<NodeTime>,
 }
 
-/// A place in the line, and the promise of what comes of it.
+/// A place in the queue, and the receiver of the outcome.
 pub(crate) struct Ticket {
     place: Place,
     pub(crate) ran: oneshot::Receiver<Ran>,
@@ -119,11 +119,11 @@ struct State {
     brief: HashMap<u64, u32>,
 }
 
-/// A device's line and its threads.
+/// A device's queue and its threads.
 pub(crate) struct DeviceQueue {
     device: usize,
     executor: Arc<dyn Executor>,
-    /// How tasks run together whose models say nothing of it.
+    /// How tasks are batched if their model does not say.
     rule: Rule,
     opened: Instant,
     state: Mutex<State>,
@@ -153,13 +153,13 @@ impl DeviceQueue {
         own.unwrap_or_else(|| self.rule.clone())
     }
 
-    /// Lets a task wait for its turn.
+    /// Puts a task into the queue.
     pub(crate) fn enter(self: &Arc<Self>, job: Job) -> Ticket {
         let (answer, ran) = oneshot::channel();
         let (came, kind) = (Instant::now(), job.kind());
         let mut state = self.lock();
         state.came += 1;
-        // As tasks wait at the coordinator: urgent ones first, and nobody for ever.
+        // The order of the coordinator's queue: urgent tasks first, and none waits for ever.
         let place = Place::new(aged(came - self.opened, job.priority), state.came);
         let rule = self.rule_of(&job);
         state.groups.enter(kind, rule, place, came);
@@ -171,17 +171,17 @@ impl DeviceQueue {
         Ticket { place, ran }
     }
 
-    /// Takes a task out that has not begun. False when it has: its result comes.
+    /// Removes a task that has not begun. False if it has begun: its result will come.
     pub(crate) fn leave(&self, ticket: &Ticket) -> bool {
         let mut state = self.lock();
         let Some(left) = state.waiting.remove(&ticket.place) else { return false };
         state.groups.leave(left.kind, &[ticket.place], Instant::now());
-        // A thread may wait for others to join it.
+        // A thread may wait for more tasks for this batch.
         self.arrival.notify_all();
         true
     }
 
-    /// Starts threads while more waits than those that are about to take something can.
+    /// Starts threads while there are more batches than threads about to take one.
     fn staff(self: &Arc<Self>, state: &mut State) {
         while state.free > 0 && state.taking < state.groups.batches() {
             state.free -= 1;
@@ -191,7 +191,7 @@ impl DeviceQueue {
         }
     }
 
-    /// A thread's life: batch after batch, as long as something waits.
+    /// A thread's life: batch after batch, as long as tasks wait.
     fn serve(self: Arc<Self>) {
         while let Some(batch) = self.next_batch() {
             self.run(batch);
@@ -250,17 +250,17 @@ impl DeviceQueue {
         RunTrace::shorten(&mut nodes);
         drop((inputs, rooms));
         let batch = u32::try_from(answers.len()).unwrap_or(u32::MAX);
-        // The first whose answer is waited for stands for all of them.
+        // The first task whose answer is wanted accounts for the run of all.
         let first = stages.iter().position(|stage| stage.is_wanted()).unwrap_or_default();
         for (at, ((answer, traced), result)) in answers.into_iter().zip(results).enumerate() {
-            // Who waited for it may be gone.
+            // The receiver may be gone.
             let (joined, nodes) = (at != first, if traced { nodes.clone() } else { Vec::new() });
             let _ = answer.send(Ran { result, took, batch, joined, began, nodes });
         }
     }
 
-    /// What the executor makes of a task or several, and their nodes where these are told; none where it
-    /// panicked. What it leaves behind then is its own affair, as on a thread that ends.
+    /// The executor's results for one or more tasks, and the nodes' times if traced; an error where it
+    /// panicked. What the executor leaves behind by a panic is its own affair, as on a thread that ends.
     fn call(
         &self,
         model: &ModelRef,
@@ -313,7 +313,7 @@ impl DeviceQueue {
     ) -> Told {
         let batch = Batch::of(stages);
         self.call(model, inputs, batch.stopping(), traced).unwrap_or_else(|_| {
-            // One of them is to blame; the others must not suffer for it.
+            // One task is to blame for the panic: run each alone, so that the others succeed.
             let each = inputs.iter().zip(stages);
             let one = |(inputs, stage): (_, &Arc<Stage>)| {
                 self.execute(model, inputs, stage.stopping(), false).0
@@ -323,7 +323,7 @@ impl DeviceQueue {
     }
 }
 
-/// Takes the first task of a group and those like it, in their order, up to a batch.
+/// Takes the first task of a group and the tasks like it, in their order, up to a batch.
 fn take(state: &mut State, kind: u64, now: Instant) -> Vec<Waiting> {
     let (mut places, size) = state.groups.batch(kind);
     let first = places.next().and_then(|place| Some((place, state.waiting.get(&place)?)));

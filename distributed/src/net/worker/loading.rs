@@ -1,4 +1,4 @@
-//! Models at a worker's devices: loaded, warmed up and let go of as the coordinator says.
+//! Models at a worker's devices: loaded, warmed up and unloaded as the coordinator says.
 
 use crate::error::Result;
 use crate::executor::ExecError;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// Something to be done about a model.
+/// An order about a model.
 pub(crate) enum Order {
     Load(Load),
     Unload(Place),
@@ -28,8 +28,8 @@ impl Order {
     }
 }
 
-/// Carries orders out: those of one device one after another, those of several side by side. One that was
-/// begun goes on where the connection is lost: what is in memory then is what the next one hears of.
+/// Carries out orders: those of one device one after another, those of several devices side by side. An
+/// order that has begun goes on when the connection is lost: the next one hears of the models in memory.
 pub(crate) async fn load_models(
     session: Arc<WorkerSession>,
     mut queue: mpsc::UnboundedReceiver<Order>,
@@ -37,7 +37,7 @@ pub(crate) async fn load_models(
     let mut devices = HashMap::new();
     let mut lines = JoinSet::new();
     while let Some(order) = queue.recv().await {
-        // Orders for devices that do not exist are refused in a line of their own.
+        // Orders for devices that do not exist are refused in a queue of their own.
         let device = position(&session, order.device()).ok();
         let line = devices.entry(device).or_insert_with(|| {
             let (line, orders) = mpsc::unbounded_channel();
@@ -55,7 +55,7 @@ async fn carry_out(
     mut orders: mpsc::UnboundedReceiver<Order>,
 ) {
     while let Some(order) = orders.recv().await {
-        // One of an earlier connection may be under way.
+        // An order of an earlier connection may be under way.
         let turn = session.warm_ups.turn(device.unwrap_or(usize::MAX)).await;
         let session = Arc::clone(&session);
         let carried = tokio::spawn(async move {
@@ -77,7 +77,7 @@ async fn take(session: &WorkerSession, order: Load) {
     let took = loaded.as_ref().ok().and_then(|loaded| loaded.took);
     let took_us = took.and_then(|took| u64::try_from(took.as_micros()).ok());
     let result = loaded.map(|loaded| loaded.bytes);
-    // Who comes back reads in the status what there is, and has not asked for this.
+    // After a reconnect, the coordinator reads the models in the status.
     if session.fetcher.connection().close_reason().is_none() {
         session.report(Kind::Loaded, &Loaded { device, model, result, took_us });
     }
@@ -92,7 +92,7 @@ async fn let_go(session: &WorkerSession, place: Place) {
     let unload = move || at.map(|at| executor.unload(at, &model));
     match outside::blocking(unload).await {
         Ok(_) => session.report(Kind::Unloaded, &place),
-        // It may be there still: the coordinator asks again.
+        // The model may still be there: the coordinator asks again.
         Err(error) => tracing::error!(%error, "a model was not let go of"),
     }
 }
@@ -104,7 +104,7 @@ fn position(session: &WorkerSession, device: u32) -> Result<usize, ExecError> {
 
 /// A model that is loaded.
 struct Loading {
-    /// The memory that it takes, where that is known.
+    /// Bytes of device memory that it takes, where known.
     bytes: Option<u64>,
     /// The time inside the executor, unless it was loaded already.
     took: Option<Duration>,
@@ -154,7 +154,7 @@ async fn load_at(
     let about = (session.input_bytes_max, &session.warm_ups.hung);
     if let Err(error) = warm_up::run(&session.executor, at, order, about).await {
         let (executor, model) = (Arc::clone(&session.executor), order.model.clone());
-        // What it is told of is why the runs failed.
+        // The coordinator is told why the runs failed, not of this.
         let _ = outside::blocking(move || executor.unload(at, &model)).await;
         return Err(error);
     }

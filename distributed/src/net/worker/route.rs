@@ -11,24 +11,24 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// For how long another process may be taken for the later one of a name before that counts: more than a
-/// coordinator needs to notice that it is gone.
+/// How long another process may seem to have this name later before that counts: more than a
+/// coordinator needs to notice that a process is gone.
 const NAME_TAKEN: Duration = Duration::from_secs(5);
-/// How often it is said that no coordinator is reached, however often one is tried.
+/// How often the log says that no coordinator is reached, however often one is tried.
 const SAID_EVERY: Duration = Duration::from_secs(60);
 
-/// The addresses of the coordinators, of which one is the next.
+/// The addresses of the coordinators, and which one is next.
 #[derive(Debug, Default)]
 pub(super) struct Route {
     addrs: Vec<SocketAddr>,
     at: usize,
-    /// Attempts in a row that led nowhere.
+    /// Attempts in a row that failed.
     failures: u32,
-    /// How many of the last ones were refused for good.
+    /// How many of the last attempts were refused for good.
     refusals: usize,
     /// Since when another process has the name.
     taken: Option<Instant>,
-    /// When it was last said that no coordinator is reached.
+    /// When the log last said that no coordinator is reached.
     said: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ impl Route {
     /// The next coordinator to be tried. Names are looked up before the first one of each round.
     ///
     /// # Errors
-    /// [`Error::UnknownHost`] where no name leads anywhere: that counts as a failure.
+    /// [`Error::UnknownHost`] where no name resolves, which counts as a failure.
     pub(super) async fn next(&mut self, config: &WorkerConfig) -> Result<SocketAddr> {
         if self.is_round() {
             let known = self.addrs.get(self.at).copied();
@@ -50,18 +50,18 @@ impl Route {
             let still = |known| self.addrs.iter().position(|addr| *addr == known);
             self.at = known.and_then(still).unwrap_or(0);
         }
-        // A lookup that succeeds finds one.
+        // A successful lookup has an address.
         self.addrs.get(self.at).copied().ok_or(Error::Stopped)
     }
 
-    /// Whether all have been tried since one was reached, as often as each other.
+    /// Whether all have been tried since one was reached, each as often.
     fn is_round(&self) -> bool {
         let all = u32::try_from(self.addrs.len()).unwrap_or(u32::MAX).max(1);
         self.failures.is_multiple_of(all)
     }
 
-    /// A connection that was served has ended: it is made anew at the same coordinator, which may hold
-    /// what runs here, unless that has said that it leads no more.
+    /// A connection that was served has ended. The next one goes to the same coordinator, which may
+    /// hold the attempts that run here, unless that coordinator said that it stops.
     pub(super) fn lost(&mut self, error: &ConnectionError) {
         (self.failures, self.refusals, self.taken, self.said) = (1, 0, None, None);
         if Close::given_by_peer(error) == Some(Close::Stopping) {
@@ -69,7 +69,7 @@ impl Route {
         }
     }
 
-    /// Whether to say that no coordinator is reached: at once, and then now and again.
+    /// Whether to log that no coordinator is reached: at once, and then now and again.
     pub(super) fn is_worth_a_word(&mut self, now: Instant) -> bool {
         let is_due = self.said.is_none_or(|said| now.duration_since(said) >= SAID_EVERY);
         if is_due {
@@ -78,16 +78,16 @@ impl Route {
         is_due
     }
 
-    /// An attempt led nowhere, for now.
+    /// An attempt failed, for now.
     pub(super) fn failed(&mut self) {
         self.failures = self.failures.saturating_add(1);
         self.refusals = 0;
         self.turn();
     }
 
-    /// Notes whether another process has the name, and seems to have begun later; answers whether every
-    /// answer has said so for longer than a coordinator needs to notice that a process is gone. Until
-    /// then it may be this worker's last one, and the clock was set back since.
+    /// Notes whether the coordinator says that a later process has the name. Returns whether every
+    /// answer has said so for longer than a coordinator needs to notice that a process is gone.
+    /// Until then, that process may be this worker's last one, from before the clock was set back.
     pub(super) fn is_taken(&mut self, now: Instant, said: bool) -> bool {
         if !said {
             self.taken = None;
@@ -96,7 +96,7 @@ impl Route {
         now.duration_since(*self.taken.get_or_insert(now)) > NAME_TAKEN
     }
 
-    /// A coordinator will never take this worker; whether no other is left to be tried.
+    /// A coordinator will never take this worker; returns whether no other is left to try.
     pub(super) fn refused(&mut self) -> bool {
         self.failures = self.failures.saturating_add(1);
         self.refusals += 1;
@@ -108,20 +108,20 @@ impl Route {
         self.at = (self.at + 1) % self.addrs.len().max(1);
     }
 
-    /// How many times in a row all were tried in vain, if the next attempt has to wait; a lost
-    /// connection counts as one.
+    /// How many rounds in a row failed, if the next attempt has to wait; a lost connection counts
+    /// as one.
     pub(super) fn pause(&self) -> Option<u32> {
         let all = u32::try_from(self.addrs.len()).unwrap_or(u32::MAX).max(1);
         (self.failures == 1 || self.is_round()).then(|| self.failures.div_ceil(all))
     }
 }
 
-/// The sockets from which coordinators are reached, one for each kind of address.
+/// The sockets for reaching coordinators, one for each address family.
 #[derive(Debug, Default)]
 pub(super) struct Sockets([Option<Endpoint>; 2]);
 
 impl Sockets {
-    /// The one for an address.
+    /// The socket for an address.
     ///
     /// # Errors
     /// [`Error::Bind`].
@@ -143,7 +143,7 @@ pub(super) async fn connect(
 ) -> Result<Connection, ConnectionError> {
     match endpoint.connect_with(identity.client(), addr, COORDINATOR_SAN) {
         Ok(connecting) => connecting.await,
-        // The address is unusable for now or the endpoint is out of numbers.
+        // The address is unusable for now, or the endpoint is out of connection ids.
         Err(error) => {
             tracing::warn!(%addr, %error, "cannot connect");
             Err(ConnectionError::LocallyClosed)

@@ -24,13 +24,13 @@ use tokio::task::JoinSet;
 
 /// Time for the coordinator's welcome.
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time for the coordinator to let a worker go that holds nothing any more.
+/// Time for the coordinator to dismiss a worker that holds nothing any more.
 const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Time for runs that nobody waits for to stop.
+/// Time for abandoned runs to stop.
 pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Streams that the coordinator may open, whatever it gives.
+/// Most streams that the coordinator may open, however many tasks it gives.
 const STREAMS_MAX: u32 = 1 << 17;
 
 /// How a session ended.
@@ -41,7 +41,7 @@ pub(crate) enum Ended {
         error: ConnectionError,
         greeted: bool,
     },
-    /// A run does not stop, and what hangs in it only ends with the process.
+    /// A run does not stop, and ends only with the process.
     Stuck,
 }
 
@@ -72,12 +72,12 @@ pub(crate) async fn serve(
     let fetcher = Fetcher::new(connection.clone(), Arc::clone(&worker.executor));
     let session = Arc::new(WorkerSession::new(worker, fetcher));
     share_memory(&worker.config, &welcome, &session.shared_memory);
-    // What another coordinator, or this one before it gave the worker up, wanted is of no use now.
+    // Attempts of another coordinator, or of this one before it gave the worker up, are useless.
     if !attempts.go_on(welcome.stint) {
         attempts.abandon_all();
     }
     let drain = Arc::new(Notify::new());
-    // Dropping the set ends what belongs to this connection only.
+    // Dropping the set ends the Tokio tasks of this connection only.
     let mut tasks = JoinSet::new();
     tasks.spawn(write_reports(reports, frames));
     let interval = Duration::from_millis(u64::from(welcome.heartbeat_ms.max(1)));
@@ -85,8 +85,8 @@ pub(crate) async fn serve(
     tasks.spawn(deliver(Arc::clone(&session)));
     tasks.spawn(Arc::clone(&worker.identity).keep_fresh(connection.clone()));
     tasks.spawn(obey(Arc::clone(&session), control, Arc::clone(&drain), connection.clone()));
-    // A task of its own: where this future is what the process waits for, it has a thread to itself, which
-    // every stream would have to wake.
+    // A Tokio task of its own: this future may be the one that the process blocks on, and its
+    // thread would have to be woken for every stream.
     let streams = streams_for(worker.config.places_of(worker.queues.len()));
     tasks.spawn(accept(Arc::clone(&session), streams, connection.clone()));
     let error = tokio::select! {
@@ -103,12 +103,12 @@ pub(crate) async fn serve(
     }
 }
 
-/// Starts what the coordinator asks for, until the connection ends. The coordinator may open more streams
-/// as it gives more tasks, for which models have places of their own.
+/// Starts the tasks that the coordinator sends, until the connection ends. The coordinator may open
+/// more streams as it sends more tasks, because models may have places of their own.
 async fn accept(session: Arc<WorkerSession>, mut streams: u32, connection: Connection) {
     while let Ok((send, recv)) = connection.accept_bi().await {
         let held = u32::try_from(session.attempts.count()).unwrap_or(u32::MAX);
-        // Those that are on their way are not seen here yet.
+        // Streams that are on their way are not counted yet.
         if held > streams / 2 && streams < STREAMS_MAX {
             streams = streams.saturating_mul(2).min(STREAMS_MAX);
             connection.set_max_concurrent_bi_streams(VarInt::from_u32(streams));
@@ -117,7 +117,7 @@ async fn accept(session: Arc<WorkerSession>, mut streams: u32, connection: Conne
     }
 }
 
-/// Resolves when a run that nobody waits for has been asked to stop and goes on all the same.
+/// Resolves when an abandoned run was asked to stop and goes on all the same.
 async fn stuck(attempts: &Attempts) {
     tokio::time::sleep(STOP_TIMEOUT).await;
     if !attempts.holds_abandoned() {
@@ -203,7 +203,7 @@ async fn beat(session: Arc<WorkerSession>, interval: Duration) {
     }
 }
 
-/// Carries out the coordinator's orders. Those about models of one device wait for each other.
+/// Carries out the coordinator's orders. Orders about models of one device wait for each other.
 async fn obey(
     session: Arc<WorkerSession>,
     mut control: RecvStream,
@@ -257,7 +257,7 @@ async fn obey(
     }
 }
 
-/// Finishes what is held. The coordinator closes once it has every answer: closing from here
+/// Finishes the held attempts. The coordinator closes once it has every answer: closing from here
 /// could overtake the last ones.
 async fn finish(connection: &Connection, session: &Arc<WorkerSession>) -> Ended {
     session.leave();

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::Instant;
 
-/// What the tasks of one connection share.
+/// The state that the tasks of one connection share.
 pub(crate) struct WorkerSession {
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) fetcher: Fetcher,
@@ -64,7 +64,7 @@ impl WorkerSession {
         self.queues.len()
     }
 
-    /// From now on tasks are refused, also those that wait: other workers begin them sooner.
+    /// From now on tasks are refused, also waiting ones: other workers begin them sooner.
     pub(crate) fn leave(&self) {
         self.leaving.store(true, Ordering::SeqCst);
         self.attempts.recall_all();
@@ -104,9 +104,9 @@ async fn serve(
     let header: TaskHeader = start.header(Kind::Task, "task")?;
     let hold = session.attempts.hold(header.id);
     let id = hold.id;
-    // Cancelled, or broken: either way the coordinator learns that the slot is free.
+    // Cancelled or broken: either way the coordinator learns that the slot is free.
     let released = || session.report(Kind::Released, &id);
-    // Boxed: glibc is slow with pieces of more than a kilobyte, and both together have two.
+    // Boxed: glibc is slow with pieces above a kilobyte, and both futures together have two.
     let performing = perform(session, &hold, start, header, send, recv);
     let performing = Box::pin(async { performing.await.map(Box::new) });
     let Ok(mut reply) = performing.await.inspect_err(|error| {
@@ -122,15 +122,15 @@ async fn serve(
     let given = async {
         answer(session, send, &reply).await?;
         wire::read_end(recv).await;
-        // The attempt is held until its whole answer has arrived, however long that takes: what no
-        // heartbeat names is given to others.
+        // The attempt is held until its whole answer has arrived, however long that takes: the
+        // coordinator gives attempts that no heartbeat names to others.
         send.stopped().await.map_err(wire::lost)
     };
     match given.await {
         Ok(None | Some(TAKEN)) => {}
-        // A cancellation that crossed the answer.
+        // A cancellation crossed the answer.
         Ok(Some(_)) => released(),
-        // Another connection may take it; the trace is of this one.
+        // Another connection may take the answer; the trace belongs to this connection.
         Err(_) if session.fetcher.connection().close_reason().is_some() => {
             reply.header.trace = None;
             session.attempts.keep(hold, *reply);
@@ -230,15 +230,15 @@ async fn done(session: &WorkerSession, id: AttemptId, outputs: Vec<NamedTensor>)
     Ok(Reply { outputs, body_bytes, ..reply })
 }
 
-/// Prepares an attempt, which may take long; `None` when it is asked back meanwhile, or its worker
-/// leaves. What was fetched by then is gone on with by the next attempt.
+/// Prepares an attempt, which may take long; `None` when the attempt is recalled meanwhile, or its
+/// worker leaves. The next attempt continues with the bytes that were fetched by then.
 async fn unless_unwanted<T>(
     hold: &Hold,
     send: &SendStream,
     preparing: impl Future<Output = Result<T>>,
 ) -> Result<Option<T>> {
     tokio::select! {
-        // What is there already needs no decision.
+        // A finished preparation needs no decision.
         biased;
         ready = preparing => ready.map(Some),
         _ = send.stopped() => Err(wire::lost("cancelled")),
@@ -256,11 +256,11 @@ async fn large_inputs(
     let planned = plan(metas, usize::try_from(blob.bytes).map_err(wire::lost)?)?;
     let coordinator = Peer::Coordinator(session.fetcher.connection());
     let fetched = session.input_cache.fetch(coordinator, blob, planned).await;
-    // Another worker, or another time, may have more luck.
+    // Another worker, or a later attempt, may succeed.
     Ok(fetched.map_err(|error| ExecError::unavailable(error.to_string())))
 }
 
-/// Waits in the line until the task was run; `None` when it was asked back before that began.
+/// Waits in the queue until the task was run; `None` when it was recalled before its run.
 async fn wait(
     queue: &Arc<DeviceQueue>,
     mut ticket: Ticket,
@@ -279,14 +279,14 @@ async fn wait(
                 }
             }
             () = stage.cancelled.notified() => {
-                // A run that is for others too goes on without it; one that is its own is asked to
-                // end, and its place is not given away before it has.
+                // A run that other tasks share goes on without this one; a run of its own is asked
+                // to stop, and keeps its place until it has.
                 if queue.leave(&ticket) || stage.goes_on_for_others() {
                     return Err(wire::lost("cancelled"));
                 }
             }
             stopped = send.stopped(), if connected => {
-                // With its connection an attempt loses its stream; it goes on for the next one.
+                // A lost connection ends the attempt's stream; the attempt goes on for the next one.
                 connected = false;
                 if stopped.is_ok() {
                     stage.cancel();
@@ -316,13 +316,13 @@ async fn answer(session: &WorkerSession, send: &mut SendStream, reply: &Reply) -
     };
     send.write_all_chunks(&mut chunks).await.map_err(wire::lost)?;
     match offer {
-        // It is open until the coordinator stops it, when it has them.
+        // The stream stays open until the coordinator has the outputs, and stops it.
         Some(_) => Ok(()),
         None => send.finish().map_err(wire::lost),
     }
 }
 
-/// Brings outcomes whose own stream was lost to the coordinator of this connection, until it ends.
+/// Sends outcomes whose own stream was lost over this connection, until it ends.
 pub(crate) async fn deliver(session: Arc<WorkerSession>) {
     loop {
         let outcome = session.attempts.undelivered().await;
@@ -348,7 +348,7 @@ async fn bring(connection: &Connection, outcome: &Outcome) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// What a runtime adds to a future.
+    /// Bytes that a runtime adds to a future.
     const HEAD_BYTES: usize = 144;
 
     #[test]

@@ -1,5 +1,5 @@
-//! Runs of a model that was just loaded, before its worker says so: what a first run prepares no task
-//! waits for.
+//! Runs of a model that was just loaded, before its worker reports the load: no task waits for what
+//! a first run prepares.
 
 use crate::executor::{ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 use crate::net::outside;
@@ -13,19 +13,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
-/// Runs of one model, at most.
+/// Most runs of one model.
 const RUNS_MAX: usize = 16;
-/// How long one may take where nothing is said.
+/// How long a run may take if no limit is set.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Models at devices, over all connections of a worker.
+/// The warm-ups of models at devices, over all connections of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct WarmUps {
-    /// Whether their runs are over.
+    /// By device and model, whether the runs are over.
     states: Mutex<HashMap<(usize, ModelRef), bool>>,
-    /// One is held while an order for its device is carried out.
+    /// By device, the lock that is held while an order for the device is carried out.
     turns: Mutex<HashMap<usize, Arc<tokio::sync::Mutex<()>>>>,
-    /// A run that is no attempt's does not stop.
+    /// Signals that a warm-up run does not stop.
     pub(crate) hung: Notify,
 }
 
@@ -34,7 +34,7 @@ impl WarmUps {
         self.states.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other order for a device is carried out; the next one waits for the guard.
+    /// Waits until no other order for a device is carried out; the guard makes the next order wait.
     pub(crate) async fn turn(&self, at: usize) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -43,7 +43,7 @@ impl WarmUps {
         turn.lock_owned().await
     }
 
-    /// Takes models out of a status that are loaded and not ready.
+    /// Removes models from a status that are loaded but not warm.
     pub(crate) fn hide(&self, status: &mut ExecutorStatus) {
         let states = self.lock();
         for (at, device) in status.devices.iter_mut().enumerate() {
@@ -51,13 +51,13 @@ impl WarmUps {
         }
     }
 
-    /// A model's runs begin, before it is loaded. It is hidden until they are done, also where the
+    /// A model's runs begin, before it is loaded. It is hidden until they are done, even if the
     /// connection that ordered them is lost.
     pub(crate) fn begin(&self, at: usize, model: &ModelRef) {
         self.lock().insert((at, model.clone()), false);
     }
 
-    /// A model's runs are over. Where the device has let go of it meanwhile, they count for nothing.
+    /// A model's runs are over. If the device unloaded the model meanwhile, they count for nothing.
     pub(crate) fn done(&self, at: usize, model: &ModelRef) {
         if let Some(done) = self.lock().get_mut(&(at, model.clone())) {
             *done = true;
@@ -69,14 +69,14 @@ impl WarmUps {
         self.lock().get(&(at, model.clone())) == Some(&true)
     }
 
-    /// A device lets go of a model, or does not have it.
+    /// A device unloads a model, or does not have it.
     pub(crate) fn forget(&self, at: usize, model: &ModelRef) {
         self.lock().remove(&(at, model.clone()));
     }
 }
 
-/// Runs a loaded model as its order says; the first failure is that of the load. A run that does not stop is
-/// told.
+/// Runs a loaded model as its order says; the first failure counts as that of the load. `hung`
+/// hears of a run that does not stop.
 pub(crate) async fn run(
     executor: &Arc<dyn Executor>,
     at: usize,
@@ -101,7 +101,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Asks a run to end when nobody waits for it any more.
+/// Asks a run to stop when this is dropped.
 struct StopOnDrop(Stop);
 
 impl Drop for StopOnDrop {
@@ -145,8 +145,8 @@ async fn run_once(
     }
 }
 
-/// Inputs that are all zeros, or empty texts; refused before anything is allocated for them where they
-/// take too many bytes.
+/// Inputs that are all zeros, or empty texts; inputs of too many bytes are refused before anything
+/// is allocated for them.
 fn zeros(metas: Vec<TensorMeta>, bytes_max: usize) -> Result<Vec<NamedTensor>, ExecError> {
     let refused = |what: String| ExecError::bad_input(what);
     if metas.len() > TENSORS_MAX {
@@ -213,8 +213,8 @@ mod tests {
         }
     }
 
-    /// Runs until it is stopped where its input has two dimensions, and for longer where it has four; fails
-    /// where it has three.
+    /// Runs until it is stopped if its input has two dimensions, longer than that if it has four;
+    /// fails if it has three.
     struct Model;
 
     impl Executor for Model {

@@ -12,12 +12,12 @@ use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tasks of a line that are looked at for one that any worker takes.
+/// Most tasks of a line that are searched for one that any worker takes.
 const LOOKED_PAST: usize = 64;
-/// Time that workers have to come back to a coordinator that was started again.
+/// Time that workers have to come back to a coordinator that was restarted.
 const RETURN: Duration = Duration::from_secs(30);
 
-/// What matters of a task for choosing its device, besides its model.
+/// What matters of a task, besides its model, for choosing its device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Errand<'a> {
     /// Its affinity key, and the number of the task that has it.
@@ -28,8 +28,8 @@ pub struct Errand<'a> {
 }
 
 impl Core {
-    /// Dispatches tasks as long as there is one that a free device can take, then sees that
-    /// background work makes room for more urgent tasks that are left.
+    /// Dispatches tasks as long as a free device can take one, then makes background work give way
+    /// to more urgent tasks that are left.
     pub(super) fn schedule(&mut self, now: Duration) {
         if self.placement.is_moving() {
             self.settle_moves(now);
@@ -40,10 +40,10 @@ impl Core {
 
     fn assign(&mut self, now: Duration) {
         let mut after: Option<Place> = None;
-        // A head that waits for a worker which takes its many bytes: those behind it that any worker
-        // takes need not.
+        // A head that waits for a worker which takes its many bytes: tasks behind it that any
+        // worker takes need not wait.
         let mut passed: Option<(Place, Arc<ModelRef>)> = None;
-        // Most calls find every slot taken: that is seen before the queue is looked at.
+        // Most calls find every slot taken: check that before the queue.
         while self.placement.fleet().sums().free > 0 || planted!(self, IgnoreSlots) {
             let smaller = passed.as_ref().and_then(|(head, model)| self.smaller(*head, model));
             let passes = smaller.is_some();
@@ -58,7 +58,7 @@ impl Core {
             let affinity = key.as_deref().map(|key| (key, seq));
             let (away, input_bytes) = (task.away_from(), task.request().input_bytes());
             let errand = Errand { affinity, except: None, input_bytes };
-            // Back to where it waited only when nobody else is free any more.
+            // The task returns to where it waited only when no other device is free.
             let elsewhere = away.map(|_| Errand { except: away, ..errand });
             let choice = elsewhere.and_then(|errand| self.choose(now, &model, errand));
             let choice = choice.or_else(|| self.choose(now, &model, errand));
@@ -76,7 +76,7 @@ impl Core {
             } else if passes {
                 passed = None;
             } else {
-                // Nobody is free for this model; the next line may be luckier.
+                // No device is free for this model; the next line may be luckier.
                 self.want_room(now, &model, seq);
                 after = Some(place);
                 passed = self.placement.fleet().is_large(input_bytes).then_some((place, model));
@@ -95,8 +95,8 @@ impl Core {
         Some((place, Arc::clone(model)))
     }
 
-    /// A device for a task of the model, or of a variant of it where the strategy compares these,
-    /// and which of them it is.
+    /// A device for a task of the model, or of a variant if the strategy compares variants; and the
+    /// model that it is to run.
     pub fn choose(
         &mut self,
         now: Duration,
@@ -125,13 +125,13 @@ impl Core {
         self.scheduler.strategy().compares_variants()
     }
 
-    /// Whether any worker can or may come to take the model's tasks.
+    /// Whether any worker can take the model's tasks, or may be able to later.
     pub(super) fn outlook(&self, model: &ModelRef, input_bytes: usize) -> Outlook {
         self.placement.outlook(model, input_bytes, self.compares_variants())
     }
 
-    /// Why no worker will take inputs of so many bytes, if those that are known all take less: also
-    /// those that are lost, which may come back. After a restart, all have time to.
+    /// The error that no worker takes inputs of so many bytes, if all known workers take less, also
+    /// lost ones, which may come back. After a restart, all workers have time to come back.
     fn too_large(&self, now: Duration, seq: u64, input_bytes: usize) -> Option<TaskError> {
         let most = self.placement.fleet().input_bytes_most()?;
         let began = self.statistics.began();

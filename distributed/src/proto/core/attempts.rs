@@ -1,4 +1,4 @@
-//! Attempts: begun by the scheduler, ended by an answer or let go of.
+//! Attempts: begun by the scheduler, ended by an answer or released.
 
 use super::Core;
 use crate::executor::{ExecError, ExecErrorKind};
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Hands the task to a device, which must have a free slot. False when there is no such
-    /// task or device.
+    /// Sends the task to a device, which must have a free slot. False when there is no such task or
+    /// device.
     pub(super) fn dispatch(
         &mut self,
         now: Duration,
@@ -73,7 +73,7 @@ impl Core {
     }
 
     /// Takes an attempt's end. False when it is not a current attempt of its task: such an answer
-    /// changes nothing but the slot that it frees.
+    /// only frees its slot.
     pub fn complete(
         &mut self,
         now: Duration,
@@ -145,7 +145,7 @@ impl Core {
             Completion::Error { error, .. } if error.kind == ExecErrorKind::Unavailable => {
                 self.fail_attempt(now, id, session, task_error(error));
             }
-            // At its limit: nobody else has a run stopped whose answer counts.
+            // Stopped at its limit: runs whose answer counts are stopped for nothing else.
             Completion::Error { error, .. } if error.kind == ExecErrorKind::Stopped => {
                 let error = TaskError::new(TaskErrorKind::RunLimit, error.message);
                 self.fail_attempt(now, id, session, error);
@@ -159,7 +159,7 @@ impl Core {
             }
             Completion::Refused => {
                 self.give_back(now, id, session, false);
-                // Its message that it leaves may still be under way.
+                // The worker's message that it leaves may still be under way.
                 self.worker_leaves(session);
             }
             Completion::Broken { reason } => {
@@ -177,7 +177,7 @@ impl Core {
         }
     }
 
-    /// An attempt answered, and nobody waits for it any more.
+    /// An attempt answered, and its answer is not waited for any more.
     fn answered(&mut self, now: Duration, session: SessionId, id: AttemptId, end: TryEnd) {
         if let Some(mut task) = self.tasks.entry(id.seq) {
             task.end_try(now, id.attempt, end);
@@ -185,9 +185,9 @@ impl Core {
         }
     }
 
-    /// A cancelled attempt has let go of its slot.
+    /// A cancelled attempt has freed its slot.
     pub fn released(&mut self, now: Duration, session: SessionId, id: AttemptId) {
-        // Only what nobody waits for may be let go without an answer, and what was asked to stop.
+        // Only an attempt that is not current, or was asked to stop, may end without an answer.
         if self.is_current(session, id) {
             if self.stopped_at_limit(now, session, id) {
                 self.dismiss_if_done(session);

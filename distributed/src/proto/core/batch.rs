@@ -1,10 +1,10 @@
-//! Several submissions at once: in which order they are accepted, and which of them are one task.
+//! Several submissions at once: the order in which they are accepted, and which are one task.
 
 use super::Order;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 
-/// Positions in an order in which each comes after those that it depends on.
+/// Positions in an order in which each task comes after its dependencies.
 pub(super) fn in_dependency_order(orders: &[Order]) -> Result<Vec<usize>> {
     let invalid = |message: String| Err(Error::InvalidTask { message });
     let mut missing = vec![0usize; orders.len()];
@@ -19,7 +19,7 @@ pub(super) fn in_dependency_order(orders: &[Order]) -> Result<Vec<usize>> {
             missing[at] += 1;
         }
     }
-    // Kahn's algorithm: what waits for nothing comes first.
+    // Kahn's algorithm: tasks that wait for nothing come first.
     let mut sequence: Vec<usize> = (0..orders.len()).filter(|&at| missing[at] == 0).collect();
     let mut next = 0;
     while let Some(&at) = sequence.get(next) {

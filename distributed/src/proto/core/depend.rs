@@ -1,4 +1,4 @@
-//! Tasks that depend on others: they wait for these, and end with those that do not succeed.
+//! Tasks that depend on others: they wait for them, and end with those that do not succeed.
 
 use super::Core;
 use crate::proto::tasks::Task;
@@ -6,12 +6,12 @@ use crate::task::{TaskError, TaskErrorKind, TaskId, TaskState};
 use std::time::Duration;
 
 impl Core {
-    /// Notes what a new task waits for; answers a dependency that did not succeed.
+    /// Notes the tasks that a new task waits for; returns a dependency that did not succeed.
     pub(super) fn depend(&mut self, task: &mut Task) -> Option<TaskId> {
         let mut failed = None;
         for id in task.dependencies() {
             let Some(standing) = self.standing(id) else {
-                // What others need stays: this one was never accepted.
+                // Records that other tasks need stay, so this one was never accepted.
                 failed = Some(id);
                 continue;
             };
@@ -35,7 +35,7 @@ impl Core {
         failed
     }
 
-    /// What is known of a task stays for one more that depends on it.
+    /// Keeps the record of a task for one more task that depends on it.
     fn pin(&mut self, seq: u64) {
         if let Some(mut task) = self.tasks.entry(seq) {
             task.pin();
@@ -43,7 +43,7 @@ impl Core {
         self.ledger.records_mut().pin(seq);
     }
 
-    /// A task is terminal: nobody needs those that it depended on for its sake.
+    /// A task is terminal: it does not need the records of its dependencies any more.
     pub(super) fn unpin(&mut self, seq: u64) {
         for id in self.tasks.get(seq).map(Task::dependencies).unwrap_or_default() {
             self.ledger.records_mut().unpin(id.seq);
@@ -55,7 +55,7 @@ impl Core {
         }
     }
 
-    /// A task ended: those that depend on it run, or end with it.
+    /// A task ended: the tasks that depend on it run, or end with it.
     pub(super) fn settle_dependants(&mut self, now: Duration, seq: u64) {
         let Some(mut task) = self.tasks.entry(seq) else { return };
         let id = task.id();

@@ -1,7 +1,7 @@
 //! Durable tasks: what goes to the journal, and what waits until the journal has it.
 //!
-//! A task is acknowledged, and may run, once the journal has it. Its end is shown once the
-//! journal has that: what a caller saw is never taken back by a restart.
+//! A task is acknowledged, and may run, once the journal has it. Its end is shown once the journal
+//! has the end: a restart never takes back what a caller saw.
 
 use super::{Core, Order};
 use crate::proto::image::{Apart, Change, End, Image};
@@ -13,7 +13,7 @@ use crate::task::{TaskError, TaskErrorKind, TaskId, TaskSpec, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How soon what the journal could not take is tried again: a full disk is cleared by people.
+/// How soon a change that the journal could not take is tried again: people clear a full disk.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl Core {
@@ -50,8 +50,8 @@ impl Core {
         known.filter(|seq| self.tasks.get(*seq).is_some_and(|task| !task.is_saved())).collect()
     }
 
-    /// Asks the journal to keep how a task ends, once it has the task itself. The record says so
-    /// when that is done.
+    /// Asks the journal to keep a task's end, once it has the task itself. The end is shown once
+    /// the journal has it.
     pub(super) fn save_end(&mut self, seq: u64, end: End) {
         let Some(mut task) = self.tasks.entry(seq) else { return };
         task.end(end);
@@ -60,7 +60,7 @@ impl Core {
         }
     }
 
-    /// Asks the journal to keep an end; many outputs are to lie apart before that.
+    /// Asks the journal to keep an end; many outputs are first stored outside the journal.
     fn record_end(&mut self, seq: u64) {
         let Some(end) = self.tasks.get(seq).and_then(Task::ending) else { return };
         match &end.result {
@@ -75,7 +75,7 @@ impl Core {
         }
     }
 
-    /// Outputs lie apart, or there was no room for them: then the journal is to keep them if it can.
+    /// Outputs are stored, or there was no room for them: then the journal keeps them if it can.
     /// False when the task does not wait for that.
     pub fn stored(&mut self, seq: u64, apart: Option<Apart>) -> bool {
         let Some(mut task) = self.tasks.entry(seq) else { return false };
@@ -91,7 +91,7 @@ impl Core {
         self.order(Change::Remove(id), Pending::Forget(id));
     }
 
-    /// Asks the journal to keep of a task only what is needed besides its result.
+    /// Asks the journal to keep a task without its result.
     pub(super) fn strip_image(&mut self, seq: u64) {
         let Some(stub) = self.ledger.records().get(seq) else { return };
         let key = stub.key.as_deref();
@@ -126,7 +126,7 @@ impl Core {
             spec,
             digest: task.request().key().map_or(Digest::default(), |(_, digest)| *digest),
             end,
-            // Whoever keeps them knows where they are.
+            // The core's handle adds it, because it keeps large inputs.
             apart: None,
             gone: false,
         })
@@ -137,7 +137,7 @@ impl Core {
         self.actions.push(Action::Record { ticket, change });
     }
 
-    /// The journal has every change up to a ticket, but for those that it could not take.
+    /// The journal has every change up to a ticket, except those that it could not take.
     pub fn recorded(&mut self, now: Duration, upto: u64) {
         for pending in self.ledger.taken(upto) {
             self.apply(now, pending);
@@ -172,7 +172,7 @@ impl Core {
         }
     }
 
-    /// The end of a task is shown, for which it waited.
+    /// Shows the end of a task, which waited for the journal.
     fn show_end(&mut self, now: Duration, seq: u64) {
         if self.tasks.entry(seq).is_some_and(|mut task| task.settle_ending()) {
             self.settled(now, seq);
@@ -197,7 +197,7 @@ impl Core {
         }
     }
 
-    /// Sends again what the journal could not take.
+    /// Sends changes again that the journal could not take.
     pub(super) fn record_again(&mut self) {
         for pending in self.ledger.take_again() {
             match pending {
@@ -223,7 +223,7 @@ impl Core {
             self.actions.push(Action::Rejected { seq, reason: reason.to_owned() });
         }
         self.actions.changed();
-        // Those of later submissions: the others went with them.
+        // These are tasks of later submissions: the others were removed together.
         for (dependant, id) in left {
             let message = format!("task {id}, on which it depends, was not accepted: {reason}");
             let error = TaskError::new(TaskErrorKind::DependencyFailed, message);
@@ -231,7 +231,7 @@ impl Core {
         }
     }
 
-    /// Takes a task away as if it had never been.
+    /// Removes a task as if it had never been.
     fn remove(&mut self, seq: u64) {
         let Some(task) = self.tasks.retract(seq) else { return };
         self.scheduler.dequeue(&task);

@@ -13,7 +13,7 @@ fn since(task: &Task, at: Duration) -> f64 {
     ms(at.saturating_sub(task.request().submitted()))
 }
 
-/// What became of a task so far.
+/// The decisions about a task so far.
 pub(super) fn story(task: &Task) -> Vec<(f64, String)> {
     let accepted = format!("accepted with priority {}", task.request().priority());
     let mut lines = vec![(0.0, accepted)];
@@ -76,7 +76,7 @@ impl Core {
         }
     }
 
-    /// What a task waits for whose model was withdrawn.
+    /// What a task of a withdrawn model waits for.
     fn withdrawn(&self, task: &Task) -> String {
         let model = task.model();
         format!("waits for model {model}, which was unloaded: load it, or cancel the task")

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Ends a task early, wherever it is; its attempts keep their slots until the workers let go.
+    /// Ends a task early, in any phase; its attempts keep their slots until workers release them.
     pub(super) fn abort(&mut self, now: Duration, seq: u64, state: TaskState, error: TaskError) {
         self.finish(now, seq, state, Err(error), None);
     }
@@ -51,18 +51,18 @@ impl Core {
             story: Vec::new(),
         };
         if !planted!(self, KeepRival) {
-            // Nobody waits for the answers of its attempts any more.
+            // The answers of its attempts are not wanted any more.
             for run in task.runs() {
                 let id = task.attempt_id(run.attempt);
                 self.actions.push(Action::Cancel { session: run.session, id });
-                // The loser of two rivals ends by itself: nobody waits for its slot alone.
+                // The loser of two rivals ends by itself: no task waits for its slot alone.
                 if state != TaskState::Succeeded && !planted!(self, IgnoreHangs) {
                     let at = now + self.config.timing.stop_grace;
                     self.timers.set(at, Timer::Hang(run.session, id));
                 }
             }
         }
-        // What came with a durable task waits with it.
+        // Tasks that came with a durable task wait with it.
         let recorded = task.request().is_durable() || !task.is_saved();
         if recorded && !planted!(self, EndEarly) {
             self.save_end(seq, end);
@@ -78,7 +78,7 @@ impl Core {
         self.settled(now, seq);
     }
 
-    /// A terminal state is recorded: whoever has to do with the task hears of it.
+    /// A terminal state is recorded: dependants, callers and counts hear of it.
     pub(super) fn settled(&mut self, now: Duration, seq: u64) {
         let Some(task) = self.tasks.get(seq) else { return };
         if task.state() == TaskState::Succeeded {

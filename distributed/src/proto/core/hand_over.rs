@@ -8,8 +8,8 @@ use crate::task::{TaskError, TaskErrorKind, TaskState};
 use std::time::Duration;
 
 impl Core {
-    /// Forgets durable tasks as if they had never been here: the journal's next coordinator goes on with
-    /// them. Submissions on which the journal's word is out are refused. Other tasks go on.
+    /// Forgets durable tasks as if they had never been here: the journal's next coordinator goes on
+    /// with them. Submissions that the journal has not answered yet are refused. Other tasks go on.
     pub fn hand_over(&mut self, now: Duration) {
         let before = self.counts();
         self.ledger.hand_over();
@@ -19,7 +19,7 @@ impl Core {
         let keeps = |task: &Task| planted!(self, KeepRunning) && !task.runs().is_empty();
         let durable = |task: &&Task| task.request().is_durable() && !keeps(task);
         let durable: Vec<u64> = self.tasks.iter().filter(durable).map(|t| t.id().seq).collect();
-        // All are gone before those that depend on them hear of it.
+        // All are gone before their dependants hear of it.
         let mut left = Vec::new();
         for &seq in &durable {
             left.extend(self.hand_over_one(now, seq));
@@ -45,7 +45,7 @@ impl Core {
         self.schedule(now);
     }
 
-    /// Answers those that depend on the task and are not durable.
+    /// Returns the tasks that depend on the task and are not durable.
     fn hand_over_one(&mut self, now: Duration, seq: u64) -> Vec<u64> {
         let Some(mut task) = self.tasks.entry(seq) else { return Vec::new() };
         let dependants = task.take_dependants();

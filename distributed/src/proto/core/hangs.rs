@@ -1,5 +1,5 @@
-//! Runs that take too long: each has a limit, is asked to stop there, and has its worker's process
-//! replaced where it does not. Who no longer wants a task has its runs stopped the same way.
+//! Runs that take too long: each run has a limit and is asked to stop there; if it does not stop, its
+//! worker's process is replaced. Runs of tasks that are not wanted any more are stopped the same way.
 
 use super::Core;
 use crate::proto::event::Event;
@@ -11,14 +11,14 @@ use crate::proto::timers::Timer;
 use crate::task::{ModelRef, TaskError, TaskErrorKind, TaskId};
 use std::time::Duration;
 
-/// How many times as long as the longest run of its model on its device a run may take, at least so
-/// long, and so long where nothing was measured.
+/// A run may take so many times as long as the longest run of its model on its device, and at least
+/// [`LIMIT_MIN`]; where nothing was measured, [`LIMIT_UNMEASURED`].
 const TIMES_LONGEST: u32 = 10;
 const LIMIT_MIN: Duration = Duration::from_secs(60);
 const LIMIT_UNMEASURED: Duration = Duration::from_secs(600);
 
 impl Core {
-    /// Threads have taken these attempts: from then on their time runs, over connections too.
+    /// Threads have taken these attempts: their time runs from then on, over connections too.
     pub(super) fn begun(&mut self, now: Duration, session: SessionId, ids: Vec<AttemptId>) {
         for id in ids {
             let limit = self.run_limit(session, id);
@@ -29,18 +29,18 @@ impl Core {
         }
     }
 
-    /// The answer of an attempt is on its way, which may take long: its run is over, and limited no more.
+    /// An attempt's answer is on its way, which may take long: its run is over and has no limit any more.
     pub(crate) fn answering(&mut self, session: SessionId, id: AttemptId) {
         self.placement.answering(session, id);
     }
 
-    /// Whether what is left of an attempt that somebody waits for is the way of its answer.
+    /// Whether an attempt is current and only its answer is still on the way.
     fn is_only_answering(&self, session: SessionId, id: AttemptId) -> bool {
         self.placement.is_answering(session, id) && self.is_current(session, id)
     }
 
-    /// How long an attempt's run may take: as its task says, or its model, or the settings, or what was
-    /// measured.
+    /// How long an attempt's run may take: as its task says, or else its model, the settings, or
+    /// the measurements.
     fn run_limit(&self, session: SessionId, id: AttemptId) -> Duration {
         let task = self.tasks.get(id.seq);
         let own = task.and_then(|task| task.request().spec()?.run_limit);
@@ -81,15 +81,15 @@ impl Core {
         }
     }
 
-    /// An attempt was asked to stop and has had its time to.
+    /// An attempt was asked to stop, and its time to do so is over.
     pub(super) fn hang(&mut self, now: Duration, due: Duration, session: SessionId, id: AttemptId) {
         let grace = self.config.timing.stop_grace;
-        // One that has parted cannot hear; it is lost soon, or comes back in another session.
+        // A worker that is away cannot hear; it is lost soon, or comes back in another session.
         if self.placement.has_parted(session) || self.is_only_answering(session, id) {
             return;
         }
         let Some(begun) = self.placement.ask_to_stop(session, id) else { return };
-        // What has not begun lets go by itself, and where this look is late, so may be its end.
+        // Not begun: the attempt ends by itself. If this check is late, a run's end may be late, too.
         if !begun || now.saturating_sub(due) > self.config.timing.heartbeat {
             return self.stop_run(now, session, id);
         }
@@ -97,7 +97,7 @@ impl Core {
         let (model, device) = (&run.model, &run.device);
         let reason =
             format!("a run of model {model} on device {device:?} did not stop within {grace:?}");
-        // Where a worker does not hear that it is replaced, it comes back with the same run.
+        // A worker that does not hear that it is replaced comes back with the same run.
         self.statistics.counters.hangs += u64::from(is_new);
         if let Some(mut task) = self.tasks.entry(id.seq) {
             task.note(now, What::Replaced { attempt: id.attempt, worker: run.worker.clone() });
@@ -117,7 +117,7 @@ impl Core {
         self.actions.push(Action::Replace { session, worker: run.worker });
     }
 
-    /// An attempt that was asked to stop at its limit has stopped. False where that was not asked.
+    /// An attempt that was asked to stop at its limit has stopped. False where it was not asked.
     pub(super) fn stopped_at_limit(
         &mut self,
         now: Duration,
@@ -139,7 +139,7 @@ impl Core {
         true
     }
 
-    /// Has a worker let go of what it holds, which is done elsewhere; answers the tasks.
+    /// Takes a worker's attempts back, so that they are done elsewhere; returns their tasks.
     pub(crate) fn end_work(&mut self, now: Duration, worker: &str) -> Vec<TaskId> {
         let named = self.placement.fleet().named(worker);
         let Some(session) = named.map(Worker::session) else { return Vec::new() };
@@ -147,13 +147,13 @@ impl Core {
         self.take_back(now, held.into_iter().map(|id| (session, id)).collect())
     }
 
-    /// Ends the runs of a model that was withdrawn; answers their tasks, which wait for it.
+    /// Ends the runs of a model that was withdrawn; returns their tasks, which wait for the model.
     pub(crate) fn end_runs_of(&mut self, now: Duration, model: &ModelRef) -> Vec<TaskId> {
         let runs = self.placement.runs_of(model);
         self.take_back(now, runs)
     }
 
-    /// Has runs stopped whose tasks wait again; answers these.
+    /// Stops runs whose tasks then wait again; returns these tasks.
     fn take_back(&mut self, now: Duration, runs: Vec<(SessionId, AttemptId)>) -> Vec<TaskId> {
         let mut ended = Vec::new();
         for (session, id) in runs {
@@ -172,13 +172,13 @@ impl Core {
         self.placement.runs_of(model).len()
     }
 
-    /// What an earlier life remembered of devices on which runs did not stop.
+    /// Takes the hangs of devices from an earlier life of the coordinator.
     pub fn remember_hangs(&mut self, table: HangTable) {
         self.placement.remember_hangs(table);
     }
 
-    /// A person lets the devices of a worker take tasks again. Answers which were taken out; `None` where
-    /// there is no such worker.
+    /// A person puts the devices of a worker back to work. Returns those that were taken out;
+    /// `None` for an unknown worker.
     pub fn enable_worker(&mut self, now: Duration, worker: &str) -> Option<Vec<String>> {
         let session = self.placement.fleet().named(worker)?.session();
         let name = self.placement.fleet().live(session)?.id().clone();

@@ -1,4 +1,4 @@
-//! Heartbeats: what workers hold, and what their devices have.
+//! Heartbeats: the attempts that workers hold, and the models that their devices have.
 
 use super::Core;
 use crate::proto::message::{AttemptId, Heartbeat};
@@ -41,9 +41,9 @@ impl Core {
         let timing = self.config.timing;
         for (id, age) in missing {
             let current = self.is_current(session, id);
-            // The request or the answer may still be under way, and the answer may be long. Of
-            // an attempt that nobody waits for, only the request matters. What a worker has not
-            // brought back with it went with the connection.
+            // The request or the answer may still be under way, and the answer may be long. For an
+            // attempt that is not wanted, only the request matters. An attempt that a worker did
+            // not bring back was lost with the connection.
             let resumed = self.placement.is_resumed(session, id);
             if !resumed && age <= if current { timing.lease } else { timing.heartbeat } {
                 continue;

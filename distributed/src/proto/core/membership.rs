@@ -12,7 +12,7 @@ use crate::worker_info::{DeviceInfo, Transport, WorkerId, WorkerInfo, WorkerStat
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Lost workers that stay listed, and for how long.
+/// Most lost workers that stay listed, and for how long.
 const LOST_LISTED_MAX: usize = 64;
 const LOST_LISTED_FOR: Duration = Duration::from_secs(600);
 
@@ -33,7 +33,7 @@ pub struct Join {
     pub machine: String,
     /// The version of its program.
     pub version: String,
-    /// The stint that it last heard of.
+    /// The stint of its last welcome.
     pub stint: Option<Stint>,
 }
 
@@ -44,16 +44,16 @@ pub enum Parting {
     Farewell,
     /// The worker's process ended it.
     Ended,
-    /// Neither side wanted that.
+    /// Neither side ended it.
     Broken,
 }
 
 impl Core {
-    /// A worker connected. Its earlier session, if there is one, ends here: a worker restarts
-    /// or reconnects sooner than its silence is noticed. The same process goes on with what it holds
-    /// if it was heard of within the lease, and if it was told of the stint that would go on: else it
-    /// holds what belongs to another. A process that was started before the one that is connected is
-    /// refused. Answers the session and its stint, which began earlier if it goes on.
+    /// A worker connected. Its earlier session, if there is one, ends here: a worker may restart or
+    /// reconnect before its silence is noticed. The same process keeps its attempts if it was heard
+    /// within the lease and knows the stint that would go on; otherwise its attempts belong to
+    /// another stint. A process that was started before the connected one is refused. Returns the
+    /// session and its stint, which began earlier if it goes on.
     pub fn join(&mut self, now: Duration, join: Join) -> Option<(SessionId, Stint)> {
         let mut resumed = None;
         if let Some(earlier) = self.placement.fleet().latest(&join.id).map(Worker::session) {
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// The worker finishes what it holds and gets no more.
+    /// The worker finishes its tasks and gets no more.
     pub fn worker_leaves(&mut self, session: SessionId) {
         if self.set_draining(session) {
             self.actions.changed();
@@ -132,7 +132,7 @@ impl Core {
         true
     }
 
-    /// Lets a leaving worker go once every answer is there.
+    /// Dismisses a leaving worker once every answer is there.
     pub(super) fn dismiss_if_done(&mut self, session: SessionId) {
         let fleet = self.placement.fleet();
         let leaving = fleet.live(session).is_some_and(|w| w.state() == WorkerState::Draining);
@@ -149,15 +149,15 @@ impl Core {
         let named = self.placement.fleet().named(id);
         let Some(session) = named.map(Worker::session) else { return false };
         self.set_draining(session);
-        // It says itself when it begins to leave, and is let go when it holds nothing.
+        // The worker reports when it begins to leave, and is dismissed when it holds nothing.
         self.actions.push(Action::Drain { session });
         self.actions.changed();
         true
     }
 
-    /// The connection ended. After a farewell the worker is forgotten, and what it still held
-    /// was never begun. Where its process ended the connection, the worker is lost and its tasks are
-    /// redone. Else it may come back with what it holds, until it has been silent for too long.
+    /// The connection ended. After a farewell the worker is forgotten, and the attempts that it still
+    /// held had not begun. If its process ended the connection, the worker is lost and its tasks are
+    /// retried. Otherwise it may come back with its attempts, until it has been silent for too long.
     pub fn disconnected(&mut self, now: Duration, session: SessionId, parting: Parting) {
         match parting {
             Parting::Farewell => self.bid_farewell(now, session),
@@ -191,7 +191,7 @@ impl Core {
         self.schedule(now);
     }
 
-    /// A worker's certificates were revoked: it does not come back with what it holds.
+    /// A worker's certificates were revoked: it cannot come back with its attempts.
     pub(crate) fn worker_revoked(&mut self, now: Duration, id: &str) {
         if let Some(session) = self.placement.fleet().named(id).map(Worker::session) {
             self.lose(now, session, "it was revoked");
@@ -223,8 +223,8 @@ impl Core {
 
     /// Ends the sessions of workers that have been silent for too long.
     ///
-    /// A look that comes late was kept from coming by what kept the words of workers from being heard,
-    /// as where this process was stopped: then silence is judged anew from now on.
+    /// A late check was delayed by something that delayed the messages of workers, too, such as a
+    /// stop of this process: then silence is judged anew from now on.
     pub(super) fn check_membership(&mut self, now: Duration, due: Duration) {
         self.placement.watched();
         if self.is_late(now, due) {
@@ -239,20 +239,20 @@ impl Core {
         self.watch(now);
     }
 
-    /// Where this process stood still, and has not yet looked at what is overdue, a worker may have said
-    /// what comes now before it got what it does not name: its time counts from now.
+    /// While this process has not caught up after standing still, a worker may have sent its message
+    /// before it got an attempt that the message does not name: the worker's time counts from now.
     pub(super) fn excuse(&mut self, now: Duration, session: SessionId) {
         if self.timers.next().is_some_and(|due| self.is_late(now, due)) {
             self.placement.grace(now, session, self.config.timing.lost_after);
         }
     }
 
-    /// Whether this process comes to what was due so late that it must have stood still.
+    /// Whether this process handles a due timer so late that it must have stood still.
     fn is_late(&self, now: Duration, due: Duration) -> bool {
         now.saturating_sub(due) > self.config.timing.heartbeat && !planted!(self, NoGrace)
     }
 
-    /// Sees that silence is checked again, as long as there is someone to listen to.
+    /// Schedules the next check of silence, as long as there are workers to hear.
     fn watch(&mut self, now: Duration) {
         if self.placement.watch() {
             self.timers.set(now + self.config.timing.heartbeat / 2, Timer::Membership);

@@ -1,4 +1,4 @@
-//! Which models the cluster is to have, and which of them each device is told to load.
+//! Which models the cluster should have, and which of them each device is told to load.
 
 use super::Core;
 use crate::batching::{Batching, ZeroInput};
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Has all devices with room for the model load it, those that failed before included. Where
-    /// none has, idle models make room for it on one.
+    /// Makes all devices with room load the model, also those where it failed before. Where no
+    /// device has room, idle models are evicted from one.
     pub fn load(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
         self.placement.want(model, needs);
         for seat in self.placement.ready_seats() {
@@ -27,20 +27,18 @@ impl Core {
         self.schedule(now);
     }
 
-    /// Says anew what a model asks for, if it is one that the cluster is to have. Where it lies
-    /// stays as it is.
+    /// Replaces a model's needs, if the cluster should have the model. The model stays where it is.
     pub(crate) fn set_needs(&mut self, now: Duration, model: &ModelRef, needs: ModelNeeds) {
         self.placement.set_needs(model, needs);
         self.schedule(now);
     }
 
-    /// How tasks of a model run together, where it says so.
+    /// How tasks of a model are batched, if the model says so.
     pub(crate) fn batching(&self, model: &ModelRef) -> Option<&Batching> {
         self.placement.wanted(model)?.needs().batching.as_ref()
     }
 
-    /// The inputs of runs that a device makes before it has a model, and the milliseconds that each of
-    /// them may take.
+    /// The inputs of a model's warm-up runs, and the milliseconds that each of them may take.
     pub(crate) fn warm_up(&self, model: &ModelRef) -> (Vec<Vec<TensorMeta>>, Option<u64>) {
         let Some(wanted) = self.placement.wanted(model) else { return (Vec::new(), None) };
         let limit = wanted.run_limit();
@@ -54,16 +52,16 @@ impl Core {
         (runs.map(|run| run.iter().map(meta).collect()).collect(), limit_ms)
     }
 
-    /// Has a worker that just joined load what it lacks, as far as there is room.
+    /// Makes a worker that just joined load models that it lacks, as far as there is room.
     pub(super) fn load_all_on(&mut self, now: Duration, session: SessionId) {
         for id in self.placement.seats_of(session) {
-            // What it brings along takes room before anything else does.
+            // Models that the worker brings along take room first.
             self.take_stock(now, id);
             self.fill(now, id);
         }
     }
 
-    /// Has a device load what fits: first what the fewest devices have.
+    /// Makes a device load models that fit: first those that the fewest devices have.
     pub(super) fn fill(&mut self, now: Duration, id: SeatId) {
         let models = self.placement.models().map(Wanted::name);
         let mut models: Vec<(usize, Arc<ModelRef>)> =
@@ -74,8 +72,8 @@ impl Core {
         }
     }
 
-    /// Has a device load a model that fits. One that is there already is ordered again only by a
-    /// caller, whose order is then answered by the worker itself.
+    /// Makes a device load a model that fits. A model that is there already is ordered again only
+    /// for a caller, because the worker itself answers that order.
     pub(super) fn load_on(&mut self, now: Duration, id: SeatId, model: &ModelRef, anew: bool) {
         let Some(seat) = self.placement.fleet().seat(id) else { return };
         let there = match seat.state_of(model) {
@@ -88,7 +86,7 @@ impl Core {
             let state = if ready { ModelState::Ready { used: now } } else { ordered(now) };
             self.set_model(id, model, state);
         } else if anew && !there {
-            // Why it failed is past: it is tried where it gets room.
+            // The reason of the failure is past: the model is tried again once it has room.
             self.placement.clear(id, model);
         }
     }
@@ -102,21 +100,21 @@ impl Core {
         self.placement.set(id, model, state);
     }
 
-    /// Has all workers let go of the model; others may have its room once it is gone. Tasks that wait
-    /// for it have workers load it by themselves.
+    /// Makes all workers unload the model; other models may have its room once it is gone. Waiting
+    /// tasks make workers load the model again.
     pub fn unload(&mut self, now: Duration, model: &ModelRef) {
         let before = self.placement.unwant(model);
         self.clear_out(now, model, before.as_ref());
     }
 
-    /// The same, and its tasks wait until the cluster is to have it again.
+    /// The same, but its tasks wait until the cluster should have the model again.
     pub fn withdraw(&mut self, now: Duration, model: &ModelRef) {
         let before = self.placement.unwant(model);
         self.placement.withdraw(model);
         self.clear_out(now, model, before.as_ref());
     }
 
-    /// Whether a model's tasks wait until the cluster is to have it again.
+    /// Whether a model's tasks wait until the cluster should have the model again.
     pub(crate) fn is_withdrawn(&self, model: &ModelRef) -> bool {
         self.placement.is_withdrawn(model)
     }
@@ -134,14 +132,14 @@ impl Core {
         self.schedule(now);
     }
 
-    /// Models that the cluster is to have.
+    /// Models that the cluster should have.
     pub fn models(&self) -> Vec<ModelRef> {
         self.placement.models().map(|wanted| (**wanted.name()).clone()).collect()
     }
 
-    /// What became of a load, once every device that was to load the model has answered. A
-    /// worker has failed where all of these did, or where none can ever hold it; workers that have
-    /// no room for it now are left out.
+    /// The result of a load, once every device that was to load the model has answered. A worker
+    /// has failed if all of its devices failed, or if none can ever hold the model; workers without
+    /// room for it now are left out.
     pub(crate) fn load_report(&self, model: &ModelRef) -> Option<LoadReport> {
         self.placement.load_report(model)
     }
@@ -154,8 +152,8 @@ impl Core {
         }
     }
 
-    /// Whether a model has been ready, is on no device now, and comes back when a task needs it, or
-    /// is about to.
+    /// Whether a model has been ready and is on no device now, but is about to come back, or will
+    /// when a task needs it.
     pub(crate) fn is_parked(&self, model: &ModelRef) -> bool {
         self.placement.is_away(model) && self.outlook(model, 0) == Outlook::Open
     }

@@ -1,4 +1,4 @@
-//! What devices make of their orders to load models and to let go of them.
+//! The answers of devices to orders to load and to unload models.
 
 use super::Core;
 use crate::executor::ExecError;
@@ -9,8 +9,8 @@ use crate::task::ModelRef;
 use std::time::Duration;
 
 impl Core {
-    /// Compares what a worker has with what it was told to load or to let go of: the order or its
-    /// answer may have gone missing.
+    /// Compares the models that a worker has with its orders to load and to unload: an order or its
+    /// answer may have been lost.
     pub(super) fn check_orders(&mut self, now: Duration, session: SessionId) {
         for id in self.placement.seats_of(session) {
             let Some((_, device)) = self.placement.address(id) else { continue };
@@ -24,8 +24,8 @@ impl Core {
         }
     }
 
-    /// A worker says what became of a load at one of its devices, what memory the model takes
-    /// there, and how long loading alone took, unless it was loaded before.
+    /// A worker reports the result of a load at one of its devices, the memory that the model takes
+    /// there, and how long loading alone took, unless the model was loaded before.
     pub fn loaded(
         &mut self,
         now: Duration,
@@ -47,8 +47,8 @@ impl Core {
         self.schedule(now);
     }
 
-    /// A device answered an order to load a model. Where a caller asked for it and no device had room,
-    /// others make some.
+    /// A device answered an order to load a model. Where a caller asked for it and no device had
+    /// room, other models are evicted.
     fn insist(&mut self, now: Duration, id: SeatId, model: &ModelRef, error: Option<&ExecError>) {
         let placed = self.placement.present(model) > 0;
         let Some(wanted) = self.placement.wanted_mut(model) else { return };

@@ -1,16 +1,16 @@
-//! Pages of tasks: the newest first, from some task on down.
+//! Pages of tasks: the newest first, downwards from some task.
 
 use super::{Core, Found};
 use crate::task::{ModelRef, TaskFilter, TaskRecord, TaskState};
 use std::time::Duration;
 
-/// Tasks that are looked at for one page at a time: filters may pass few.
+/// Tasks that are searched for one page at a time: filters may pass few.
 const LOOKED_AT_MAX: usize = 10_000;
 
 /// Some tasks, without their outputs.
 pub(crate) struct Page {
     pub(crate) found: Vec<Found<TaskRecord>>,
-    /// The number below which the next one begins, where there may be more.
+    /// The number below which the next page begins, where there may be more.
     pub(crate) below: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ impl TaskFilter {
 }
 
 impl Core {
-    /// Tasks with numbers below one, up to so many of those that a filter passes.
+    /// Tasks with numbers below `below` that a filter passes, up to a limit.
     pub(crate) fn page(
         &self,
         now: Duration,

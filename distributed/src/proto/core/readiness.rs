@@ -1,4 +1,4 @@
-//! Whether a model can be used now: what each request asks, of one model alone.
+//! Whether a model can be used now: each request asks this, about one model alone.
 
 use super::Core;
 use crate::executor::ExecError;
@@ -10,13 +10,13 @@ use crate::worker_info::WorkerId;
 pub enum ModelReadiness {
     /// A ready worker has it.
     Ready,
-    /// It has made room for others, and comes back when a task asks for it.
+    /// It was evicted for others, and comes back when a task asks for it.
     Parked,
-    /// Workers are to have it, and none has it yet.
+    /// Workers should have it, but none has it yet.
     Loading,
     /// No ready worker can load it.
     Failed(ExecError),
-    /// Nobody asked for it.
+    /// No caller asked for it.
     Unwanted,
 }
 
@@ -47,7 +47,7 @@ impl Core {
         ids
     }
 
-    /// Whether there is a ready worker, and one has a model if there is any to have.
+    /// Whether a worker is ready and, if the cluster should have models, a ready worker has one.
     pub(crate) fn is_serving(&self) -> bool {
         let idle = self.placement.models().next().is_none();
         let mut seats = self.placement.fleet().ready_seats();

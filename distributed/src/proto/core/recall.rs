@@ -1,8 +1,8 @@
-//! Attempts that have not begun are asked back: background work makes room for more urgent tasks,
-//! and what waits at a slow worker goes to an idle one.
+//! Recalls of attempts that have not begun: background work makes room for more urgent tasks, and
+//! attempts that wait at a slow worker go to an idle one.
 //!
-//! A worker gives back only what no thread has taken, and until it has said so the attempt is its
-//! own: asking runs nothing twice, and a question that is lost changes nothing.
+//! A worker gives back only attempts that no thread has taken, and until it has done so the attempt
+//! is its own: a recall runs nothing twice, and a recall that is lost changes nothing.
 
 use super::Core;
 use crate::proto::message::AttemptId;
@@ -14,8 +14,8 @@ use crate::task::ModelRef;
 use std::time::Duration;
 
 impl Core {
-    /// Asks background attempts back for urgent tasks that found no place: one for each of these
-    /// at most, and only one that comes after it in line, else it would take the place again.
+    /// Recalls background attempts for urgent tasks that found no place: at most one for each of
+    /// these, and only one that comes later in the queue, otherwise it would take the place again.
     pub(super) fn make_room(&mut self, now: Duration) {
         let sums = self.placement.fleet().sums();
         if sums.yielding == 0 || !self.scheduler.may_recall(now) {
@@ -47,8 +47,8 @@ impl Core {
         }
     }
 
-    /// The background attempts that take a place where the model's tasks could run, those first
-    /// that go last, and rather those that are known to wait.
+    /// The background attempts in places where the model's tasks could run: those that are last in
+    /// the queue first, and preferably those that are known to wait.
     fn least_urgent(
         &mut self,
         now: Duration,
@@ -82,7 +82,7 @@ impl Core {
         found.into_iter().map(|(_, seat, id)| (seat, id)).collect()
     }
 
-    /// Asks an attempt back.
+    /// Recalls an attempt.
     pub(super) fn recall(
         &mut self,
         now: Duration,
@@ -106,8 +106,8 @@ impl Core {
         }
     }
 
-    /// An attempt that was asked back was not begun: its task waits again, in its old place and
-    /// without having failed.
+    /// A recalled attempt was not begun: its task waits again, in its old place and without having
+    /// failed.
     pub(super) fn came_back(
         &mut self,
         now: Duration,

@@ -1,4 +1,4 @@
-//! What waits at a slow worker goes to an idle one where it would be done much sooner.
+//! Tasks that wait at a slow worker move to an idle one where they would be done much sooner.
 
 use super::Core;
 use crate::proto::message::AttemptId;
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// A task moves when it is expected to take so many times as long where it waits as elsewhere, and
-/// so many milliseconds longer: less is not worth its way.
+/// so many milliseconds longer: a smaller gain is not worth the move.
 const SLOWER: f64 = 2.0;
 const LONGER_MS: f64 = 5.0;
 
 impl Core {
-    /// Asks back what waits at a worker and would be done much sooner on an idle device of another
-    /// one. Devices are idle only when nothing waits in line for them.
+    /// Recalls attempts that wait at a worker and would be done much sooner on an idle device of
+    /// another one. Devices are idle only when no task in the queue waits for them.
     pub(super) fn relieve(&mut self, now: Duration, session: SessionId) {
         if self.placement.fleet().idle().is_empty() {
             return;
@@ -37,7 +37,7 @@ impl Core {
         if idle.is_empty() {
             return;
         }
-        // Who waits longest gains most.
+        // The attempt that waits longest gains most.
         for (ahead, id, model) in self.movable(from).into_iter().rev() {
             let Some(there_ms) = self.expected_ms(now, from, ahead, &model) else { continue };
             let input_bytes = self.tasks.get(id.seq).map_or(0, |t| t.request().input_bytes());
@@ -64,14 +64,14 @@ impl Core {
             let worker = fleet.worker_at(*id).filter(|worker| worker.session() != session);
             worker.is_some_and(|worker| worker.last_seen() >= heard_since)
         };
-        // Any of them may become the home of all that move.
+        // Any of them may get all attempts that move.
         let moving = usize::try_from(fleet.sums().moves).unwrap_or(usize::MAX);
         let idle = fleet.idle().iter().copied().filter(is_able);
         idle.map(|id| (id, moving)).collect()
     }
 
-    /// Attempts that wait at a device and may be done elsewhere, in their order, each with how often
-    /// the device takes its time before it.
+    /// Attempts that wait at a device and may be done elsewhere, in their order, each with the
+    /// number of turns that the device takes before it.
     fn movable(&self, from: SeatId) -> Vec<(f64, AttemptId, Arc<ModelRef>)> {
         let Some(seat) = self.placement.fleet().seat(from) else { return Vec::new() };
         let waiting = seat.held().iter().filter(|(_, held)| held.standing.waits());
@@ -79,7 +79,7 @@ impl Core {
             .filter_map(|(id, _)| {
                 let task = self.tasks.get(id.seq)?;
                 let spec = task.request().spec()?;
-                // A rival is there already, a key holds it here, or it has moved before.
+                // It stays if it has a rival, if a key holds it here, or if it has moved before.
                 let stays = task.has_moved() || spec.affinity.is_some() || task.runs().len() != 1;
                 let movable = !stays && task.awaits(seat.session(), id.attempt);
                 Some((task.place(), *id, movable))
@@ -106,7 +106,7 @@ impl Core {
         Some(seat.services().get(model)?.mean.expected_ms(now)? * (ahead + 1.0))
     }
 
-    /// The idle device, by its position, that would be done first with one task more, and when.
+    /// The idle device, by its position, that would finish one more task first, and when.
     fn soonest(
         &mut self,
         now: Duration,
@@ -127,8 +127,7 @@ impl Core {
             if !room || capable.service.expected_ms(now).is_none() {
                 continue;
             }
-            // Here what was measured long ago does not fade: the hope of a faster device is no
-            // reason to move.
+            // Here old measurements do not fade: the hope of a faster device is no reason to move.
             let load_ms =
                 if capable.resident { 0.0 } else { survey.wanted.map_or(0.0, Wanted::load_ms) };
             let ahead = f64::from(u32::try_from(*planned).unwrap_or(u32::MAX)) * turn(seat, model);
@@ -141,7 +140,7 @@ impl Core {
     }
 }
 
-/// The share of a turn of the device that a task of a model takes: all that have a place go together.
+/// The share of a turn of the device that a task takes: a model's places all go in one turn.
 fn turn(seat: &Seat, model: &ModelRef) -> f64 {
     1.0 / f64::from(seat.places(model).max(1))
 }

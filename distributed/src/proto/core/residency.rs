@@ -1,8 +1,8 @@
-//! Which models lie in which device's memory: what fits, and what goes for what is waited for.
+//! Which models lie in which device's memory: which fit, and which are evicted for others.
 //!
-//! A model is on every device with room for it. One that is nowhere, or whose tasks wait for
-//! longer than loading it would take, gets a device where others are idle: these take no more
-//! tasks, finish what they have, and leave.
+//! A model is on every device with room for it. A model that is on no device, or whose tasks wait
+//! longer than loading it would take, gets a device where other models are idle: these take no more
+//! tasks, finish those that they have, and are unloaded.
 
 use super::Core;
 use crate::proto::event::Event;
@@ -12,15 +12,15 @@ use crate::proto::tasks::What;
 use crate::task::ModelRef;
 use std::time::Duration;
 
-/// What a model's tasks wait for another device, beside the times that loading takes: less, and
-/// models that take turns on a device would spend their time with loading.
+/// How long a model's tasks wait for another device, beyond the load times. With less, models that
+/// take turns on a device would spend their time with loading.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Time between two looks for room.
 const LOOK: Duration = Duration::from_millis(200);
 
 impl Core {
-    /// A task finds no device with its model: sees to it that one gets it, unless those that
-    /// have it are worth waiting for.
+    /// A task finds no device with its model: makes one get the model, unless the devices that have
+    /// it are worth waiting for.
     pub(super) fn want_room(&mut self, now: Duration, model: &ModelRef, seq: u64) {
         let Some(wanted) = self.placement.wanted_mut(model) else { return };
         if !wanted.may_look(now, LOOK) {
@@ -40,14 +40,14 @@ impl Core {
         }
         let chosen = self.placement.eviction(model, |seat, victim| {
             let unused = now.saturating_sub(seat.last_used(victim).unwrap_or(now));
-            // What the exchange costs, if it is taken back.
+            // The cost of the exchange, and of taking it back.
             let cost = loads + self.load_time(victim);
             let worth = waited > cost + PATIENCE;
             match self.head_for(victim) {
                 // A device that has been idle for as long as the task has waited.
                 None if served => unused > waited,
                 None => worth || unused >= cost,
-                // Others wait for this one too: the older task has the turn.
+                // Tasks wait for this model too: the older task has the turn.
                 Some(head) => !served && worth && place < head,
             }
         });
@@ -57,7 +57,7 @@ impl Core {
         self.note_room(now, seq, seat, count);
     }
 
-    /// The first in line of those that a model answers, in place of others too.
+    /// The first waiting task that a model can answer, also in place of other models.
     fn head_for(&self, model: &ModelRef) -> Option<Place> {
         let (compares, queue) = (self.compares_variants(), self.scheduler.queue());
         let others = self.placement.models().filter(|wanted| compares && wanted.may_be(model));
@@ -65,8 +65,8 @@ impl Core {
         queue.head_of(model).into_iter().chain(others).min()
     }
 
-    /// Has idle models go for one that a caller wants, those first that nobody has used for the
-    /// longest time; where none is idle, busy ones.
+    /// Evicts idle models for one that a caller wants, least recently used first; if none is idle,
+    /// busy ones.
     pub(super) fn make_way(&mut self, now: Duration, model: &ModelRef) {
         let idle = |_: &Seat, victim: &ModelRef| self.head_for(victim).is_none();
         let chosen = self.placement.eviction(model, idle);
@@ -96,13 +96,13 @@ impl Core {
             let promised = seat.promised().cloned();
             match promised.filter(|model| self.placement.wanted(model).is_some()) {
                 Some(model) => self.exchange(now, id, &leaving, &model),
-                // Unloaded meanwhile: nobody has to go any more.
+                // The new model was unloaded meanwhile: no model has to go any more.
                 None => self.call_off(now, id),
             }
         }
     }
 
-    /// Has those that leave go, and the one that they go for come once they have.
+    /// Unloads the models that leave, and loads the one that they leave for once they have gone.
     fn exchange(&mut self, now: Duration, id: SeatId, leaving: &[ModelRef], model: &ModelRef) {
         for other in leaving {
             let Some(seat) = self.placement.fleet().seat(id) else { return };
@@ -120,7 +120,7 @@ impl Core {
         let goes = seat.lets_go();
         if (goes || self.placement.is_overfull(seat)) && !planted!(self, LoadEarly) {
             if !goes {
-                // What stays, or what is to come, takes more than was known when this was chosen.
+                // The models that stay, or the new one, take more room than was known before.
                 self.call_off(now, id);
                 if self.placement.wanted(model).is_some_and(Wanted::insists) {
                     self.make_way(now, model);
@@ -133,7 +133,7 @@ impl Core {
         self.set_model(id, model, ordered(now));
     }
 
-    /// A model that others were to leave for is not wanted any more: they stay.
+    /// A model that others were to leave for is not wanted any more: these stay.
     pub(super) fn break_promise(&mut self, now: Duration, id: SeatId, model: &ModelRef) {
         if self.placement.fleet().seat(id).is_some_and(|seat| seat.is_promised(model)) {
             self.call_off(now, id);

@@ -1,4 +1,4 @@
-//! A coordinator that was started again goes on with what the journal has.
+//! A coordinator that was restarted goes on with the tasks in the journal.
 
 use super::Core;
 use crate::proto::image::Image;
@@ -10,10 +10,10 @@ use crate::task::TaskRecord;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What earlier coordinators left in the journal. Of tasks that have ended little is kept in memory.
+/// Tasks that earlier coordinators left in the journal. Little of ended tasks is kept in memory.
 #[derive(Default)]
 pub struct Left {
-    /// In which they ran.
+    /// The epochs in which they ran.
     pub epochs: Vec<u64>,
     /// Tasks that have not ended.
     pub(crate) open: Vec<Image>,
@@ -22,7 +22,7 @@ pub struct Left {
 }
 
 impl Left {
-    /// Takes a task.
+    /// Adds a task.
     pub fn take(&mut self, image: Image) {
         if self.epochs.last() != Some(&image.id.epoch) {
             self.epochs.push(image.id.epoch);
@@ -45,8 +45,8 @@ impl Left {
     }
 }
 
-/// The record of a task that has ended, as the journal has it; none where its result is gone. Outputs
-/// that lie apart are to be put back before.
+/// The record of an ended task, as the journal has it; `None` where its result is gone. Outputs
+/// outside the journal must be put back before.
 pub fn recollect(image: Image) -> Option<TaskRecord> {
     if image.gone {
         return None;
@@ -56,7 +56,7 @@ pub fn recollect(image: Image) -> Option<TaskRecord> {
     Some(task.record(finished))
 }
 
-/// What is told of a task that has ended, as the journal has it.
+/// The decisions about an ended task, as the journal has it.
 pub(crate) fn retell(image: Image) -> Option<Vec<(f64, String)>> {
     if image.gone {
         return None;
@@ -65,8 +65,8 @@ pub(crate) fn retell(image: Image) -> Option<Vec<(f64, String)>> {
 }
 
 impl Core {
-    /// Goes on with what earlier coordinators left in the journal; attempts are made under `epoch`. Tasks
-    /// of its own that no journal has may be there already.
+    /// Goes on with the tasks that earlier coordinators left in the journal; attempts are made
+    /// under `epoch`. This coordinator may have tasks already that no journal has.
     pub fn restore(&mut self, now: Duration, left: Left, epoch: u64) {
         if planted!(self, ForgetJournal) {
             return;
@@ -75,7 +75,7 @@ impl Core {
         let counted = self.counts();
         self.ledger.remember(epochs);
         self.placement.merge_names(names);
-        // Those that have ended first: open ones may depend on them.
+        // Ended tasks come first: open ones may depend on them.
         ended.sort_unstable_by_key(|(stub, _)| stub.id.seq);
         open.sort_unstable_by_key(|image| image.id.seq);
         for (stub, digest) in ended {
@@ -97,7 +97,7 @@ impl Core {
             let request = Request::new(submitted, spec, digest, apart.unwrap_or(here), here);
             let mut task = Task::under(epoch, id, request, model);
             task.note(now, What::Restored);
-            // What it depends on was submitted first, and stays while it waits.
+            // Its dependencies were submitted first, and stay while it waits.
             if let Some(dependency) = self.depend(&mut task) {
                 failed.push((id.seq, dependency));
             }
@@ -112,7 +112,7 @@ impl Core {
         if self.config.first_seq.is_none() {
             self.statistics.forget_times();
         }
-        // Nobody waits for what was done before.
+        // No caller waits for earlier ends.
         self.actions.forget_ends();
         self.schedule(now);
     }

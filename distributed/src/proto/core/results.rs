@@ -8,17 +8,17 @@ use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is known of a task that somebody asks for.
+/// The record of a task that a caller asks for.
 #[derive(Debug)]
 pub enum Found<T = Box<TaskRecord>> {
     Here(T),
-    /// The journal has it.
+    /// The record is in the journal.
     Stored(TaskId),
 }
 
 #[cfg(test)]
 impl<T> Found<T> {
-    /// What has to be in memory.
+    /// The value, which has to be in memory.
     pub(crate) fn here(self) -> T {
         match self {
             Self::Here(here) => here,
@@ -27,7 +27,7 @@ impl<T> Found<T> {
     }
 }
 
-/// Where a task stands, and whether it is the leader's.
+/// The state of a task, and whether the task is durable and so the leader's.
 pub(crate) struct Standing {
     pub(crate) state: TaskState,
     pub(crate) durable: bool,
@@ -46,12 +46,12 @@ impl Core {
         }
     }
 
-    /// Whether what became of a task is in the journal alone.
+    /// Whether the record of a task is in the journal alone.
     pub(crate) fn is_stored(&self, id: TaskId) -> Result<bool> {
         Ok(matches!(self.whole(id)?, Found::Stored(_)))
     }
 
-    /// What became of a task so far.
+    /// A task's record as it is now.
     pub fn find(&self, now: Duration, id: TaskId) -> Result<Found> {
         Ok(match self.whole(id)? {
             Found::Here(task) => Found::Here(Box::new(task.record(now))),
@@ -59,19 +59,19 @@ impl Core {
         })
     }
 
-    /// The same for somebody who is given it.
+    /// As [`Core::find`], for a caller that is given the record.
     pub(crate) fn give(&mut self, now: Duration, id: TaskId) -> Result<Found> {
         let found = self.find(now, id)?;
         self.given(id.seq);
         Ok(found)
     }
 
-    /// Somebody was given a task's record; its result, where it has ended.
+    /// A caller was given a task's record, and its result if the task has ended.
     pub fn given(&mut self, seq: u64) {
         self.ledger.records_mut().mark_read(seq);
     }
 
-    /// Where a task stands.
+    /// The state of a task.
     pub(crate) fn state(&self, id: TaskId) -> Result<TaskState> {
         self.standing(id).map(|standing| standing.state).ok_or_else(|| self.missing(id))
     }
@@ -106,8 +106,8 @@ impl Core {
         if accepted { Error::Expired { id } } else { Error::UnknownTask { id: id.to_string() } }
     }
 
-    /// What a task that ended without success was to run, for another task: under no key, which stands for
-    /// the one that ended.
+    /// The request of a task that ended without success, for another task: without its key, which
+    /// stands for the task that ended.
     pub(crate) fn again(&self, id: TaskId) -> Result<TaskSpec> {
         let state = self.state(id)?;
         if !state.is_terminal() {
@@ -119,8 +119,8 @@ impl Core {
         Ok(spec)
     }
 
-    /// The result of a task that has ended is needed no more. Answers how it ended, and whether the
-    /// journal is yet to hear of it.
+    /// Discards the result of an ended task. Returns how the task ended, and whether the journal is
+    /// yet to hear of it.
     pub(crate) fn let_go(&mut self, now: Duration, id: TaskId) -> Result<(TaskState, bool)> {
         let state = match self.whole(id)? {
             Found::Here(task) if !task.is_terminal() => {
@@ -134,7 +134,7 @@ impl Core {
         Ok((state, durable))
     }
 
-    /// Has the oldest whole records leave the memory, and results go whose time is over or for which
+    /// Drops the oldest whole records from memory, and results whose time is over or for which
     /// there is no room.
     pub(super) fn evict_records(&mut self, now: Duration) {
         let limits = self.config.retention;
@@ -155,8 +155,8 @@ impl Core {
         }
     }
 
-    /// A whole record's turn to leave the memory has come. One that others need, and of which nothing
-    /// else would be left, goes when they need it no more.
+    /// It is a whole record's turn to leave the memory. A record that others need, and of which no
+    /// stub would be left, goes when they need it no more.
     fn leave_memory(&mut self, seq: u64) {
         let stub = self.ledger.records().get(seq).map(|stub| stub.durable);
         match (stub, self.tasks.entry(seq)) {
@@ -164,7 +164,7 @@ impl Core {
                 task.list(false);
                 return;
             }
-            // It is only there, and its key stands on.
+            // The record is only in memory; its key still stands.
             (Some(false), _) => self.ledger.records_mut().strip(seq),
             _ => {}
         }
@@ -177,7 +177,7 @@ impl Core {
         }
     }
 
-    /// A result goes. What is needed of its task besides stays, in the journal too.
+    /// Drops a result. The rest that is needed of its task stays, in the journal too.
     fn lose_result(&mut self, now: Duration, seq: u64) {
         self.release(seq);
         self.ledger.records_mut().strip(seq);
@@ -190,7 +190,7 @@ impl Core {
         }
     }
 
-    /// Nothing of a task is needed any more.
+    /// Drops a task of which nothing is needed any more.
     fn drop_stub(&mut self, seq: u64) {
         let Some(Stub { id, key, durable, .. }) = self.ledger.records_mut().take(seq) else {
             return;

@@ -1,4 +1,4 @@
-//! Workers that come back: what they run goes on where nobody else has begun it meanwhile.
+//! Workers that come back: their attempts go on where no other worker has begun them meanwhile.
 
 use super::Core;
 use crate::proto::message::AttemptId;
@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 impl Core {
-    /// Takes over what a worker's earlier session held. An attempt that is current, or that was lost with
-    /// its worker and that no other has followed yet, goes on in the new session; any other, such as one
-    /// that hung, keeps its slot until it has stopped.
+    /// Takes over the attempts of a worker's earlier session. An attempt that is current, or that
+    /// was lost with its worker and that no other has followed yet, goes on in the new session; any
+    /// other attempt, such as one that hung, keeps its slot until it has stopped.
     pub(super) fn resume(
         &mut self,
         now: Duration,

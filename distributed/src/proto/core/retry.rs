@@ -1,4 +1,4 @@
-//! Attempts that ended without an answer: what is tried again, when, and what gets a rival.
+//! Attempts that ended without an answer: which tasks are retried, when, and which get a rival.
 
 use super::{Core, Errand};
 use crate::proto::message::AttemptId;
@@ -9,14 +9,14 @@ use crate::task::{TaskError, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Workers that may be lost under one task.
+/// Most workers that may be lost under one task.
 const LOSSES_MAX: u32 = 20;
 
 impl Core {
-    /// The attempt ended without an answer: try again, unless that happened too often.
+    /// The attempt ended without an answer: retry, unless that happened too often.
     ///
-    /// What fails waits longer and longer before it is tried again, and for the budget, which keeps
-    /// retries from multiplying what made them necessary.
+    /// A failed task waits longer and longer before each retry, and for the retry budget, which
+    /// keeps retries from making worse what made them necessary.
     pub(super) fn fail_attempt(
         &mut self,
         now: Duration,
@@ -27,9 +27,9 @@ impl Core {
         self.try_again(now, id, session, error, false);
     }
 
-    /// The worker of an attempt is lost, for which the task is not to blame: the first time it is
-    /// redone at once, and no loss counts as one of the attempts that may fail. A task that ends its
-    /// workers would go on for ever all the same, so there is a bound.
+    /// The worker of an attempt is lost, which is not the task's fault: the first time the task is
+    /// retried at once, and no loss counts as one of the attempts that may fail. A task that ends
+    /// its workers would still go on for ever, so losses are bounded.
     pub(super) fn lose_attempt(
         &mut self,
         now: Duration,
@@ -48,7 +48,7 @@ impl Core {
         error: TaskError,
         lost: bool,
     ) {
-        // What is durable waits for the next coordinator, and the others have ended.
+        // Durable tasks wait for the next coordinator, and the others have ended.
         if self.stopped {
             return;
         }
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// The time of a task's next attempt has come, if the budget has a token for it.
+    /// The backoff of a task is over: its next attempt may begin, if the budget has a token for it.
     pub(super) fn retry(&mut self, now: Duration, seq: u64) {
         if planted!(self, IgnoreBudget) || self.scheduler.may_retry(now) {
             return self.requeue(seq);
@@ -126,10 +126,10 @@ impl Core {
         }
     }
 
-    /// Lets as many parked tasks go as the budget has tokens for, in the order of their coming.
+    /// Lets as many parked tasks go as the budget has tokens for, first come first served.
     pub(super) fn release_parked(&mut self, now: Duration) {
         while let Some(seq) = self.scheduler.parked() {
-            // One that has ended meanwhile needs none.
+            // A task that has ended meanwhile needs no token.
             let waits = self.tasks.get(seq).is_some_and(Task::is_parked);
             if let Err(at) = self.scheduler.unpark(now, waits) {
                 return self.timers.set(at, Timer::Budget);
@@ -167,7 +167,7 @@ impl Core {
             self.statistics.counters.hedges += u64::from(sent);
             return;
         }
-        // Nobody else is free now; someone may be later.
+        // No other device is free now; one may be later.
         let wait = after.max(self.config.timing.retry_max);
         if let (Some(at), Some(mut task)) = (now.checked_add(wait), self.tasks.entry(seq)) {
             task.expect_rival(Some((at, attempt)));

@@ -6,7 +6,7 @@ use crate::worker_info::{Hits, Stats, WorkerCounts, WorkerState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Models whose waiting tasks are named.
+/// Most models whose waiting tasks are listed.
 const MODELS_MAX: usize = 100;
 
 impl Core {
@@ -51,7 +51,7 @@ impl Core {
             capability_cache: self.placement.lookups(),
             affinity: Hits { hits: affinity.kept, of: affinity.asked },
             group_commit: self.ledger.group_commit(),
-            // Known to those who lend them.
+            // The coordinator, which lends them, adds these.
             shared_buffers: Hits::default(),
             workers,
             latency_ms,
@@ -62,11 +62,11 @@ impl Core {
         }
     }
 
-    /// The models of which most tasks wait for a free device, each with their number.
+    /// The models with most tasks that wait for a free device, each with their number.
     fn depths(&self) -> BTreeMap<String, u64> {
         let depths = self.scheduler.queue().depths();
         let mut depths: Vec<(usize, &ModelRef)> = depths.map(|(model, n)| (n, model)).collect();
-        // Names come from callers, so there is an end.
+        // Names come from callers, so the list is bounded.
         depths.sort_unstable_by(|a, b| b.cmp(a));
         let mut by_model = BTreeMap::new();
         for (n, model) in depths.into_iter().take(MODELS_MAX) {

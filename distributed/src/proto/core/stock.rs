@@ -1,9 +1,9 @@
-//! What devices say they hold, beside what was placed there.
+//! Models that devices report, beside those that the core placed there.
 //!
-//! A worker may hold a model that the books do not have: it came back warm to a coordinator that
-//! knows nothing of it, an order to let go of it went with its connection, an attempt that came late
-//! loaded it. Such a model takes room all the same. It is taken into the books if it is wanted and
-//! fits, and goes otherwise.
+//! A worker may hold a model that the books do not have: the worker came back warm to a coordinator
+//! that knows nothing of it, an order to unload the model was lost with its connection, or a late
+//! attempt loaded it. Such a model takes room all the same. It is taken into the books if it is
+//! wanted and fits, and is unloaded otherwise.
 
 use super::Core;
 use crate::proto::placement::{ModelState, SeatId};
@@ -11,20 +11,20 @@ use crate::proto::state::{Action, SessionId};
 use crate::task::ModelRef;
 use std::time::Duration;
 
-/// For how long a model that nobody asked the cluster to have stays unused, unless its room is
-/// needed before: workers load by themselves what tasks of such models need, and a coordinator that
-/// starts is told one by one which models it is to have.
+/// How long a model that the cluster was not asked to have may stay unused, unless its room is
+/// needed before: workers by themselves load such models for their tasks, and a starting
+/// coordinator is told one by one which models it should have.
 const STRAY: Duration = Duration::from_secs(10);
 
 impl Core {
-    /// Compares what a device says it holds with what was placed there.
+    /// Compares the models that a device reports with the books.
     pub(super) fn take_stock(&mut self, now: Duration, id: SeatId) {
         for model in self.placement.strays(id) {
             self.take_in(now, id, &model);
         }
     }
 
-    /// Takes a model that a device has into the books, or has it go.
+    /// Takes a model that a device has into the books, or unloads it.
     fn take_in(&mut self, now: Duration, id: SeatId, model: &ModelRef) {
         let Some(seat) = self.placement.fleet().seat(id) else { return };
         let wanted = self.placement.wanted(model).is_some();
@@ -36,7 +36,7 @@ impl Core {
             Some(ModelState::Stray { used }) => *used,
             _ => now,
         };
-        // Another one waits for its room, or a person had it unloaded.
+        // Another model waits for its room, or a person had it unloaded.
         let withdrawn = self.placement.is_withdrawn(model);
         let claimed = wanted || seat.promised().is_some() || withdrawn;
         let waited_for = || self.scheduler.depth(model) > 0;
@@ -50,8 +50,8 @@ impl Core {
         }
     }
 
-    /// Has a device let go of a model, which takes so many bytes, if that is known. Its room is free
-    /// when the worker has said so.
+    /// Makes a device unload a model, which takes `bytes`, if that is known. Its room is free once
+    /// the worker has confirmed that.
     pub(super) fn drop_model(
         &mut self,
         now: Duration,
@@ -64,7 +64,7 @@ impl Core {
         self.actions.push(Action::Unload { session, device, model: model.clone() });
     }
 
-    /// A worker says that one of its devices does not have a model any more: others may have its
+    /// A worker reports that one of its devices does not have a model any more: others may have its
     /// room.
     pub fn unloaded(&mut self, now: Duration, session: SessionId, device: u32, model: &ModelRef) {
         let Some((id, _)) = self.placement.device_of(session, device) else { return };
@@ -72,7 +72,7 @@ impl Core {
         let Some(seat) = self.placement.fleet().seat(id) else { return };
         let (unsure, promised) = (seat.is_unsure(), seat.promised().is_some());
         if !told {
-            // It was not in the books, and may be what a load has failed for: no list will show it.
+            // The model was not in the books, and may be why a load failed: no list will show it.
             if unsure {
                 self.fill(now, id);
             }

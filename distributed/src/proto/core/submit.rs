@@ -1,4 +1,4 @@
-//! Submissions: what is accepted, alone or as a graph of tasks that depend on one another.
+//! Submissions: tasks are accepted alone, or as a graph of tasks that depend on one another.
 
 use super::Core;
 use super::batch::{in_dependency_order, same_key};
@@ -10,7 +10,7 @@ use crate::task::{TaskId, TaskSpec, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Tasks that one task may depend on.
+/// Most tasks that one task may depend on.
 pub(crate) const DEPENDENCIES_MAX: usize = 256;
 
 /// A task that was checked and may be submitted.
@@ -21,7 +21,7 @@ pub struct Order {
     pub input_bytes: usize,
     /// Bytes that it takes in the queue: none where its inputs lie on the disk.
     pub queued_bytes: usize,
-    /// What tells its body from another one, if it has an idempotency key.
+    /// The digest that tells its request from another one, if it has an idempotency key.
     pub digest: Digest,
     /// Tasks of the same submission that it depends on, by their position.
     pub within: Vec<usize>,
@@ -44,8 +44,8 @@ impl Core {
         Ok(id)
     }
 
-    /// What would become of a task: the one that its key stands for already, or a refusal. What comes
-    /// meanwhile may change that.
+    /// What a submission would give: the task that its key stands for already, or a refusal. Later
+    /// events may change that.
     pub(crate) fn foresee(&mut self, order: &Order) -> Result<Option<TaskId>> {
         let existing = self.existing(order)?;
         if existing.is_none() {
@@ -54,7 +54,7 @@ impl Core {
         Ok(existing)
     }
 
-    /// Accepts all tasks or none. Answers their ids in the same order.
+    /// Accepts all tasks or none; returns their ids in the same order.
     pub fn submit_all(&mut self, now: Duration, mut orders: Vec<Order>) -> Result<Vec<TaskId>> {
         let first = same_key(&orders)?;
         for order in &mut orders {
@@ -76,7 +76,7 @@ impl Core {
         if fresh > 0 {
             self.admit(fresh, bytes)?;
         }
-        // What is kept is kept, and what begins begins, as a whole.
+        // Durable tasks are saved together, and all tasks begin together.
         let is_new = |at: usize| ids[at].is_none() && first[at] == at;
         let sequence: Vec<usize> = sequence.into_iter().filter(|at| is_new(*at)).collect();
         let durable = sequence.iter().any(|at| orders[*at].spec.durable);
@@ -98,8 +98,8 @@ impl Core {
         Ok(first.iter().filter_map(|&at| ids[at]).collect())
     }
 
-    /// The task that an idempotency key stands for, what tells its request from another one, and whether
-    /// it stays: the journal may yet refuse it.
+    /// The task that an idempotency key stands for, the digest of its request, and whether the task
+    /// stays: the journal may yet refuse it.
     pub(crate) fn keyed(&self, key: &str) -> Option<(TaskId, Digest, bool)> {
         let (id, digest) = self.tasks.by_key(key)?;
         let stays = self.tasks.get(id.seq).is_none_or(Task::is_saved);
@@ -116,7 +116,7 @@ impl Core {
         }
     }
 
-    /// Checks what a task of a submission depends on.
+    /// Checks the dependencies of a task of a submission.
     fn check_dependencies(&self, order: &Order, orders: &[Order]) -> Result<()> {
         let spec = &order.spec;
         let count = spec.depends_on.len() + order.within.len();
@@ -153,7 +153,7 @@ impl Core {
         let queued_bytes = self.tasks.queued_bytes();
         let full = queued.saturating_add(tasks) > self.config.queue_tasks_max
             || queued_bytes.saturating_add(bytes) > self.config.queue_bytes_max;
-        // Whatever its size, a task is accepted by an empty queue: else it never would be.
+        // An empty queue accepts a task of any size: otherwise such a task would never run.
         let no_room = full && (queued > 0 || tasks > 1);
         if no_room {
             self.statistics.counters.overloaded += 1;
@@ -163,11 +163,11 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a task in, which waits for the journal unless it is `saved`.
+    /// Accepts a task, which waits for the journal unless it is `saved`.
     fn accept(&mut self, now: Duration, order: Order, saved: bool) -> TaskId {
         let Order { mut spec, input_bytes, queued_bytes, digest, .. } = order;
         if spec.durable {
-            // What succeeded already and is not durable would be missed after a restart.
+            // A task that succeeded already and is not durable would be missing after a restart.
             let done = |id: &TaskId| {
                 let other = self.standing(*id);
                 other.is_some_and(|it| !it.durable && it.state == TaskState::Succeeded)
@@ -199,7 +199,7 @@ impl Core {
         self.tasks.insert(task, saved);
     }
 
-    /// Puts a task into the queue, if nothing but a free device is missing.
+    /// Puts a task into the queue, if it waits only for a free device.
     pub(super) fn enqueue(&mut self, seq: u64) {
         if let Some(task) = self.tasks.get(seq) {
             self.scheduler.enqueue(task);

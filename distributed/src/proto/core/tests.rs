@@ -79,7 +79,7 @@ pub(super) fn join(core: &mut Core, now: Duration, name: &str, slots: u32) -> Se
     connect(core, now, (name, incarnation), slots).0
 }
 
-/// Answers the session, and whether it goes on from an earlier one.
+/// Returns the session, and whether it goes on from an earlier one.
 fn connect(
     core: &mut Core,
     now: Duration,
@@ -92,7 +92,7 @@ fn connect(
     (session, stint.session != session)
 }
 
-/// What a worker says that was never welcomed.
+/// How a worker joins that was never welcomed.
 fn joining((name, incarnation): (&str, u64), slots: u32) -> Join {
     Join {
         id: name.parse().expect("a name"),
@@ -108,7 +108,7 @@ fn joining((name, incarnation): (&str, u64), slots: u32) -> Join {
     }
 }
 
-/// Empties the actions; answers the dispatches among them.
+/// Empties the actions; returns the dispatches among them.
 fn dispatched(core: &mut Core) -> Vec<(SessionId, AttemptId)> {
     std::iter::from_fn(|| core.next_action(ms(0)))
         .filter_map(|action| match action {
@@ -127,7 +127,7 @@ fn beat(held: &[AttemptId]) -> Heartbeat {
     Heartbeat::all(&held, ExecutorStatus::default()).remove(0)
 }
 
-/// Carries out what concerns the journal; answers what it was told.
+/// Carries out the journal's actions; returns the changes.
 fn journal(core: &mut Core, now: Duration) -> Vec<Change> {
     let mut changes = Vec::new();
     while let Some(action) = core.next_action(now) {

@@ -9,7 +9,7 @@ use crate::worker_info::{TaskCounts, WorkerInfo};
 use std::time::Duration;
 
 impl Core {
-    /// Whether a worker of that name is connected, or was and is not given up.
+    /// Whether a worker of that name is connected, or was and may come back.
     pub(crate) fn is_known(&self, worker: &str) -> bool {
         self.placement.fleet().named(worker).is_some()
     }
@@ -35,7 +35,7 @@ impl Core {
         self.tasks.open() == 0
     }
 
-    /// What became of a task so far, where its whole record is in memory.
+    /// A task's record as it is now, where its whole record is in memory.
     #[cfg(test)]
     pub(crate) fn record(&self, now: Duration, id: TaskId) -> crate::error::Result<TaskRecord> {
         Ok(*self.find(now, id)?.here())
@@ -46,7 +46,7 @@ impl Core {
         Some(self.tasks.get(seq)?.record(now))
     }
 
-    /// Tasks that end with the coordinator.
+    /// Tasks that have not ended and end with the coordinator.
     pub(crate) fn fleeting(&self) -> usize {
         let fleeting = |task: &&Task| !task.is_terminal() && !task.request().is_durable();
         self.tasks.iter().filter(fleeting).count()

@@ -1,4 +1,4 @@
-//! What follows the header of an image, of which most tasks have nothing.
+//! The data that follow the header of an image; most tasks have none.
 
 use super::invalid;
 use crate::proto::frame::FrameError;
@@ -8,7 +8,7 @@ use crate::task::{Backoff, ModelRef};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What not every task has. Reading one takes all of it.
+/// Data that not every task has. Reading one takes all of the bytes.
 #[derive(Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Extra {
     pub(super) apart: Option<Apart>,
@@ -22,7 +22,7 @@ pub(super) struct Extra {
 /// Set in the header's length where [`Extra`] follows it.
 pub(super) const EXTRA: u32 = 1 << 31;
 
-/// Inputs or outputs that are not kept with their task, but under the digest of their bytes.
+/// Inputs or outputs that are kept outside their task's record, under the digest of their bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Apart {
     pub blob: TensorBlob,
@@ -30,7 +30,7 @@ pub struct Apart {
 }
 
 impl Extra {
-    /// Puts what there is behind a header; answers what marks its length.
+    /// Appends what there is to a header; returns the mark for the header's length.
     pub(super) fn encode(
         self,
         bytes: Vec<u8>,
@@ -51,7 +51,7 @@ impl Extra {
         Ok((bytes, EXTRA))
     }
 
-    /// What follows a header, with where outputs lie that are kept apart.
+    /// What follows a header, and where outputs lie that are kept apart.
     pub(super) fn decode(marked: bool, bytes: &[u8]) -> Result<(Self, Option<Apart>), FrameError> {
         if !marked {
             let apart = if bytes.is_empty() { None } else { Some(Apart::decode(bytes)?) };

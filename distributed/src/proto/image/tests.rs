@@ -1,4 +1,4 @@
-//! Images survive their bytes, and what is none is refused.
+//! Images survive their bytes, and bytes that are no image are refused.
 
 use super::*;
 use crate::proto::message::TensorBlob;
@@ -24,7 +24,7 @@ fn image() -> Image {
     }
 }
 
-/// One whose outputs are kept apart.
+/// An image whose outputs are kept apart.
 fn with_outputs_apart() -> Image {
     let mut image = ended(Ok(Vec::new()));
     if let Some(end) = &mut image.end {
@@ -124,7 +124,7 @@ fn images_survive_their_bytes() {
         let bytes = image.encode().expect("it fits");
         let read = Image::decode(&bytes).expect("its own bytes");
         assert_eq!(read.spec.inputs.is_empty(), image.end.is_some() || image.apart.is_some());
-        // What has ended is read without its inputs.
+        // The image of an ended task is read without its inputs.
         let inputs = read.spec.inputs.clone();
         let spec = Arc::new(TaskSpec { inputs, ..(*image.spec).clone() });
         assert_eq!(read, Image { spec, ..image });

@@ -1,5 +1,5 @@
-//! Which ended tasks are known, and whose results are kept: whole records of the newest in memory,
-//! and of durable ones, and of those with an idempotency key, a stub for longer.
+//! Which ended tasks are known, and whose results are kept: the newest tasks by whole records in
+//! memory; durable tasks and tasks with an idempotency key by a stub, for longer.
 
 use super::stub::Stub;
 use crate::proto::state::RetentionLimits;
@@ -7,33 +7,33 @@ use crate::task::TaskId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// Which part of the whole records in memory may be of tasks that the journal has as well.
+/// One in so many whole records in memory may be of a task that the journal has as well.
 const SAVED_SHARE: usize = 8;
 
-/// By the end of a task, in milliseconds, and its number.
+/// Sorted by the end of a task, in milliseconds, and its number.
 type Order = BTreeSet<(u64, u64)>;
 
 /// What is known of ended tasks.
 #[derive(Debug, Default)]
 pub(in crate::proto) struct Retention {
-    /// Those whose whole records may leave the memory, in the order of their ends: those that the
-    /// journal has as well, and the others.
+    /// Tasks whose whole records may leave the memory, in the order of their ends: `saved` are in
+    /// the journal as well, `unsaved` are not.
     saved: VecDeque<u64>,
     unsaved: VecDeque<u64>,
     /// The bytes that whole records keep alive.
     whole_bytes: usize,
-    /// Of each durable task and of each with a key.
+    /// The stub of each durable task and of each task with a key.
     stubs: BTreeMap<u64, Stub>,
-    /// Durable ones whose results are kept, those that somebody was given apart.
+    /// Durable tasks whose results are kept; a caller was given the results of `read`.
     unread: Order,
     read: Order,
-    /// Those whose results are gone and whose records nobody needs to understand others.
+    /// Tasks whose results are gone and whose records are not needed to understand others.
     stripped: Order,
-    /// Of the results that are kept in the journal.
+    /// Bytes of the results that are kept in the journal.
     bytes: u64,
 }
 
-/// What is to go.
+/// What is to be dropped next.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::proto) enum Due {
     /// All that is left of a task whose result is gone.
@@ -46,23 +46,23 @@ fn millis(at: Duration) -> u64 {
 }
 
 impl Retention {
-    /// The whole record of a task that has ended is in memory.
+    /// Counts the whole record of an ended task, which is in memory.
     pub(in crate::proto) fn hold(&mut self, bytes: usize) {
         self.whole_bytes = self.whole_bytes.saturating_add(bytes);
     }
 
-    /// It is there no more.
+    /// Uncounts a whole record, which is not in memory any more.
     pub(in crate::proto) fn release(&mut self, bytes: usize) {
         self.whole_bytes = self.whole_bytes.saturating_sub(bytes);
     }
 
-    /// From now on it stays in memory only as long as there is room.
+    /// From now on a record stays in memory only as long as there is room.
     pub(in crate::proto) fn list(&mut self, seq: u64, is_saved: bool) {
         let list = if is_saved { &mut self.saved } else { &mut self.unsaved };
         list.push_back(seq);
     }
 
-    /// Takes the oldest from the lists, where there are too many: first of those that can be read back.
+    /// Takes the oldest record if there are too many, first of those that can be read back.
     pub(in crate::proto) fn pop_whole(&mut self, max: usize, bytes_max: usize) -> Option<u64> {
         let saved = self.saved.len();
         if saved.saturating_add(self.unsaved.len()) > max || self.whole_bytes > bytes_max {
@@ -71,7 +71,7 @@ impl Retention {
         if saved > max.div_ceil(SAVED_SHARE) { self.saved.pop_front() } else { None }
     }
 
-    /// A task has ended, of which this stays for longer.
+    /// Keeps the stub of a task that has ended.
     pub(in crate::proto) fn keep(&mut self, stub: Stub) {
         let (seq, place) = (stub.id.seq, stub.place());
         if stub.gone {
@@ -87,24 +87,24 @@ impl Retention {
         self.stubs.get(&seq)
     }
 
-    /// The one of an id; none where its number is that of another epoch's task.
+    /// The stub of an id; `None` where the number belongs to a task of another epoch.
     pub(in crate::proto) fn of(&self, id: TaskId) -> Option<&Stub> {
         self.get(id.seq).filter(|stub| stub.id == id)
     }
 
-    /// Those below a number, from there on down.
+    /// Stubs below a number, in descending order.
     pub(in crate::proto) fn below(&self, seq: u64) -> impl Iterator<Item = &Stub> {
         self.stubs.range(..seq).rev().map(|(_, stub)| stub)
     }
 
-    /// An open task depends on it, and a later coordinator has to know how it ended.
+    /// An open task depends on this one: a later coordinator has to know how it ended.
     pub(in crate::proto) fn pin(&mut self, seq: u64) {
         let Some(stub) = self.stubs.get_mut(&seq) else { return };
         stub.pins = stub.pins.saturating_add(1);
         self.stripped.remove(&stub.place());
     }
 
-    /// That task has ended.
+    /// A task that depends on this one has ended.
     pub(in crate::proto) fn unpin(&mut self, seq: u64) {
         let Some(stub) = self.stubs.get_mut(&seq) else { return };
         stub.pins = stub.pins.saturating_sub(1);
@@ -113,7 +113,7 @@ impl Retention {
         }
     }
 
-    /// Somebody was given its result, which from now on goes before those that nobody has.
+    /// A caller was given the result, which from now on goes before unread ones.
     pub(in crate::proto) fn mark_read(&mut self, seq: u64) {
         if let Some(stub) = self.stubs.get(&seq)
             && self.unread.remove(&stub.place())
@@ -122,7 +122,7 @@ impl Retention {
         }
     }
 
-    /// Its result is gone.
+    /// The result of a task is gone.
     pub(in crate::proto) fn strip(&mut self, seq: u64) {
         let Some(stub) = self.stubs.get_mut(&seq) else { return };
         let place = stub.place();
@@ -135,7 +135,7 @@ impl Retention {
         }
     }
 
-    /// Takes all that is left of a task.
+    /// Removes all that is left of a task.
     pub(in crate::proto) fn take(&mut self, seq: u64) -> Option<Stub> {
         self.strip(seq);
         self.take_as_it_is(seq)
@@ -151,7 +151,7 @@ impl Retention {
         Some(stub)
     }
 
-    /// Takes what is known of durable tasks.
+    /// Removes the stubs of durable tasks, and returns them.
     pub(in crate::proto) fn take_durable(&mut self) -> Vec<Stub> {
         let durable = self.stubs.values().filter(|stub| stub.durable);
         let durable: Vec<u64> = durable.map(|stub| stub.id.seq).collect();
@@ -159,7 +159,7 @@ impl Retention {
         durable.into_iter().filter_map(|seq| self.take_as_it_is(seq)).collect()
     }
 
-    /// What is to go first, if anything is.
+    /// What is to be dropped first, if anything is.
     pub(in crate::proto) fn due(&self, now: Duration, limits: &RetentionLimits) -> Option<Due> {
         let first_over = |order: &Order, kept_for: Duration| {
             let (ended, seq) = *order.first()?;
@@ -178,7 +178,7 @@ impl Retention {
         first().filter(|_| over).map(|(_, seq)| Due::Result(*seq))
     }
 
-    /// The oldest that nobody has read, where there are several.
+    /// The oldest unread result, where there are more than three.
     pub(in crate::proto) fn any_unread(&self) -> Option<u64> {
         self.unread.first().filter(|_| self.unread.len() > 3).map(|(_, seq)| *seq)
     }

@@ -1,10 +1,10 @@
-//! What the last tasks that did not succeed were to run, so that a person can have them run again.
+//! Requests of the last tasks that did not succeed, so that a person can have them run again.
 
 use crate::task::{TaskId, TaskSpec};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Tasks of which that is kept, and the bytes of their inputs together.
+/// Most tasks whose requests are kept, and most bytes of their inputs together.
 const TASKS_MAX: usize = 256;
 const BYTES_MAX: usize = 16 << 20;
 
@@ -16,7 +16,7 @@ pub(in crate::proto) struct Spent {
 }
 
 impl Spent {
-    /// A task ended without success. One whose inputs are too many is not kept, and no other goes for it.
+    /// Keeps the request of a task that ended without success. One with too many bytes evicts no other.
     pub(in crate::proto) fn keep(&mut self, id: TaskId, spec: Arc<TaskSpec>, bytes: usize) {
         if bytes > BYTES_MAX {
             return;
@@ -29,7 +29,7 @@ impl Spent {
         }
     }
 
-    /// What a task was to run, as long as it is kept.
+    /// The request of a task, as long as it is kept.
     pub(in crate::proto) fn get(&self, id: TaskId) -> Option<&Arc<TaskSpec>> {
         self.tasks.iter().find(|(kept, ..)| *kept == id).map(|(_, spec, _)| spec)
     }

@@ -12,22 +12,22 @@ pub(in crate::proto) struct Stub {
     pub(in crate::proto) model: Arc<ModelRef>,
     pub(in crate::proto) key: Option<Arc<str>>,
     pub(in crate::proto) finished_ms: u64,
-    /// Of its record in the journal, about.
+    /// Approximate bytes of its record in the journal.
     pub(in crate::proto) bytes: u64,
     /// Open tasks that depend on it.
     pub(in crate::proto) pins: u32,
     pub(in crate::proto) state: TaskState,
     /// Its record is in the journal.
     pub(in crate::proto) durable: bool,
-    /// Its result is kept no more.
+    /// Its result is not kept any more.
     pub(in crate::proto) gone: bool,
 }
 
-/// Of a record in the journal besides its result, about.
+/// Approximate bytes of a record in the journal besides its result.
 pub(in crate::proto) const RECORD_BYTES: u64 = 256;
 
 impl Stub {
-    /// Of a task that has just ended.
+    /// The stub of a task that has just ended.
     pub(in crate::proto) fn of(task: &Task, key: Option<Arc<str>>) -> Self {
         let result = u64::try_from(task.retained_bytes()).unwrap_or(u64::MAX);
         Self {
@@ -43,7 +43,7 @@ impl Stub {
         }
     }
 
-    /// The end of a time in milliseconds: what is kept for a time is kept for all of it.
+    /// A time in milliseconds, rounded up: what is kept for a time is kept for all of it.
     pub(in crate::proto) fn whole_ms(at: Duration) -> u64 {
         u64::try_from(at.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
@@ -56,7 +56,7 @@ impl Stub {
         Duration::from_millis(self.finished_ms)
     }
 
-    /// Whether something of it has to stay though its result is gone.
+    /// Whether the stub has to stay though its result is gone.
     pub(in crate::proto) fn is_needed(&self, now: Duration, keys_kept_for: Duration) -> bool {
         let young = now < self.finished().saturating_add(keys_kept_for);
         self.pins > 0 || (self.key.is_some() && young)

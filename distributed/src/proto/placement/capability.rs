@@ -1,5 +1,5 @@
-//! Which seats can take a model's tasks: found once for a model, and kept as workers come and go and
-//! as what they have changes, each time for the seat that it is about.
+//! Which seats can take a model's tasks: found once for a model, and then kept up to date seat by
+//! seat, as workers come and go and their models change.
 
 use super::fleet::Fleet;
 use super::hot::SeatId;
@@ -12,15 +12,15 @@ use crate::task::ModelRef;
 use crate::worker_info::Hits;
 use std::collections::{BTreeMap, HashMap};
 
-/// Models whose candidates are remembered. Names come from callers, so there is an end.
+/// Most models whose candidates are remembered: their names come from callers.
 const MODELS_MAX: usize = 256;
 
 /// Candidates by model.
 #[derive(Debug, Default)]
 pub(super) struct Capabilities {
-    /// By seat, in rising order.
+    /// Sorted by seat.
     known: HashMap<ModelRef, Vec<Capable>>,
-    /// Lookups that found what was known, and all of them.
+    /// Lookups that found a model's seats known, and all lookups.
     hits: u64,
     lookups: u64,
 }
@@ -47,12 +47,12 @@ impl Capabilities {
         self.known.get(model).map_or(&[], Vec::as_slice)
     }
 
-    /// What was known of the model is no longer so.
+    /// Forgets the seats of a model, which may be others now.
     pub(super) fn forget(&mut self, model: &ModelRef) {
         self.known.remove(model);
     }
 
-    /// What a seat has of a model changed, or whether its worker may run it.
+    /// The state of a model at a seat changed, or whether the seat's worker may run it.
     pub(super) fn update(
         &mut self,
         fleet: &Fleet,
@@ -65,7 +65,7 @@ impl Capabilities {
         }
     }
 
-    /// A seat came, went, or is another one.
+    /// A seat came, went, or changed.
     pub(super) fn update_all(
         &mut self,
         fleet: &Fleet,
@@ -87,7 +87,7 @@ impl Capabilities {
         }
     }
 
-    /// A seat has so many slots left of those that are the model's own.
+    /// A seat has `own_free` slots left of the model's own.
     pub(super) fn left(&mut self, model: &ModelRef, seat: SeatId, own_free: Option<u32>) {
         let Some(known) = self.known.get_mut(model) else { return };
         if let Ok(at) = known.binary_search_by_key(&seat, |c| c.seat)
@@ -97,7 +97,7 @@ impl Capabilities {
         }
     }
 
-    /// Panics where what is known is not what a look at all seats finds.
+    /// Panics where the known seats are not those that a look at all seats finds.
     #[cfg(feature = "planted")]
     pub(super) fn check(&self, fleet: &Fleet, models: &BTreeMap<ModelRef, Wanted>) {
         for (model, known) in &self.known {
@@ -113,7 +113,7 @@ impl Capabilities {
     }
 }
 
-/// Has a seat be what it is now among those that can take a model's tasks.
+/// Sets or removes the entry of a seat among those that can take a model's tasks.
 fn put(known: &mut Vec<Capable>, id: SeatId, now: Option<Capable>) {
     match (known.binary_search_by_key(&id, |c| c.seat), now) {
         (Ok(at), Some(capable)) => known[at] = capable,
@@ -156,7 +156,7 @@ fn capable(
 fn is_capable(worker: &Worker, seat: &Seat, model: &ModelRef, wanted: Option<&Wanted>) -> bool {
     let has_it = match seat.state_of(model) {
         Some(ModelState::Ready { .. }) => true,
-        // A model that nobody asked the cluster to have, workers load by themselves.
+        // Workers load a model by themselves that the cluster was not asked to have.
         None | Some(ModelState::Stray { .. }) => wanted.is_none(),
         Some(
             ModelState::Loading { .. }
@@ -168,13 +168,13 @@ fn is_capable(worker: &Worker, seat: &Seat, model: &ModelRef, wanted: Option<&Wa
     has_it && worker.passes(model)
 }
 
-/// How much of what the model wants a device is, 0 to 1: half for the backend, half for the
-/// family. Who wants nothing is content with everything.
+/// How well a device fits what the model wants, 0 to 1: half for the backend, half for the family.
+/// A model that wants nothing fits every device.
 fn fit(seat: &Seat, wanted: &Wanted) -> f64 {
     let is = |want: &Option<String>, have: &str| match want {
         None => 0.5,
         Some(want) if want.eq_ignore_ascii_case(have) => 0.5,
-        // Better than none: it can run there all the same.
+        // More than nothing: the model can run there all the same.
         Some(_) => 0.05,
     };
     is(&wanted.needs().backend, &seat.status.backend)

@@ -1,10 +1,10 @@
-//! What is kept as things change, against what a look at all finds.
+//! Compares counts and lists that are kept up to date with a look at everything.
 
 use super::{Placement, Seat, Worker};
 use std::collections::BTreeSet;
 
 impl Placement {
-    /// Panics where a count, a list or a cache is not what it stands for.
+    /// Panics where a count, a list or a cache is wrong.
     pub(in crate::proto) fn check(&self) {
         for (id, seat) in self.fleet.ready_seats() {
             let worker = self.fleet.worker_at(id).expect("every seat has a worker");

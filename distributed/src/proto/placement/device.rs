@@ -1,15 +1,15 @@
-//! What workers say of their devices, as far as it is believed.
+//! The reports of workers on their devices, within bounds.
 
 use crate::executor::{DeviceStatus, UnusedDevice};
 
-/// Characters of a device's name, and of what is said about it, that are kept.
+/// Characters of a device's name, and of texts about it, that are kept.
 const NAME_CHARS_MAX: usize = 128;
 const TEXT_CHARS_MAX: usize = 1024;
 
-/// Devices that are believed of a worker.
+/// Most devices of one worker.
 const DEVICES_MAX: usize = 64;
 
-/// The devices of a status; one that names none has one.
+/// The devices of a status; a status that names none has one.
 pub(in crate::proto) fn devices(mut devices: Vec<DeviceStatus>) -> Vec<DeviceStatus> {
     devices.truncate(DEVICES_MAX);
     if devices.is_empty() {
@@ -18,7 +18,7 @@ pub(in crate::proto) fn devices(mut devices: Vec<DeviceStatus>) -> Vec<DeviceSta
     for device in &mut devices {
         shorten(&mut device.name, NAME_CHARS_MAX);
         shorten(&mut device.driver, TEXT_CHARS_MAX);
-        // What is no number cannot be compared.
+        // A value that is not finite cannot be compared.
         device.utilisation = device.utilisation.filter(|share| share.is_finite());
         device.power_w = device.power_w.filter(|watts| watts.is_finite());
         device.temperature_c = device.temperature_c.filter(|degrees| degrees.is_finite());

@@ -1,8 +1,8 @@
-//! What a device has used of energy, as its reports of power add up to.
+//! The energy that a device has used, as its reports of power add up.
 
 use std::time::Duration;
 
-/// Between reports that are further apart, nobody knows what was drawn, and nothing is counted.
+/// Nothing is counted between reports that are further apart: the power in between is unknown.
 const GAP_MAX: Duration = Duration::from_secs(2);
 
 /// The energy of one device since its worker connected.
@@ -13,7 +13,7 @@ pub(super) struct Energy {
 }
 
 impl Energy {
-    /// The device draws so much now. Between two reports the mean of both counts.
+    /// Takes a report of power. Between two reports the mean of both counts.
     pub(super) fn read(&mut self, now: Duration, watts: Option<f32>) {
         let watts = watts.map(f64::from).filter(|watts| watts.is_finite() && *watts >= 0.0);
         if let (Some((at, before)), Some(watts)) = (self.last, watts) {
@@ -25,7 +25,7 @@ impl Energy {
         self.last = watts.map(|watts| (now, watts));
     }
 
-    /// What was counted; `None` before there were two reports.
+    /// The joules that were counted; `None` before there were two reports.
     pub(super) fn joules(&self) -> Option<f64> {
         self.joules
     }

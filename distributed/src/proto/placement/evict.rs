@@ -1,32 +1,32 @@
-//! Which models make room for another, and where.
+//! Which models are evicted for another one, and where.
 
 use super::{ModelState, Placement, Seat, SeatId};
 use crate::executor::ExecErrorKind;
 use crate::task::ModelRef;
 use std::time::Duration;
 
-/// Models that make room on a device, the last used last.
+/// Models to evict from a device, least recently used first.
 #[derive(Debug)]
 pub(in crate::proto) struct Eviction {
     pub(in crate::proto) seat: SeatId,
     pub(in crate::proto) victims: Vec<ModelRef>,
-    /// When one of them was last used.
+    /// When the last of them was last used.
     used: Duration,
 }
 
-/// What devices have of a model.
+/// The state of a model over all devices.
 #[derive(Debug, Default)]
 pub(in crate::proto) struct Look {
-    /// One is about to have it.
+    /// A device is about to have it.
     pub(in crate::proto) coming: bool,
-    /// One has it, or a variant that answers in its place.
+    /// A device has it, or a variant that answers in its place.
     pub(in crate::proto) served: bool,
-    /// One without it that has room.
+    /// A device without it that has room.
     pub(in crate::proto) free: Option<SeatId>,
 }
 
 impl Placement {
-    /// Goes through the devices once for a model that a task finds on none that is free.
+    /// Looks once at all devices, for a model whose task finds it on none that is free.
     pub(in crate::proto) fn look(&self, model: &ModelRef, compares: bool) -> Look {
         let answers: Vec<&ModelRef> = self.answers(model, compares).collect();
         let mut look = Look::default();
@@ -58,7 +58,7 @@ impl Placement {
         for (id, seat) in self.fleet.ready_seats() {
             let refused = match seat.models.get(model) {
                 None => false,
-                // Its size was not known, and more room may do.
+                // The model's size was not known, and more room may help.
                 Some(ModelState::Failed(error)) => error.kind != ExecErrorKind::Unavailable,
                 Some(_) => true,
             };
@@ -74,7 +74,7 @@ impl Placement {
         best
     }
 
-    /// The fewest models of a device that have to go, the longest unused first.
+    /// The fewest models of a device that have to go, least recently used first.
     fn victims(
         &self,
         id: SeatId,
@@ -104,7 +104,7 @@ impl Placement {
         found.then_some(Eviction { seat: id, victims, used: last })
     }
 
-    /// Has the models of an eviction take no more tasks, for one that comes when they have gone.
+    /// Makes the models of an eviction take no more tasks; the new model comes when they have gone.
     pub(in crate::proto) fn evict(&mut self, eviction: &Eviction, model: &ModelRef) {
         let name = self.shared_name(model);
         self.clear(eviction.seat, model);
@@ -124,7 +124,7 @@ impl Placement {
         !self.moving.is_empty()
     }
 
-    /// Models leave a device for another no more: it has come, or is not wanted any more.
+    /// Ends the exchange at a device: the new model has come, or is not wanted any more.
     pub(in crate::proto) fn end_move(&mut self, id: SeatId) {
         self.moving.remove(&id);
         self.promise(id, None);

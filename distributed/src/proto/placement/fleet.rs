@@ -1,5 +1,5 @@
-//! All workers and their seats, with the sums over them: each is kept as workers come and go, so that
-//! none of that takes a look at all.
+//! All workers and their seats, with sums over them. The sums are kept as workers come and go, so
+//! that no operation looks at all of them.
 
 use super::holdings::Tally;
 use super::hot::{Hot, SeatId, heard_ns};
@@ -26,18 +26,18 @@ pub(in crate::proto) struct Fleet {
     idle: BTreeSet<SeatId>,
     /// Lost workers that are still listed.
     lost: BTreeSet<SessionId>,
-    /// How many listed workers take so many bytes at most.
+    /// How many listed workers have each limit of input bytes.
     limits: BTreeMap<u64, usize>,
-    /// No worker that is or was here takes inputs of fewer bytes at most; `None` before the first.
+    /// The lowest limit of input bytes of all workers that are or were here; `None` before the first.
     input_bytes_least: Option<u64>,
 }
 
-/// Over all seats of ready workers.
+/// Sums over all seats of ready workers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::proto) struct Sums {
     /// Free slots.
     pub(in crate::proto) free: u64,
-    /// What [`Tally`] calls so.
+    /// As [`Tally`] defines them.
     pub(in crate::proto) yielding: u64,
     pub(in crate::proto) yields: u64,
     pub(in crate::proto) moves: u64,
@@ -100,7 +100,7 @@ impl Fleet {
 
     /// The worker of a name whose session has not ended.
     pub(in crate::proto) fn named(&self, id: &str) -> Option<&Worker> {
-        // A name that is none is nobody's.
+        // No worker has an invalid name.
         let id: WorkerId = id.parse().ok()?;
         self.latest(&id).filter(|worker| !worker.is_lost())
     }
@@ -156,7 +156,7 @@ impl Fleet {
         &self.hot
     }
 
-    /// Whether some worker takes fewer bytes of inputs.
+    /// Whether some worker's limit of input bytes is lower.
     pub(in crate::proto) fn is_large(&self, input_bytes: usize) -> bool {
         u64::try_from(input_bytes)
             .is_ok_and(|bytes| self.input_bytes_least.is_some_and(|least| bytes > least))
@@ -191,7 +191,7 @@ impl Fleet {
         }
     }
 
-    /// Takes a worker's seats away; answers the attempts that they held.
+    /// Removes a worker's seats; returns the attempts that they held.
     pub(super) fn vacate(&mut self, session: SessionId) -> Vec<AttemptId> {
         let Some(worker) = self.workers.get_mut(&session) else { return Vec::new() };
         let mut held = Vec::new();
@@ -211,7 +211,7 @@ impl Fleet {
         held
     }
 
-    /// Forgets a worker, whose seats are vacated if they are not yet.
+    /// Forgets a worker, and removes its seats if it still has any.
     pub(super) fn remove(&mut self, session: SessionId) -> Vec<AttemptId> {
         let held = self.vacate(session);
         self.lost.remove(&session);
@@ -251,14 +251,14 @@ impl Fleet {
         }
     }
 
-    /// A seat was the last that a task was sent to.
+    /// Notes that the latest task was sent to a seat.
     pub(super) fn count_dispatch(&mut self, id: SeatId, number: u64) {
         if let Some(hot) = self.hot.get_mut(id) {
             hot.last_dispatch = number;
         }
     }
 
-    /// A sign of life.
+    /// Notes a sign of life of a worker.
     pub(super) fn heard(&mut self, session: SessionId, now: Duration) {
         let Some(worker) = self.workers.get_mut(&session) else { return };
         worker.last_seen = now;
@@ -277,7 +277,7 @@ impl Fleet {
         worker.seats.iter().find(holds).copied()
     }
 
-    /// Frees the slot of an attempt of a live worker; answers the seat, and nothing where none was taken.
+    /// Frees the slot of an attempt of a live worker; returns the seat, or `None` if no slot was taken.
     pub(super) fn release(&mut self, session: SessionId, id: AttemptId) -> Option<(SeatId, Held)> {
         let seat = self.holder(session, id)?;
         let held = self.seats.get_mut(seat)?.held.remove(&id)?;

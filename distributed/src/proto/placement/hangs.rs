@@ -1,5 +1,5 @@
-//! Devices on which runs did not stop though they were asked to: counted over all lives of their
-//! workers' processes, and taken out where that happens too often.
+//! Devices on which runs did not stop though they were asked to: such hangs are counted over all
+//! lives of the workers' processes, and a device with too many is taken out.
 
 use super::{Placement, SeatId};
 use crate::proto::message::AttemptId;
@@ -15,10 +15,10 @@ use std::time::Duration;
 const OUT_AFTER: u32 = 3;
 /// Time after which a device's hangs are forgotten, unless it is out by then.
 const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
-/// Devices that are remembered: workers name them.
+/// Most devices that are remembered: their names come from workers.
 const DEVICES_MAX: usize = 4_096;
 
-/// A device, whoever works on it: the machine, and the device's name there.
+/// A device, whichever worker uses it: the machine, and the device's name there.
 pub(crate) type DeviceKey = (String, String);
 
 /// How often runs on a device did not stop, and when last.
@@ -35,7 +35,7 @@ impl Hangs {
     }
 }
 
-/// What is remembered of devices.
+/// The hangs of devices, as they are kept.
 pub type HangTable = Vec<(DeviceKey, Hangs)>;
 
 /// The same by device.
@@ -50,12 +50,12 @@ pub(in crate::proto) struct Hanging {
 }
 
 impl Placement {
-    /// What an earlier life remembered of devices.
+    /// Takes the hangs of devices from an earlier life of the coordinator.
     pub(in crate::proto) fn remember_hangs(&mut self, table: HangTable) {
         self.hangs = table.into_iter().take(DEVICES_MAX).collect();
     }
 
-    /// What is remembered of devices.
+    /// The hangs of devices, to be kept.
     pub(in crate::proto) fn hangs(&self) -> HangTable {
         self.hangs.iter().map(|(key, hangs)| (key.clone(), hangs.clone())).collect()
     }
@@ -65,7 +65,7 @@ impl Placement {
         Some((self.fleet.worker_at(id)?.machine().to_owned(), device))
     }
 
-    /// Where an attempt's run hangs, and whether that is news.
+    /// Where an attempt's run hangs, and whether that is new.
     pub(in crate::proto) fn hanging(
         &mut self,
         session: SessionId,
@@ -79,7 +79,7 @@ impl Placement {
         Some((Hanging { worker, device: seat.status().device.clone(), model, at }, is_new))
     }
 
-    /// A run at a device did not stop. True when the device takes no tasks from now on.
+    /// Counts a run that did not stop. True when its device takes no tasks from now on.
     pub(in crate::proto) fn hung(&mut self, now: Duration, run: &Hanging, reason: &str) -> bool {
         let Some(key) = self.key(run.at) else { return false };
         self.hangs.retain(|_, hangs| hangs.is_out() || now.saturating_sub(hangs.last) < REMEMBERED);
@@ -108,7 +108,7 @@ impl Placement {
         self.hangs.get(&key).map_or(0, |hangs| hangs.count)
     }
 
-    /// A device takes no tasks if it was taken out before.
+    /// Takes a device out if it was taken out before.
     pub(super) fn take_out_known(&mut self, id: SeatId) {
         let Some(key) = self.key(id) else { return };
         let Some(hangs) = self.hangs.get(&key).filter(|hangs| hangs.is_out()) else { return };
@@ -121,7 +121,7 @@ impl Placement {
         self.fleet.refresh(id);
     }
 
-    /// A person lets the devices of a worker take tasks again; answers which of them did not.
+    /// A person puts the devices of a worker back to work; returns those that were taken out.
     pub(in crate::proto) fn enable(&mut self, session: SessionId) -> Vec<String> {
         let ready = self.fleet.live(session).is_some_and(|worker| worker.is_ready());
         let mut enabled = Vec::new();
@@ -141,8 +141,8 @@ impl Placement {
         enabled
     }
 
-    /// Notes that an attempt's run is asked to stop; answers whether a thread had taken it, as far as is
-    /// known. `None` where it takes no slot.
+    /// Notes that an attempt's run is asked to stop; returns whether a thread had taken it, as far
+    /// as is known. `None` where the attempt takes no slot.
     pub(in crate::proto) fn ask_to_stop(
         &mut self,
         session: SessionId,

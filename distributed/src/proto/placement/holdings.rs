@@ -1,5 +1,5 @@
-//! The attempts at a device, with the counts of them that choosing and asking back look at: kept as
-//! attempts come, change and go, so that no look at a device goes through all that it holds.
+//! The attempts at a device, with the counts that choosing and recalling need. The counts are
+//! updated as attempts come, change and go, so that no look goes through all attempts.
 
 use super::seat::Held;
 use super::standing::{Cause, Standing};
@@ -14,28 +14,28 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(in crate::proto) struct Holdings {
     held: BTreeMap<AttemptId, Held>,
-    /// Whether what is not known to have begun may wait: there are more slots than threads.
+    /// Whether an attempt not known to have begun may wait: there are more slots than threads.
     may_wait: bool,
     tally: Tally,
-    /// How many are of each model.
+    /// The number of attempts of each model.
     by_model: HashMap<Arc<ModelRef>, u32>,
 }
 
-/// How many of them there are of each kind.
+/// The number of attempts of each kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(in crate::proto) struct Tally {
-    /// They wait at the worker, as it said.
+    /// Attempts that wait at the worker, as it said.
     pub(in crate::proto) waiting: u32,
-    /// Background work that can be asked back to make room.
+    /// Background attempts that can be recalled to make room.
     pub(in crate::proto) yielding: u32,
-    /// They were asked back to make room, and may still come.
+    /// Attempts that were recalled to make room, and may still come back.
     pub(in crate::proto) yields: u32,
-    /// They were asked back to be done sooner elsewhere, and may still come.
+    /// Attempts that were recalled to be done sooner elsewhere, and may still come back.
     pub(in crate::proto) moves: u32,
 }
 
 impl Tally {
-    /// That of one attempt.
+    /// The tally of one attempt.
     fn of(standing: &Standing, may_wait: bool) -> Self {
         Self {
             waiting: u32::from(standing.is_waiting()),
@@ -59,9 +59,9 @@ impl Tally {
 /// What a heartbeat says about attempts.
 #[derive(Debug, Default)]
 pub(in crate::proto) struct Heard {
-    /// It says for the first time that a thread has taken them.
+    /// Attempts that a thread has taken, as it says for the first time.
     pub(in crate::proto) begun: Vec<AttemptId>,
-    /// It would name them and does not; each with the time since it was last confirmed.
+    /// Attempts that it should name but does not; each with the time since it was last confirmed.
     pub(in crate::proto) missing: Vec<(AttemptId, Duration)>,
 }
 
@@ -82,12 +82,12 @@ impl Holdings {
         self.tally
     }
 
-    /// How many are of a model.
+    /// The number of attempts of a model.
     pub(in crate::proto) fn of(&self, model: &ModelRef) -> u32 {
         self.by_model.get(model).copied().unwrap_or_default()
     }
 
-    /// Whether an attempt can be asked back to make room.
+    /// Whether an attempt can be recalled to make room.
     pub(in crate::proto) fn may_yield(&self, held: &Held) -> bool {
         held.standing.may_yield(self.may_wait)
     }
@@ -120,7 +120,7 @@ impl Holdings {
         }
     }
 
-    /// Notes that an attempt was asked back.
+    /// Notes that an attempt was recalled.
     pub(super) fn recall(&mut self, id: &AttemptId, cause: Cause) {
         let Some(held) = self.held.get_mut(id) else { return };
         let less = Tally::of(&held.standing, self.may_wait);
@@ -129,9 +129,9 @@ impl Holdings {
         self.tally = self.tally.changed(more, less);
     }
 
-    /// Those that a heartbeat names are confirmed, and known to have begun or to wait; adds those that
-    /// it says for the first time to have begun, and the others of those that it would name, with the
-    /// time since they were last confirmed.
+    /// Confirms the attempts that a heartbeat names, which wait or have begun. Adds to `heard`
+    /// those of them that have begun for the first time, and those that the heartbeat should name
+    /// but does not, with the time since they were last confirmed.
     pub(in crate::proto) fn confirm(
         &mut self,
         now: Duration,
@@ -154,14 +154,14 @@ impl Holdings {
         self.tally = tally;
     }
 
-    /// All count as confirmed now.
+    /// All attempts count as confirmed now.
     pub(super) fn grace(&mut self, now: Duration) {
         for held in self.held.values_mut() {
             held.confirmed = now;
         }
     }
 
-    /// The run of an attempt did not stop; false where that was known.
+    /// Notes that the run of an attempt did not stop; false where that was known.
     pub(super) fn hang(&mut self, id: &AttemptId) -> bool {
         self.held.get_mut(id).is_some_and(|held| held.standing.hang())
     }

@@ -3,14 +3,14 @@
 use crate::proto::scheduler::service::nanos;
 use std::time::Duration;
 
-/// Index of a seat. Used again after its worker is gone.
+/// Index of a seat. It is reused after its worker is gone.
 pub(crate) type SeatId = usize;
 
-/// What choosing among thousands of seats reads of each, worked out when the seat changes.
+/// The data of a seat that choosing among thousands reads, computed when the seat changes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(crate) struct Hot {
-    /// When its worker was last heard of, in nanoseconds, 1 at least; 0 while the seat takes
-    /// nothing: every slot is taken, or the worker takes no tasks.
+    /// When its worker was last heard, in nanoseconds, at least 1; 0 while the seat takes nothing,
+    /// because every slot is taken or the worker takes no tasks.
     pub(crate) heard_ns: u64,
     /// Number of the dispatch that last went to it; 0 for none.
     pub(crate) last_dispatch: u64,
@@ -20,15 +20,15 @@ pub(crate) struct Hot {
     pub(crate) turns: f64,
     pub(crate) free_mib: f64,
     pub(crate) power_w: f32,
-    /// Slots that are free; none where the worker takes no tasks.
+    /// Free slots; 0 where the worker takes no tasks.
     pub(crate) free: u32,
-    /// Those of them that models share which have none of their own.
+    /// Free slots among those that models share.
     pub(crate) shared_free: u32,
-    /// It holds nothing.
+    /// The seat holds nothing.
     pub(crate) idle: bool,
 }
 
-/// As [`Hot::heard_ns`] has it.
+/// The value of [`Hot::heard_ns`].
 pub(super) fn heard_ns(free: u32, last_seen: Duration) -> u64 {
     if free == 0 { 0 } else { nanos(last_seen).max(1) }
 }

@@ -1,21 +1,21 @@
-//! The places of a device: those that models share, and those that a model has of its own because it
-//! says how its tasks run together.
+//! The places of a device: those that models share, and those of a model's own, if the model says
+//! how its tasks are batched.
 
 use super::holdings::Holdings;
 use crate::task::ModelRef;
 use std::collections::BTreeMap;
 
-/// Places of one model at a device, at most: as many as a worker may say that a device has.
+/// Most places of one model at a device: as many as a worker may say that a device has.
 const LANE_MAX: u32 = 4_096;
 
 /// How many attempts a device may hold.
 #[derive(Debug)]
 pub(super) struct Lanes {
-    /// Of all models without places of their own.
+    /// Places of all models without places of their own.
     shared: u32,
-    /// Those that it runs at the same time, where each is a batch of its own.
+    /// Batches that it runs at the same time.
     threads: u32,
-    /// Of models that have a batching of their own.
+    /// Places of models that have a batching of their own.
     own: BTreeMap<ModelRef, u32>,
 }
 
@@ -24,13 +24,13 @@ impl Lanes {
         Self { shared, threads, own: BTreeMap::new() }
     }
 
-    /// All places; those of models with places of their own count while there are some.
+    /// All places; a model's own places count only while it has attempts here.
     pub(super) fn used(&self, held: &Holdings) -> u32 {
         let used = self.own.iter().filter(|(model, _)| held.of(model) > 0);
         used.fold(self.shared, |sum, (_, places)| sum.saturating_add(*places))
     }
 
-    /// Those of a model, together with the models that share them.
+    /// Places of a model, together with the models that share them.
     pub(super) fn of(&self, model: &ModelRef) -> u32 {
         self.own.get(model).copied().unwrap_or(self.shared)
     }
@@ -40,7 +40,7 @@ impl Lanes {
         one == other || !(self.own.contains_key(one) || self.own.contains_key(other))
     }
 
-    /// The places of a model's own that are free; `None` where it has none of its own.
+    /// Free places of a model's own; `None` where it has none of its own.
     pub(super) fn own_free(&self, held: &Holdings, model: &ModelRef) -> Option<u32> {
         self.own.get(model).map(|places| places.saturating_sub(held.of(model)))
     }
@@ -62,14 +62,14 @@ impl Lanes {
         own.fold(self.shared_free(held), u32::saturating_add)
     }
 
-    /// The share of the places that are taken, of those of which most are.
+    /// The share of places that are taken, where that share is largest.
     pub(super) fn taken(&self, held: &Holdings) -> f64 {
         let share = |held: u32, places: u32| f64::from(held.min(places)) / f64::from(places.max(1));
         let own = self.own.iter().map(|(model, places)| share(held.of(model), *places));
         own.fold(share(self.sharing(held), self.shared), f64::max)
     }
 
-    /// A model has places of its own for batches of so many, or has none; false where that is so.
+    /// Gives a model places of its own for batches of `batch_max`, or none; false if it has these.
     pub(super) fn set(&mut self, model: &ModelRef, batch_max: Option<u32>) -> bool {
         let places = batch_max.map(|max| self.threads.saturating_mul(max).min(LANE_MAX));
         if self.own.get(model).copied() == places {

@@ -1,4 +1,4 @@
-//! Models: what is known of one that the cluster is to have, and what a device has of one.
+//! Models: what the cluster knows of each, and the state of each at a device.
 
 use crate::batching::{Batching, ZeroInput};
 use crate::executor::ExecError;
@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Backends whose sizes of a model are remembered: workers name them.
+/// Most backends whose model sizes are remembered: their names come from workers.
 const BACKENDS_MAX: usize = 16;
 
 /// What a model asks of the devices that run it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ModelNeeds {
-    /// Device memory that it takes, on any device. Where it is not said, it is what devices of the
-    /// same backend were measured to need; before one has loaded it, what others were.
+    /// Bytes of device memory that it takes on any device. If unset, the bytes measured on devices
+    /// of the same backend count; before one of them has loaded it, the bytes measured on others.
     pub memory_bytes: Option<u64>,
     /// The backend that it runs best on, for example `opencl`.
     pub backend: Option<String>,
@@ -23,32 +23,33 @@ pub struct ModelNeeds {
     pub family: Option<String>,
     /// How long a run of it may take; see [`TaskSpec::run_limit`](crate::TaskSpec::run_limit).
     pub run_limit: Option<Duration>,
-    /// Other models that may answer in its place, such as a quantised one: the strategy
-    /// `adaptive` takes the one that is expected to be done first. Each is to be loaded too.
+    /// Other models that may answer in its place, such as a quantised one: the strategy `adaptive`
+    /// takes the one that it expects to finish first. Each must be loaded, too.
     pub variants: Vec<ModelRef>,
-    /// How tasks of it run together, as [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max) and
-    /// [`batch_delay`](crate::WorkerConfig::batch_delay) of the worker say where nothing is said.
-    /// Each device then holds [`slots`](crate::WorkerConfig::slots) × [`Batching::max`] tasks of it at
-    /// most, beside those of other models.
+    /// How its tasks are batched; by default as
+    /// [`WorkerConfig::batch_max`](crate::WorkerConfig::batch_max) and
+    /// [`batch_delay`](crate::WorkerConfig::batch_delay) of the worker say. With it, each device holds
+    /// at most [`slots`](crate::WorkerConfig::slots) × [`Batching::max`] of its tasks, beside those of
+    /// other models.
     pub batching: Option<Batching>,
-    /// The inputs of runs that each device makes once it has loaded the model, before it has it.
+    /// Inputs of the runs that each device makes after loading, before the model counts as loaded.
     pub warm_up: Vec<Vec<ZeroInput>>,
 }
 
-/// A model that the cluster is to have.
+/// A model that the cluster should have.
 #[derive(Debug)]
 pub(in crate::proto) struct Wanted {
     /// The one copy of its name.
     name: Arc<ModelRef>,
     needs: ModelNeeds,
-    /// What may answer in its place.
+    /// Models that may answer in its place.
     variants: Vec<Arc<ModelRef>>,
     load: Service,
     /// The most memory that devices of a backend said it takes.
     measured_bytes: BTreeMap<String, u64>,
-    /// It has been ready somewhere.
+    /// Whether it has been ready on any device.
     was_ready: bool,
-    /// A caller waits for it to be somewhere, for which others may have to go.
+    /// A caller waits until it is on a device, and other models may be evicted for that.
     insists: bool,
     /// When room for it may be looked for again.
     next_look: Duration,
@@ -73,7 +74,7 @@ impl Wanted {
         }
     }
 
-    /// A caller wants it anew, with other needs; what was measured stays.
+    /// A caller wants it again, with other needs; measurements stay.
     pub(super) fn again(&mut self, needs: ModelNeeds, variants: Vec<Arc<ModelRef>>) {
         self.set_needs(needs, variants);
         (self.insists, self.next_look) = (true, Duration::ZERO);
@@ -97,7 +98,7 @@ impl Wanted {
         self.needs.run_limit
     }
 
-    /// What may answer in its place.
+    /// Models that may answer in its place.
     pub(super) fn variants(&self) -> &[Arc<ModelRef>] {
         &self.variants
     }
@@ -107,7 +108,7 @@ impl Wanted {
         self.insists
     }
 
-    /// It is on some device: nobody waits for that any more.
+    /// It is on some device, so no caller waits for that any more.
     pub(in crate::proto) fn arrived(&mut self) {
         self.insists = false;
     }
@@ -117,12 +118,12 @@ impl Wanted {
         self.load.mean_ms()
     }
 
-    /// The same as a time.
+    /// [`Wanted::load_ms`] as a duration.
     pub(in crate::proto) fn load_time(&self) -> Duration {
         Duration::try_from_secs_f64(self.load_ms() / 1e3).unwrap_or_default()
     }
 
-    /// Loading it took so long.
+    /// Records how long a load took.
     pub(super) fn measure_load(&mut self, now: Duration, took: Duration) {
         self.load.measure(now, took);
     }
@@ -150,13 +151,13 @@ impl Wanted {
         may
     }
 
-    /// Device memory that it takes, as far as that is known: the most of all backends.
+    /// Bytes of device memory that it takes, as far as known: the most of all backends.
     pub(in crate::proto) fn bytes(&self) -> Option<u64> {
         self.needs.memory_bytes.or(self.measured_bytes.values().max().copied())
     }
 
-    /// Device memory that it takes on a backend; where none of its devices has loaded it, what it
-    /// takes on others.
+    /// Bytes of device memory that it takes on a backend; if no device of that backend has loaded
+    /// it, the bytes on others.
     pub(in crate::proto) fn bytes_on(&self, backend: &str) -> Option<u64> {
         let measured = self.measured_bytes.get(backend).copied();
         self.needs.memory_bytes.or(measured).or_else(|| self.bytes())
@@ -172,7 +173,7 @@ impl Wanted {
     }
 }
 
-/// A model at one device. All but those that failed take their room.
+/// The state of a model at one device. In every state but `Failed`, the model takes room.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::proto) enum ModelState {
     Loading {
@@ -183,19 +184,19 @@ pub(in crate::proto) enum ModelState {
         /// When it was loaded or a task of it last ended.
         used: Duration,
     },
-    /// Takes no more tasks, and goes once it has none: another model needs its room.
+    /// Takes no more tasks, and is unloaded after its last one: another model needs the room.
     Leaving,
-    /// The worker was told to let go of it and has not said that it has.
+    /// The worker was told to unload it, and has not confirmed that.
     Going {
         /// When it was last told.
         asked: Duration,
-        /// What it takes, where that is known.
+        /// Bytes of device memory that it takes, where known.
         bytes: Option<u64>,
     },
-    /// It is there and was not placed there: nobody asked the cluster to have it, or there is no
-    /// room for it.
+    /// The device has it, but the core did not place it there: no caller asked for it, or there is
+    /// no room for it.
     Stray {
-        /// When it was first seen or a task of it was last there.
+        /// When it was first seen, or last had a task.
         used: Duration,
     },
     Failed(ExecError),

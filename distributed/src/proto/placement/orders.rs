@@ -1,4 +1,4 @@
-//! What devices have of models, which changes here alone: the counts and the capabilities follow.
+//! The models at devices, which change here only: the counts and the capabilities follow.
 
 use super::models::ModelNeeds;
 use super::{ModelState, Placement, SeatId, Wanted};
@@ -7,23 +7,23 @@ use crate::task::ModelRef;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What has become of an order, or is to become of it.
+/// What has become of an order without an answer, or must be done about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::proto) enum Overdue {
-    /// The model is there: the answer went missing.
+    /// The model is there: only the answer was lost.
     Arrived,
-    /// The order to load it, or to let go of it, is given again.
+    /// The order to load the model, or to unload it, is given again.
     Load,
     Unload,
 }
 
 impl Placement {
-    /// One copy of a model's name for all of its tasks.
+    /// The shared copy of a model's name.
     pub(in crate::proto) fn shared_name(&mut self, model: &ModelRef) -> Arc<ModelRef> {
         self.names.share(model)
     }
 
-    /// A caller wants the cluster to have a model; what was measured of it stays.
+    /// A caller wants the cluster to have a model; the model's measurements stay.
     pub(in crate::proto) fn want(&mut self, model: &ModelRef, needs: ModelNeeds) {
         let variants = self.variants(model, &needs);
         self.withdrawn.remove(model);
@@ -37,7 +37,7 @@ impl Placement {
         self.set_lanes(model);
     }
 
-    /// Says anew what a model asks for, if the cluster is to have it.
+    /// Replaces a model's needs, if the cluster should have the model.
     pub(in crate::proto) fn set_needs(&mut self, model: &ModelRef, needs: ModelNeeds) {
         let variants = self.variants(model, &needs);
         if let Some(wanted) = self.models.get_mut(model) {
@@ -47,13 +47,13 @@ impl Placement {
         self.capabilities.forget(model);
     }
 
-    /// The variants of a model, each by its one name.
+    /// The variants of a model, by their shared names.
     fn variants(&mut self, model: &ModelRef, needs: &ModelNeeds) -> Vec<Arc<ModelRef>> {
         let others = needs.variants.iter().filter(|variant| *variant != model);
         others.map(|variant| self.shared_name(variant)).collect()
     }
 
-    /// The cluster is to have a model no more.
+    /// The cluster should not have a model any more.
     pub(in crate::proto) fn unwant(&mut self, model: &ModelRef) -> Option<Wanted> {
         self.withdrawn.remove(model);
         let wanted = self.models.remove(model);
@@ -61,17 +61,17 @@ impl Placement {
         wanted
     }
 
-    /// No device takes a model's tasks until the cluster is to have it again.
+    /// Holds back a model's tasks until the cluster should have the model again.
     pub(in crate::proto) fn withdraw(&mut self, model: &ModelRef) {
         self.withdrawn.insert(model.clone());
     }
 
-    /// Whether a model's tasks wait until the cluster is to have it again.
+    /// Whether a model's tasks are held back until the cluster should have the model again.
     pub(in crate::proto) fn is_withdrawn(&self, model: &ModelRef) -> bool {
         self.withdrawn.contains(model)
     }
 
-    /// What devices and workers did with a model is past.
+    /// Forgets the breakers of a model at all devices and workers.
     pub(in crate::proto) fn forget_breakers(&mut self, model: &ModelRef) {
         for worker in self.fleet.workers_mut() {
             worker.forget_breaker(model);
@@ -79,7 +79,7 @@ impl Placement {
         self.capabilities.forget(model);
     }
 
-    /// Who can take a model's tasks is to be found anew.
+    /// The devices that can take a model's tasks must be found anew.
     pub(in crate::proto) fn forget_capable(&mut self, model: &ModelRef) {
         self.capabilities.forget(model);
     }
@@ -89,7 +89,7 @@ impl Placement {
         self.present.get(model).copied().unwrap_or_default()
     }
 
-    /// Changes what a device has of a model.
+    /// Sets the state of a model at a device.
     pub(in crate::proto) fn set(&mut self, id: SeatId, model: &ModelRef, state: ModelState) {
         if let (ModelState::Ready { .. }, Some(wanted)) = (&state, self.models.get_mut(model)) {
             wanted.is_ready();
@@ -97,7 +97,7 @@ impl Placement {
         self.put(id, model, Some(state));
     }
 
-    /// A device has nothing of a model any more.
+    /// Removes the state of a model at a device.
     pub(in crate::proto) fn clear(&mut self, id: SeatId, model: &ModelRef) {
         self.put(id, model, None);
     }
@@ -122,7 +122,7 @@ impl Placement {
         self.capabilities.update(&self.fleet, id, model, self.models.get(model));
     }
 
-    /// Others leave a device for a model, or for none any more.
+    /// Reserves a device for a model that others are evicted for; `None` ends that.
     pub(in crate::proto) fn promise(&mut self, id: SeatId, model: Option<Arc<ModelRef>>) {
         let Some(seat) = self.fleet.seat_mut(id) else { return };
         let before = seat.promised.take().filter(|_| seat.ready);
@@ -142,7 +142,7 @@ impl Placement {
         self.fleet.seat(id).map(|seat| (seat.session(), seat.ordinal()))
     }
 
-    /// A device lets go of a model, which takes so many bytes, if that is known.
+    /// A device is told to unload a model, which takes `bytes`, if that is known.
     pub(in crate::proto) fn let_go(
         &mut self,
         now: Duration,
@@ -156,7 +156,7 @@ impl Placement {
         self.set(id, model, ModelState::Going { asked: now, bytes });
     }
 
-    /// A device has let go of a model. False where it had not been told to.
+    /// A device has unloaded a model. False where it had not been told to.
     pub(in crate::proto) fn has_let_go(&mut self, id: SeatId, model: &ModelRef) -> bool {
         let Some(seat) = self.fleet.seat_mut(id) else { return false };
         if !matches!(seat.models.get(model), Some(ModelState::Going { .. })) {
@@ -167,8 +167,8 @@ impl Placement {
         true
     }
 
-    /// Compares what a device says it has with what was placed there. Answers what it has beside
-    /// that; of such models it had before and has no more, nothing is left.
+    /// Compares the models that a device reports with the core's books. Returns the models that are
+    /// not in the books, and forgets such models that are gone.
     pub(in crate::proto) fn strays(&mut self, id: SeatId) -> Vec<ModelRef> {
         if planted!(self, ForgetStrays) {
             return Vec::new();
@@ -186,8 +186,8 @@ impl Placement {
         strays.cloned().collect()
     }
 
-    /// Orders of a device whose answer went missing, and those that went missing themselves, for they
-    /// were given longer ago than that; the time of these is now.
+    /// Orders of a device whose answers were lost, and orders that were lost themselves, because
+    /// they are older than `lease`: these count as given now.
     pub(in crate::proto) fn overdue(
         &mut self,
         now: Duration,
@@ -203,8 +203,8 @@ impl Placement {
                 ModelState::Loading { .. } if seat.status.models.contains(model) => {
                     Overdue::Arrived
                 }
-                // To load what is being loaded is no error, nor to let go of what is gone, so
-                // asking twice does no harm.
+                // Loading a model that is being loaded is no error, nor is unloading one that is
+                // gone, so a repeated order does no harm.
                 ModelState::Loading { asked } if !full && now.saturating_sub(*asked) > lease => {
                     *asked = now;
                     Overdue::Load
@@ -225,9 +225,9 @@ impl Placement {
         overdue
     }
 
-    /// A device answered an order to load a model: it has it, with the memory that it takes, where
-    /// that is known, or an error; loading alone took so long. False where that does not matter any
-    /// more.
+    /// A device answered an order to load a model: with the memory that the model takes, where
+    /// known, or with an error. `took` is the time of loading alone. False where the answer does
+    /// not matter any more.
     pub(in crate::proto) fn loaded(
         &mut self,
         now: Duration,
@@ -240,7 +240,7 @@ impl Placement {
         let fits = self.fits(seat, model);
         let Some(seat) = self.fleet.seat_mut(id) else { return false };
         match seat.models.get(model) {
-            // Of one that is ready a heartbeat has told before.
+            // A heartbeat may have said before that the model is ready.
             Some(ModelState::Loading { .. } | ModelState::Ready { .. } | ModelState::Failed(_)) => {
             }
             // Unloaded meanwhile, or about to be: the answer no longer matters.
@@ -263,8 +263,8 @@ impl Placement {
             }
             Err(error) => {
                 if fits && error.kind == ExecErrorKind::Unavailable {
-                    // Something may be there that is not in the books. The first heartbeat to come
-                    // may have been sent before.
+                    // The device may have models that are not in the books. The next heartbeat may
+                    // have been sent before this answer.
                     seat.unsure = 2;
                 }
                 ModelState::Failed(error.clone())

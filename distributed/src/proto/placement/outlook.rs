@@ -1,11 +1,11 @@
-//! What became of loading a model, and whether its tasks can run now or later.
+//! The result of loading a model, and whether its tasks can run now or later.
 
 use super::{ModelState, Placement, Seat, Wanted};
 use crate::executor::ExecError;
 use crate::task::ModelRef;
 use crate::worker_info::WorkerId;
 
-/// What became of a model at each worker.
+/// The result of loading a model at each worker.
 pub(crate) type LoadReport = Vec<(WorkerId, Result<(), ExecError>)>;
 
 /// Whether a task of a model can run.
@@ -18,13 +18,13 @@ pub(in crate::proto) enum Outlook {
 }
 
 impl Placement {
-    /// What became of a load, once every device that was to load the model has answered. A
-    /// worker has failed where all of these did, or where none can ever hold it; workers that have
-    /// no room for it now are left out.
+    /// The result of a load, once every device that was to load the model has answered. A worker
+    /// has failed if all of its devices failed, or if none can ever hold the model; workers without
+    /// room for it now are left out.
     pub(in crate::proto) fn load_report(&self, model: &ModelRef) -> Option<LoadReport> {
         let mut report = Vec::new();
         if !self.models.contains_key(model) {
-            // Unloaded meanwhile.
+            // The model was unloaded meanwhile.
             return Some(report);
         }
         for worker in self.fleet.by_name().filter(|worker| worker.is_ready()) {
@@ -55,8 +55,8 @@ impl Placement {
         Some(report)
     }
 
-    /// The models that may answer a model's tasks, itself first; variants of it only where the
-    /// strategy compares these.
+    /// The models that may answer a model's tasks, itself first; its variants only where the
+    /// strategy compares them.
     pub(in crate::proto) fn answers<'a>(
         &'a self,
         model: &'a ModelRef,
@@ -64,12 +64,12 @@ impl Placement {
     ) -> impl Iterator<Item = &'a ModelRef> {
         let variants = self.models.get(model).filter(|_| compares);
         let variants = variants.into_iter().flat_map(Wanted::variants);
-        // One that was unloaded since answers for nobody.
+        // A variant that was unloaded since does not answer.
         let variants = variants.map(|name| &**name).filter(|name| self.models.contains_key(name));
         std::iter::once(model).chain(variants)
     }
 
-    /// Whether any worker can or may come to take the model's tasks.
+    /// Whether any worker can take the model's tasks, or may be able to later.
     pub(in crate::proto) fn outlook(
         &self,
         model: &ModelRef,
@@ -103,7 +103,7 @@ impl Placement {
         failure.map_or(Outlook::Open, Outlook::Hopeless)
     }
 
-    /// Whether a model has been ready, and is on no device now although there are some.
+    /// Whether a model has been ready, and is on no device now although some are ready.
     pub(in crate::proto) fn is_away(&self, model: &ModelRef) -> bool {
         let ready = |seat: &Seat| matches!(seat.state_of(model), Some(ModelState::Ready { .. }));
         self.models.get(model).is_some_and(Wanted::was_ready)

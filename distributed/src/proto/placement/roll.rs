@@ -1,4 +1,4 @@
-//! The roll of workers: who joins, gives a sign of life, drains, is lost or leaves.
+//! The roll of workers: joining, signs of life, draining, loss and leaving.
 
 use super::device::{devices, unused};
 use super::{Held, Kept, Placement, Seat, SeatId, Worker};
@@ -17,7 +17,7 @@ impl Placement {
         self.last_session + 1
     }
 
-    /// Adds a worker, whose name no other one has; answers its session.
+    /// Adds a worker, whose name no other one has; returns its session.
     pub(in crate::proto) fn join(
         &mut self,
         now: Duration,
@@ -63,12 +63,12 @@ impl Placement {
         self.fleet.live_mut(session)
     }
 
-    /// A sign of life.
+    /// Notes a sign of life of a worker.
     pub(in crate::proto) fn heard(&mut self, session: SessionId, now: Duration) {
         self.fleet.heard(session, now);
     }
 
-    /// What a worker now says of one of its devices.
+    /// Takes a worker's new report on one of its devices.
     pub(in crate::proto) fn set_status(&mut self, id: SeatId, mut status: DeviceStatus) {
         let Some(seat) = self.fleet.seat_mut(id) else { return };
         seat.amend(&mut status.models);
@@ -86,8 +86,8 @@ impl Placement {
         self.fleet.refresh_all(session);
     }
 
-    /// A worker takes no more tasks. Answers its name, and whether it did before; `None` where it is
-    /// lost.
+    /// A worker takes no more tasks. Returns its name, and whether it took tasks before; `None`
+    /// where it is lost.
     pub(in crate::proto) fn drain(&mut self, session: SessionId) -> Option<(WorkerId, bool)> {
         let worker = self.fleet.live(session)?;
         let (name, was_ready) = (worker.id().clone(), worker.is_ready());
@@ -96,7 +96,7 @@ impl Placement {
         Some((name, was_ready))
     }
 
-    /// A worker is lost. Answers its name, and the attempts that it held.
+    /// A worker is lost. Returns its name, and the attempts that it held.
     pub(in crate::proto) fn lose(
         &mut self,
         session: SessionId,
@@ -110,7 +110,7 @@ impl Placement {
         Some((name, self.fleet.vacate(session)))
     }
 
-    /// What a worker holds, or held when it was lost.
+    /// The attempts that a worker holds, or held when it was lost.
     pub(in crate::proto) fn kept(&self, session: SessionId) -> Vec<Kept> {
         let Some(worker) = self.fleet.worker(session) else { return Vec::new() };
         if worker.is_lost() {
@@ -129,8 +129,8 @@ impl Placement {
         seats.flat_map(at).collect()
     }
 
-    /// The connection to a worker that takes tasks is lost: it takes none until it comes back. False
-    /// where it took none before.
+    /// The connection to a worker is lost: the worker takes no tasks until it comes back. False if
+    /// it took none before.
     pub(in crate::proto) fn part(&mut self, session: SessionId) -> bool {
         let ready = self.fleet.live(session).is_some_and(Worker::is_ready);
         if ready {
@@ -155,19 +155,19 @@ impl Placement {
         seat.held().get(&id)?.standing.begun()
     }
 
-    /// Whether a worker came back and has not named an attempt yet that it held.
+    /// Whether an attempt's worker came back and has not named the attempt yet.
     pub(in crate::proto) fn is_resumed(&self, session: SessionId, id: AttemptId) -> bool {
         let seat = self.fleet.holder(session, id).and_then(|seat| self.fleet.seat(seat));
         seat.and_then(|seat| seat.held().get(&id)).is_some_and(|held| held.standing.is_resumed())
     }
 
-    /// Forgets a worker; answers the attempts that it held.
+    /// Forgets a worker; returns the attempts that it held.
     pub(in crate::proto) fn remove(&mut self, session: SessionId) -> Vec<AttemptId> {
         self.close(session, WorkerState::Lost);
         self.fleet.remove(session)
     }
 
-    /// The devices of a worker, which is in such a state from now on, take no more tasks.
+    /// Puts a worker into a state in which its devices take no more tasks.
     fn close(&mut self, session: SessionId, state: WorkerState) {
         let seats = self.seats_of(session);
         if let Some(worker) = self.fleet.worker_mut(session) {
@@ -198,7 +198,7 @@ impl Placement {
         self.capabilities.update_all(&self.fleet, id, &self.models);
     }
 
-    /// One device of a ready worker more, or less, has a model or is to get it.
+    /// Counts one device of a ready worker more, or less, that has a model or is to get it.
     pub(super) fn count_present(&mut self, model: &ModelRef, more: bool) {
         if more {
             return *self.present.entry(model.clone()).or_default() += 1;
@@ -211,7 +211,7 @@ impl Placement {
         }
     }
 
-    /// Every worker has [grace](Self::grace).
+    /// Gives every worker [grace](Self::grace).
     pub(in crate::proto) fn grace_all(&mut self, now: Duration, silence: Duration) {
         let live = self.fleet.workers().filter(|worker| !worker.is_lost());
         let sessions: Vec<SessionId> = live.map(Worker::session).collect();
@@ -220,7 +220,7 @@ impl Placement {
         }
     }
 
-    /// A worker counts as heard of `silence` from now, unless it was later, and its attempts as named now.
+    /// A worker counts as heard at `now + silence`, if not later, and its attempts as named now.
     pub(in crate::proto) fn grace(&mut self, now: Duration, session: SessionId, silence: Duration) {
         let Some(worker) = self.fleet.live_mut(session) else { return };
         worker.last_seen = worker.last_seen.max(now + silence);
@@ -231,15 +231,15 @@ impl Placement {
         }
     }
 
-    /// Workers whose sessions have not ended and that were silent for longer than that.
+    /// Workers whose sessions have not ended and that were silent for longer than `than`.
     pub(in crate::proto) fn silent(&self, now: Duration, than: Duration) -> Vec<SessionId> {
         let live = self.fleet.workers().filter(|worker| !worker.is_lost());
         let silent = live.filter(|worker| now.saturating_sub(worker.last_seen()) > than);
         silent.map(Worker::session).collect()
     }
 
-    /// Forgets lost workers: the first ones where there are more than so many, and those that were
-    /// silent for so long.
+    /// Forgets lost workers: the oldest of more than `max`, and those that were silent for longer
+    /// than `after`.
     pub(in crate::proto) fn forget_lost(&mut self, now: Duration, max: usize, after: Duration) {
         let mut count = self.fleet.lost().len();
         let mut gone = Vec::new();
@@ -256,13 +256,13 @@ impl Placement {
         }
     }
 
-    /// Sees that somebody looks at silent workers, if there are any to be silent. True when nobody
-    /// did.
+    /// Notes that silent workers are looked for, if there are live workers. True when that was not
+    /// so before: then the caller schedules a check.
     pub(in crate::proto) fn watch(&mut self) -> bool {
         self.fleet.has_live() && !std::mem::replace(&mut self.watched, true)
     }
 
-    /// Somebody looked.
+    /// The check of silent workers was made.
     pub(in crate::proto) fn watched(&mut self) {
         self.watched = false;
     }

@@ -5,13 +5,13 @@ use crate::executor::{ExecError, ExecErrorKind};
 use crate::task::ModelRef;
 
 impl Placement {
-    /// Device memory that is left for other models once some are gone; `None` where nothing limits it.
+    /// Device memory that is left for other models without `gone`; `None` where nothing limits it.
     pub(super) fn room(&self, seat: &Seat, gone: &[&ModelRef]) -> Option<u64> {
         let total = seat.status.vram_total_bytes?;
         Some(total.saturating_sub(self.taken(seat, gone)))
     }
 
-    /// Device memory that is taken or promised, but for what some models take.
+    /// Device memory that is taken or promised, without the models `gone`.
     fn taken(&self, seat: &Seat, gone: &[&ModelRef]) -> u64 {
         let mut taken = seat.promised.as_ref().map_or(0, |model| self.bytes(seat, model));
         for (model, state) in seat.models.iter().filter(|(model, _)| !gone.contains(model)) {
@@ -20,13 +20,13 @@ impl Placement {
                 ModelState::Going { bytes, .. } => *bytes,
                 _ => self.models.get(model).map(|_| self.bytes(seat, model)),
             };
-            // Beside what may be of any size nothing is known to fit.
+            // Beside a model of unknown size, no other one is known to fit.
             taken = taken.saturating_add(bytes.unwrap_or(u64::MAX));
         }
         taken
     }
 
-    /// Whether what a device has, beside what it is to have, leaves no room for that yet.
+    /// Whether a device's models leave no room yet for the model that it is to get.
     pub(in crate::proto) fn is_overfull(&self, seat: &Seat) -> bool {
         seat.status.vram_total_bytes.is_some_and(|total| self.taken(seat, &[]) > total)
     }
@@ -37,14 +37,14 @@ impl Placement {
         wanted.and_then(|wanted| wanted.bytes_on(&seat.status.backend)).unwrap_or(0)
     }
 
-    /// Whether there is room for a model. What is not known to be too large is tried.
+    /// Whether there is room for a model. A model that is not known to be too large is tried.
     pub(in crate::proto) fn fits(&self, seat: &Seat, model: &ModelRef) -> bool {
         planted!(self, IgnoreMemory)
             || self.room(seat, &[model]).is_none_or(|room| self.bytes(seat, model) <= room)
     }
 
-    /// Whether a device is about to have room for a model, of which it has nothing: others have been
-    /// told to go.
+    /// Whether a device is about to have room for a model that it does not have: other models have
+    /// been told to go.
     pub(in crate::proto) fn clears_for(&self, seat: &Seat, model: &ModelRef) -> bool {
         let goes = |state: &ModelState| matches!(state, ModelState::Going { .. });
         let going = seat.models.iter().filter(|(_, state)| goes(state));
@@ -70,7 +70,7 @@ impl Placement {
         })
     }
 
-    /// Whether a model that a device could not hold may find more room there.
+    /// Whether a model that a device could not hold may get more room there.
     pub(in crate::proto) fn may_get_room(&self, seat: &Seat, error: &ExecError) -> bool {
         let others = seat.models.values().any(|state| !matches!(state, ModelState::Failed(_)));
         let unavailable = error.kind == ExecErrorKind::Unavailable;

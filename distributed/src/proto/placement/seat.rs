@@ -24,20 +24,20 @@ pub(in crate::proto) struct Held {
     pub(in crate::proto) standing: Standing,
 }
 
-/// An attempt that a worker may come back with.
+/// An attempt that a worker may still hold when it comes back.
 #[derive(Debug, Clone)]
 pub(in crate::proto) struct Kept {
     pub(in crate::proto) id: AttemptId,
     /// The device's number at its worker.
     pub(in crate::proto) device: u32,
     pub(in crate::proto) model: Arc<ModelRef>,
-    /// When its run was heard to have begun.
+    /// When the coordinator heard that its run had begun.
     pub(in crate::proto) begun: Option<Duration>,
     /// It was asked to stop, and did not.
     pub(in crate::proto) hung: bool,
 }
 
-/// What was measured of a model at a device.
+/// The measured times of a model at a device.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::proto) struct Timed {
     pub(in crate::proto) mean: Service,
@@ -63,19 +63,19 @@ pub(in crate::proto) struct Seat {
     /// Attempts that take a slot.
     pub(super) held: Holdings,
     pub(super) models: BTreeMap<ModelRef, ModelState>,
-    /// The model that others leave for.
+    /// The model for which others are being evicted.
     pub(super) promised: Option<Arc<ModelRef>>,
     pub(super) services: BTreeMap<ModelRef, Timed>,
-    /// Heartbeats to come before it is known what it holds: a model found no room where there
-    /// should have been some.
+    /// Heartbeats to wait until its models are known: a model found no room where there should have
+    /// been some.
     pub(super) unsure: u8,
-    /// What the sums of all seats have of this one.
+    /// What the sums over all seats contain of this one.
     pub(super) counted: Counted,
-    /// Why it takes no tasks until a person says otherwise.
+    /// Why it was taken out: it takes no tasks until a person enables it.
     pub(super) out: Option<String>,
 }
 
-/// Free slots, and attempts by kind; none where the worker takes no tasks.
+/// Free slots, and attempts by kind; zero where the worker takes no tasks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Counted {
     pub(super) free: u32,
@@ -117,7 +117,7 @@ impl Seat {
         self.ordinal
     }
 
-    /// Attempts that it may hold; those of models with places of their own count while there are some.
+    /// Attempts that it may hold; a model's own places count only while it has attempts here.
     pub(in crate::proto) fn slots(&self) -> u32 {
         self.lanes.used(&self.held)
     }
@@ -132,7 +132,7 @@ impl Seat {
         self.lanes.share(one, other)
     }
 
-    /// The places of a model's own that are free; `None` where it shares those of the device.
+    /// Free places of a model's own; `None` where the model shares the places of the device.
     pub(in crate::proto) fn own_free(&self, model: &ModelRef) -> Option<u32> {
         self.lanes.own_free(&self.held, model)
     }
@@ -150,22 +150,22 @@ impl Seat {
         &self.held
     }
 
-    /// Why it takes no tasks until a person says otherwise, if so.
+    /// Why it was taken out and takes no tasks, if so.
     pub(in crate::proto) fn out(&self) -> Option<&str> {
         self.out.as_deref()
     }
 
-    /// What it has of a model.
+    /// The state of a model here.
     pub(in crate::proto) fn state_of(&self, model: &ModelRef) -> Option<&ModelState> {
         self.models.get(model)
     }
 
-    /// The model that others leave for.
+    /// The model for which others are being evicted.
     pub(in crate::proto) fn promised(&self) -> Option<&Arc<ModelRef>> {
         self.promised.as_ref()
     }
 
-    /// Whether others leave for a model.
+    /// Whether others are being evicted for a model.
     pub(in crate::proto) fn is_promised(&self, model: &ModelRef) -> bool {
         self.promised.as_deref() == Some(model)
     }
@@ -178,17 +178,17 @@ impl Seat {
         self.promised.is_some() || self.models.values().any(moves)
     }
 
-    /// Whether the worker has yet to let go of a model.
+    /// Whether the worker has yet to confirm that it unloaded a model.
     pub(in crate::proto) fn lets_go(&self) -> bool {
         self.models.values().any(|state| matches!(state, ModelState::Going { .. }))
     }
 
-    /// Whether it is not known what it holds.
+    /// Whether it is unknown which models it has.
     pub(in crate::proto) fn is_unsure(&self) -> bool {
         self.unsure > 0
     }
 
-    /// What was measured of each model.
+    /// The measured times of each model.
     pub(in crate::proto) fn services(&self) -> &BTreeMap<ModelRef, Timed> {
         &self.services
     }
@@ -220,8 +220,8 @@ impl Seat {
         self.held.values().any(|held| *held.model == *model)
     }
 
-    /// When a model was last used here or, after that, loaded; later than anything while it is used;
-    /// `None` where it is not ready to go.
+    /// When a model was last used or loaded here; `Duration::MAX` while it is used; `None` where it
+    /// cannot be evicted.
     pub(in crate::proto) fn last_used(&self, model: &ModelRef) -> Option<Duration> {
         match self.models.get(model)? {
             ModelState::Ready { .. } | ModelState::Stray { .. } if self.uses(model) => {
@@ -232,8 +232,8 @@ impl Seat {
         }
     }
 
-    /// Corrects a list that was made before the worker heard, or said, what the books have by now: a
-    /// heartbeat and the answer to an order overtake one another.
+    /// Corrects a worker's list of models by the core's books: a heartbeat and the answer to an
+    /// order overtake one another, so the list may be older.
     pub(super) fn amend(&self, listed: &mut Vec<ModelRef>) {
         listed.retain(|model| !matches!(self.models.get(model), Some(ModelState::Going { .. })));
         for (model, state) in &self.models {
@@ -252,7 +252,7 @@ impl Seat {
         load(self.lanes.taken(&self.held), utilisation, memory, self.held.tally().waiting)
     }
 
-    /// Device memory that is free; infinite where nothing is said of it.
+    /// Free device memory, in MiB; infinite where the device does not report it.
     fn free_mib(&self) -> f64 {
         match (self.status.vram_used_bytes, self.status.vram_total_bytes) {
             (used, Some(total)) => mib(total.saturating_sub(used.unwrap_or(0))),
@@ -260,7 +260,7 @@ impl Seat {
         }
     }
 
-    /// What the sums of all seats are to have of it.
+    /// What the sums over all seats should contain of this one.
     pub(super) fn counts(&self) -> Counted {
         if !self.ready {
             return Counted::default();
@@ -268,7 +268,7 @@ impl Seat {
         Counted { free: self.lanes.free(&self.held), tally: self.held.tally() }
     }
 
-    /// Its summary, while so many slots are free.
+    /// Its summary, with `free` free slots.
     pub(super) fn hot(&self, free: u32, last_seen: Duration, last_dispatch: u64) -> Hot {
         Hot {
             heard_ns: heard_ns(free, last_seen),

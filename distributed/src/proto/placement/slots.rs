@@ -22,7 +22,7 @@ pub(in crate::proto) struct Taken {
     pub(in crate::proto) name: Arc<str>,
 }
 
-/// What a choice for a model looks at.
+/// What the choice of a device for a model looks at.
 pub(in crate::proto) struct Survey<'a> {
     /// Devices that can take its tasks, once they have a free slot, in the order of their seats.
     pub(in crate::proto) capable: &'a [Capable],
@@ -32,7 +32,7 @@ pub(in crate::proto) struct Survey<'a> {
 }
 
 impl<'a> Survey<'a> {
-    /// What a strategy sees of some of the devices, where workers that were silent since
+    /// What a strategy sees of some of the devices; workers that were last heard before
     /// `heard_since` take nothing.
     pub(in crate::proto) fn view(&self, of: &'a [Capable], heard_since: Duration) -> View<'a> {
         View::new(of, self.hot, heard_since)
@@ -88,14 +88,14 @@ impl Placement {
         Some(held)
     }
 
-    /// More, or fewer, of a model's own places are free.
+    /// Notes that the number of free places of a model's own changed.
     fn places_changed(&mut self, at: SeatId, model: &ModelRef) {
         if let Some(free) = self.fleet.seat(at).and_then(|seat| seat.own_free(model)) {
             self.capabilities.left(model, at, Some(free));
         }
     }
 
-    /// A model has places of its own where it is to be on a device and says how its tasks run together.
+    /// Gives a model places of its own at a device that has it, if it says how its tasks are batched.
     pub(super) fn set_lane(&mut self, at: SeatId, model: &ModelRef) {
         let needs = self.models.get(model).map(Wanted::needs);
         let batch_max = needs.and_then(|needs| needs.batching.as_ref()).map(|b| b.max.get());
@@ -116,8 +116,8 @@ impl Placement {
         }
     }
 
-    /// Learns from an attempt's end, which was measured in the model or not; answers the model.
-    /// What a worker answers of attempts that it does not hold is nothing to learn from.
+    /// Learns from an attempt's end, with the time in the model if it was measured; returns the
+    /// model. Ignores an attempt that the worker does not hold.
     pub(in crate::proto) fn learn(
         &mut self,
         now: Duration,
@@ -145,7 +145,7 @@ impl Placement {
         Some(model)
     }
 
-    /// Notes that an attempt was asked back.
+    /// Notes that an attempt was recalled.
     pub(in crate::proto) fn recall(&mut self, at: SeatId, id: &AttemptId, cause: Cause) {
         if let Some(seat) = self.fleet.seat_mut(at) {
             seat.held.recall(id, cause);
@@ -153,7 +153,7 @@ impl Placement {
         self.fleet.refresh(at);
     }
 
-    /// What a heartbeat says about the attempts of a worker, which are confirmed where it names them.
+    /// Takes what a heartbeat says about a worker's attempts: those that it names are confirmed.
     pub(in crate::proto) fn confirm(
         &mut self,
         now: Duration,
@@ -170,8 +170,8 @@ impl Placement {
         heard
     }
 
-    /// A worker failed at a model for a reason of its own. Answers until when it gets none of its
-    /// tasks, if that begins now.
+    /// A worker failed at a model for a reason of its own. If that opens its breaker, returns until
+    /// when.
     pub(in crate::proto) fn failed(
         &mut self,
         now: Duration,
@@ -199,7 +199,7 @@ impl Placement {
         }
     }
 
-    /// An attempt ended that says nothing about its worker.
+    /// An attempt ended, but its end says nothing about its worker.
     pub(in crate::proto) fn abandon(
         &mut self,
         session: SessionId,

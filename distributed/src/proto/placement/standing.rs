@@ -1,4 +1,4 @@
-//! How far an attempt has come, as far as its worker said, and whether it was asked back.
+//! How far an attempt has come, as far as its worker said, and whether it was recalled.
 
 use crate::task::Priority;
 use std::time::Duration;
@@ -12,19 +12,19 @@ enum Stage {
     Begun,
 }
 
-/// What an attempt was asked back for.
+/// Why an attempt was recalled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::proto) enum Cause {
     Room,
     Sooner,
 }
 
-/// What matters about an attempt for asking it back.
+/// What matters about an attempt for recalling it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::proto) struct Standing {
     background: bool,
     stage: Stage,
-    /// When that was heard to have begun.
+    /// When the coordinator heard that it had begun.
     begun: Option<Duration>,
     recalled: Option<Cause>,
     /// Its run was asked to stop.
@@ -38,7 +38,7 @@ pub(in crate::proto) struct Standing {
 }
 
 impl Standing {
-    /// That of an attempt that is about to be sent.
+    /// The standing of an attempt that is about to be sent.
     pub(in crate::proto) fn new(priority: Priority) -> Self {
         let background = priority == Priority::Background;
         Self {
@@ -53,7 +53,7 @@ impl Standing {
         }
     }
 
-    /// That of an attempt whose worker came back, and whose run may have begun before.
+    /// The standing of an attempt whose worker came back; its run may have begun before.
     pub(in crate::proto) fn resumed(
         priority: Priority,
         begun: Option<Duration>,
@@ -62,7 +62,7 @@ impl Standing {
         Self { resumed: true, begun, hung, ..Self::new(priority) }
     }
 
-    /// Its run did not stop; false where that was known.
+    /// Notes that its run did not stop; false where that was known.
     pub(super) fn hang(&mut self) -> bool {
         !std::mem::replace(&mut self.hung, true)
     }
@@ -72,7 +72,7 @@ impl Standing {
         self.hung
     }
 
-    /// When it was first heard that a thread has taken it.
+    /// When the coordinator first heard that a thread has taken it.
     pub(in crate::proto) fn begun(&self) -> Option<Duration> {
         self.begun
     }
@@ -82,8 +82,8 @@ impl Standing {
         self.resumed
     }
 
-    /// A heartbeat names the attempt. One that was sent earlier may come later. True when it says for
-    /// the first time that a thread has taken it.
+    /// A heartbeat names the attempt; an earlier heartbeat may come later. True when a heartbeat
+    /// says for the first time that a thread has taken it.
     pub(super) fn hear(&mut self, now: Duration, begun: bool) -> bool {
         self.resumed = false;
         let before = self.stage;
@@ -101,12 +101,12 @@ impl Standing {
         self.stage == Stage::Begun
     }
 
-    /// Its run is asked to stop.
+    /// Notes that its run is asked to stop.
     pub(super) fn stop(&mut self) {
         self.stopping = true;
     }
 
-    /// Its run is over, and its answer on the way.
+    /// Notes that its run is over, and its answer on the way.
     pub(super) fn answer(&mut self) {
         self.answering = true;
     }
@@ -125,7 +125,7 @@ impl Standing {
         self.stage == Stage::Waiting
     }
 
-    /// It waits, and was not asked back.
+    /// Whether it waits, and was not recalled.
     pub(in crate::proto) fn waits(&self) -> bool {
         self.is_waiting() && self.recalled.is_none()
     }
@@ -139,7 +139,7 @@ impl Standing {
         self.recalled == Some(cause) && self.stage != Stage::Begun
     }
 
-    /// What it was asked back for.
+    /// Why it was recalled, if it was.
     pub(in crate::proto) fn recalled(&self) -> Option<Cause> {
         self.recalled
     }

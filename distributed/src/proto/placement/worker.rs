@@ -37,9 +37,9 @@ pub(in crate::proto) struct Worker {
     breakers: BTreeMap<ModelRef, Breaker>,
     /// What it last said of its devices.
     status: Vec<DeviceStatus>,
-    /// What it last said of the others of its machine.
+    /// Devices of its machine that it does not use, as it last reported them.
     unused: Vec<UnusedDevice>,
-    /// What each of those it uses has used.
+    /// The energy of each device that it uses.
     energy: Vec<Energy>,
     transport: Transport,
 }
@@ -81,7 +81,7 @@ impl Worker {
         self.session
     }
 
-    /// The sessions over which it goes on.
+    /// The stint of its session.
     pub(in crate::proto) fn stint(&self) -> Stint {
         self.stint
     }
@@ -121,7 +121,7 @@ impl Worker {
         self.last_seen
     }
 
-    /// The most bytes that it takes.
+    /// The most bytes of inputs that it takes.
     pub(in crate::proto) fn input_bytes_max(&self) -> u64 {
         self.input_bytes_max
     }
@@ -185,18 +185,18 @@ impl Worker {
         self.breakers.get(model).is_none_or(|breaker| breaker.passes())
     }
 
-    /// Models whose tasks it gets none of for now, each with its breaker.
+    /// Models whose tasks it does not get for now, each with its breaker.
     pub(in crate::proto) fn open_breakers(&self) -> impl Iterator<Item = (&ModelRef, Breaker)> {
         let breakers = self.breakers.iter().map(|(model, breaker)| (model, *breaker));
         breakers.filter(|(_, breaker)| !breaker.passes())
     }
 
-    /// It failed at a model; answers until when it gets none of its tasks, if it begins to be so.
+    /// Counts a failure with a model; if that opens the breaker, returns until when.
     pub(super) fn failed(&mut self, now: Duration, model: &ModelRef) -> Option<Duration> {
         self.breakers.entry(model.clone()).or_default().fail(now)
     }
 
-    /// It ran a model. True when tasks may pass that did not before.
+    /// Counts a success with a model. True when its tasks may pass again.
     pub(super) fn worked(&mut self, model: &ModelRef) -> bool {
         let removed = self.breakers.remove(model);
         removed.is_some_and(|breaker| !matches!(breaker, Breaker::Closed { .. }))
@@ -217,7 +217,7 @@ impl Worker {
         self.breakers.get_mut(model).is_some_and(|breaker| breaker.abandon(id))
     }
 
-    /// What it did with a model counts no more.
+    /// Forgets its breaker for a model.
     pub(super) fn forget_breaker(&mut self, model: &ModelRef) {
         self.breakers.remove(model);
     }

@@ -1,5 +1,5 @@
-//! The header of each frame between neighbours: of which call it is a part. Ranks that do not make
-//! the same call notice it by the first frame.
+//! The header of each frame between neighbours: the call of which it is a part. Ranks that do not
+//! make the same call notice it by the first frame.
 //!
 //! A frame is `u32 length | u8 operation | u8 dtype | u8 reduction | u8 0 | u32 root | u64 number of
 //! the call | u64 elements`, little-endian, then elements; `length` counts what follows it.
@@ -67,8 +67,8 @@ impl Call {
         header
     }
 
-    /// Whether a frame that came belongs to this call and has a body of so many bytes; otherwise
-    /// what it is.
+    /// Whether a frame that came belongs to this call and has a body of `body` bytes; otherwise a
+    /// description of the frame.
     pub(crate) fn check(&self, given: &[u8; HEADER_BYTES], body: usize) -> Result<(), String> {
         let own = self.header(body);
         if given[4..] != own[4..] {

@@ -5,9 +5,9 @@ use lgp_memory::{Element, Reduction};
 
 /// Elements that the collectives of a [`Ring`](crate::Ring) take: f32, f64, f16, bf16, i32 and i64.
 pub trait RingElement: Word {
-    /// What partial sums are kept in: f32 for f16 and bf16, else the same type.
+    /// The type of partial sums: f32 for f16 and bf16, otherwise the same type.
     type Wide: Sum;
-    /// The elements themselves, where they are partial sums too.
+    /// The elements themselves, if they can hold partial sums.
     #[doc(hidden)]
     fn as_wide(elements: &mut [Self]) -> Option<&mut [Self::Wide]>;
     #[doc(hidden)]
@@ -28,7 +28,7 @@ pub trait Word: Element {
 
 /// Elements that are summed and compared.
 pub trait Sum: Word {
-    /// Makes of the sum so far, which came as bytes, and a rank's own elements the next sum.
+    /// Combines the sum so far, which came as bytes, with a rank's own elements into the next sum.
     #[doc(hidden)]
     fn join(how: Reduction, bytes: &[u8], own: &mut [Self]);
     /// Divides sums by the number of ranks.
@@ -56,8 +56,8 @@ macro_rules! word {
 }
 word!(f16, bf16, f32, f64, i32, i64);
 
-/// Both reductions of a type in one place: `$add` of the sum so far and the own element; which of
-/// both is larger is asked as `Group` of `lgp-compute` asks it, so that both agree to the bit.
+/// Both reductions of a type: `$add` of the sum so far and the own element; which of both is larger
+/// is decided as `Group` of `lgp-compute` does it, so that both agree to the bit.
 macro_rules! sum {
     ($($t:ty, $add:expr, $number:ty);*) => { $(
         impl Sum for $t {

@@ -1,12 +1,12 @@
-//! What goes to the next rank and what comes from the one before, in which order.
+//! Which elements go to the next rank and come from the one before, in which order.
 
 use std::ops::Range;
 
-/// Bytes of the elements in one frame, at most: small enough that a link does not stand idle while
-/// the next rank waits for a whole part, large enough that headers and calls weigh nothing.
+/// Most bytes of elements in one frame: small enough that a link does not stand idle while the next
+/// rank waits for a whole part, large enough that headers and calls cost little.
 pub(crate) const CHUNK_BYTES: usize = 256 << 10;
 
-/// `len` elements in `n` parts, of which none has two more than another. Part `p` begins at
+/// `len` elements in `n` parts, whose lengths differ by one at most. Part `p` begins at
 /// `p · len / n`.
 pub(crate) fn parts(len: usize, n: usize) -> Vec<Range<usize>> {
     let (least, more) = (len / n.max(1), len % n.max(1));
@@ -18,18 +18,18 @@ pub(crate) fn parts(len: usize, n: usize) -> Vec<Range<usize>> {
 /// One way round the ring, as one rank sees it, in stretches of elements.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pass {
-    /// What is sent, each with the number of stretches that must have come before.
+    /// The stretches to send, each with the number of stretches that must have come before.
     pub(crate) sends: Vec<(Range<usize>, usize)>,
-    /// What comes.
+    /// The stretches that come.
     pub(crate) receives: Vec<Range<usize>>,
 }
 
 impl Pass {
     /// Every part goes on from rank to rank, `n - 1` times: this rank begins with part `first` of
-    /// `n`, and what came last is the part after it. A stretch goes on as soon as it is there.
+    /// `n`, and the part after that comes last. A rank sends a stretch on as soon as it is there.
     /// Per direction a rank carries `(n - 1) / n` of all bytes, the least that is possible.
     ///
-    /// An empty part travels too, as an empty frame: no rank passes a call by unnoticed.
+    /// An empty part travels too, as an empty frame: no rank misses a call.
     pub(crate) fn around(parts: &[Range<usize>], first: usize, chunk: usize) -> Self {
         let n = parts.len().max(1);
         let part = |step: usize| parts.get((first + n - step % n) % n).cloned().unwrap_or(0..0);
@@ -41,7 +41,7 @@ impl Pass {
     }
 
     /// All elements go from rank `root` to the one before it, each stretch as soon as it is there;
-    /// that one tells the root by an empty frame that all have them.
+    /// that last rank tells the root by an empty frame that all have them.
     pub(crate) fn along(len: usize, (rank, root, n): (usize, usize, usize), chunk: usize) -> Self {
         let all: Vec<Range<usize>> = stretches(0..len, chunk).collect();
         let count = all.len();
@@ -87,7 +87,7 @@ mod tests {
                 let come: usize = pass.receives.iter().map(ExactSizeIterator::len).sum();
                 assert_eq!(sent, len - parts[(rank + 1) % n].len(), "rank {rank} of {n}");
                 assert_eq!(come, len - parts[rank].len(), "rank {rank} of {n}");
-                // What one sends is what the next one takes.
+                // A rank sends what the next one receives.
                 let next = Pass::around(&parts, (rank + 1) % n, 10);
                 let sends: Vec<_> = pass.sends.into_iter().map(|(range, _)| range).collect();
                 assert_eq!(sends, next.receives);

@@ -4,7 +4,7 @@ use super::call::{Call, HEADER_BYTES};
 use super::element::Word;
 use super::pass::Pass;
 
-/// A pass under way. `take` says what becomes of elements that came.
+/// A pass under way. `take` combines elements that came with this rank's own.
 pub(crate) struct Round<'a, W, F> {
     call: &'a Call,
     pass: Pass,
@@ -38,12 +38,12 @@ impl<'a, W: Word, F: Fn(&[u8], &mut [W])> Round<'a, W, F> {
         self.pass.receives.get(self.received).map(|range| range.len() * size_of::<W>())
     }
 
-    /// Bytes of the longest frame that comes.
+    /// Bytes of the longest frame to receive.
     pub(crate) fn longest(&self) -> usize {
         HEADER_BYTES + self.pass.longest() * size_of::<W>()
     }
 
-    /// Checks the header of the next frame; answers what it is and what it should be.
+    /// Checks the header of the next frame; an error has what it is and what it should be.
     pub(crate) fn check(&self, header: &[u8; HEADER_BYTES]) -> Result<(), (String, String)> {
         let body = self.expected().unwrap_or(0);
         self.call.check(header, body).map_err(|given| {
@@ -55,7 +55,7 @@ impl<'a, W: Word, F: Fn(&[u8], &mut [W])> Round<'a, W, F> {
         })
     }
 
-    /// Takes the elements of the next frame, as many bytes as were expected.
+    /// Takes the elements of the next frame; `body` has as many bytes as were expected.
     pub(crate) fn take(&mut self, body: &[u8]) {
         let own = self.pass.receives.get(self.received).cloned();
         if let Some(own) = own.and_then(|range| self.data.get_mut(range)) {

@@ -10,7 +10,7 @@ fn call(operation: Operation, dtype: DType, count: usize) -> Call {
     Call { number: 1, operation, dtype, count, how: None, root: None }
 }
 
-/// Runs one pass at all ranks; `order` picks who goes on next. Stops when nobody can.
+/// Runs one pass at all ranks; `order` picks the rank that goes on. Stops when no rank can.
 fn pass<W: Word>(
     data: &mut [Vec<W>],
     call: &Call,
@@ -68,11 +68,11 @@ proptest! {
         len in 0usize..60,
         chunk in 1usize..20,
         how in prop::sample::select(vec![Reduction::Sum, Reduction::Max, Reduction::Min, Reduction::Mean]),
-        // Of very different sizes, so that another order of additions has other bits.
+        // Numbers of very different sizes, so that another order of additions has other bits.
         numbers in prop::collection::vec((-1e3f32..1e3, -8i32..8), 300),
         mut order in prop::collection::vec(0usize..60, 1..40),
     ) {
-        // Everybody gets a turn.
+        // Every rank gets a turn.
         order.extend(0..n);
         let mut numbers = numbers.iter().map(|(x, e)| x * 10f32.powi(*e)).cycle();
         let mut data: Vec<Vec<f32>> = (0..n).map(|_| numbers.by_ref().take(len).collect()).collect();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// How long a key is remembered after its last task.
 const KEPT: Duration = Duration::from_secs(600);
-/// Keys that are remembered; the one that was not used for longest goes first.
+/// Most keys that are remembered; the least recently used one goes first.
 const KEYS_MAX: usize = 65_536;
 
 /// A device that tasks of a key went to.
@@ -22,7 +22,7 @@ pub(crate) struct Affinity {
     homes: HashMap<String, (Duration, Home)>,
     /// The same by the time of last use.
     oldest: BTreeSet<(Duration, String)>,
-    /// Tasks that found a home, that went there, and all that asked.
+    /// Tasks that went to their key's home, and all tasks with a key.
     pub(crate) kept: u64,
     pub(crate) asked: u64,
 }
@@ -60,7 +60,7 @@ impl Affinity {
     /// Whether a home with this load may be kept: not much busier than the mean of all (the
     /// bound of consistent hashing with bounded loads, Mirrokni et al. 2018, with c = 1.25).
     pub(crate) fn is_bearable(load: f64, mean: f64) -> bool {
-        // Some slack, else the first task of all would drive the second away.
+        // Some slack, or the first task of all would drive the second away.
         load <= 1.25 * mean + 0.25
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Capable {
     pub(crate) service: Service,
     /// Whether the model is loaded there.
     pub(crate) resident: bool,
-    /// How well the device is what the model wants, 0 to 1.
+    /// How well the device fits the model's needs, 0 to 1.
     pub(crate) fit: f64,
     /// Free slots of the model's own; `None` where it shares those of the device.
     pub(crate) own_free: Option<u32>,
@@ -54,13 +54,13 @@ impl Candidate<'_> {
 pub struct View<'a> {
     pub(crate) capable: &'a [Capable],
     pub(crate) hot: &'a [Hot],
-    /// Workers that were silent since then, in nanoseconds, are suspect and take nothing; 1 at
-    /// least.
+    /// A worker that was last heard before this time, in nanoseconds, is suspect and takes nothing;
+    /// at least 1.
     heard_since_ns: u64,
 }
 
 impl<'a> View<'a> {
-    /// A view in which workers that were silent since `heard_since` take nothing.
+    /// A view in which workers that were last heard before `heard_since` take nothing.
     pub(crate) fn new(capable: &'a [Capable], hot: &'a [Hot], heard_since: Duration) -> Self {
         Self { capable, hot, heard_since_ns: nanos(heard_since).max(1) }
     }
@@ -77,8 +77,8 @@ impl<'a> View<'a> {
         self.capable.iter().filter_map(|capable| self.candidate(capable))
     }
 
-    /// Every candidate, or [`WEIGHED_MAX`] of them from a random place on: the same ones each time
-    /// that it is called with the same number.
+    /// Every candidate, or [`WEIGHED_MAX`] of them from a random place on: equal numbers give equal
+    /// candidates.
     pub(crate) fn some(&self, random: u64) -> impl Iterator<Item = Candidate<'a>> + use<'a, '_> {
         let count = u64::try_from(self.capable.len()).unwrap_or(u64::MAX);
         let few = self.capable.len() <= WEIGHED_MAX;
@@ -89,9 +89,9 @@ impl<'a> View<'a> {
     }
 }
 
-/// Candidates that are weighed for one choice at most, so that a choice costs the same however many
-/// there are. The best of so many is one of the best hundredth of all in 99 choices of 100, where
-/// the order in which workers came says nothing of what they are. Strategies that look for what few
+/// Most candidates that are weighed for one choice, so that a choice costs the same however many
+/// there are. In 99 choices of 100, the best of these is one of the best hundredth of all, if the
+/// order in which workers joined says nothing of their devices. Strategies that look for what few
 /// devices have, such as a model in memory or a backend, weigh all.
 const WEIGHED_MAX: usize = 512;
 
@@ -121,7 +121,7 @@ impl Default for Least<'_> {
 impl<'a> Least<'a> {
     fn offer(&mut self, candidate: Candidate<'a>, score: f64) {
         let last_dispatch = candidate.hot.last_dispatch;
-        // Most are no better, which the first comparison tells.
+        // Most candidates are no better, and the first comparison rejects them.
         if score <= self.score && (score < self.score || last_dispatch < self.last_dispatch) {
             *self = Self { found: Some(candidate), score, last_dispatch };
         }
@@ -137,21 +137,21 @@ impl<'a> Least<'a> {
 pub struct Request {
     /// Device memory that its model takes, in MiB, where it is known.
     pub(crate) needs_mib: f64,
-    /// What loading its model costs where it is not resident.
+    /// Milliseconds to load its model where it is not resident.
     pub(crate) load_ms: f64,
-    /// The share of a longer completion time that less energy is worth; 0 looks at time alone.
+    /// Milliseconds of completion time that a joule is worth; 0 looks at time alone.
     pub(crate) thrift: f64,
-    /// The strategy's only source of chance.
+    /// The strategy's only source of randomness.
     pub(crate) random: u64,
 }
 
-/// A strategy's choice, and what it says for it.
+/// A strategy's choice, and why.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Choice {
     pub(crate) seat: SeatId,
     /// The figure that decided.
     pub(crate) score: f64,
-    /// What the figure is.
+    /// What the score means.
     pub(crate) reason: &'static str,
 }
 
@@ -166,13 +166,13 @@ pub trait Balance: Sync {
     /// The name in settings.
     fn name(&self) -> &'static str;
 
-    /// Whether the scores of its choices for a model and for a variant of it can be compared, the
-    /// lower one being the better.
+    /// Whether scores for a model and for a variant of it can be compared, the lower one being the
+    /// better.
     fn compares_variants(&self) -> bool {
         false
     }
 
-    /// One of the view's candidates; none only where there is none.
+    /// One of the view's candidates; `None` only where there is none.
     fn pick(&self, now: Duration, view: &View<'_>, request: &Request) -> Option<Choice>;
 }
 

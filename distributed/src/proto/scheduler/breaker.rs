@@ -14,9 +14,9 @@ const OPEN_MAX: Duration = Duration::from_secs(60);
 pub(crate) enum Breaker {
     /// Tasks pass; so many failed in a row.
     Closed { failures: u32 },
-    /// None pass before that time.
+    /// No task passes before that time.
     Open { until: Duration, wait: Duration },
-    /// One may pass; `probe` is that one, once it is under way.
+    /// One task may pass; `probe` is its attempt, once that is under way.
     HalfOpen { probe: Option<AttemptId>, wait: Duration },
 }
 
@@ -41,14 +41,14 @@ impl Breaker {
         false
     }
 
-    /// A task failed for a reason of the worker's. Answers when to look again, if it opened.
+    /// A task failed for a reason of the worker's. If that opens the breaker, returns until when.
     pub(crate) fn fail(&mut self, now: Duration) -> Option<Duration> {
         let wait = match *self {
             Self::Closed { failures } if failures + 1 < FAILURES => {
                 *self = Self::Closed { failures: failures + 1 };
                 return None;
             }
-            // What was under way when it opened says nothing new.
+            // Attempts that were under way when it opened say nothing new.
             Self::Open { .. } => return None,
             Self::Closed { .. } => OPEN_MIN,
             Self::HalfOpen { wait, .. } => (wait * 2).min(OPEN_MAX),

@@ -16,7 +16,7 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A full one.
+    /// A full budget.
     pub(crate) fn new(now: Duration) -> Self {
         Self { tokens: RESERVE, filled: now }
     }
@@ -38,7 +38,7 @@ impl Budget {
     pub(crate) fn next(&mut self, now: Duration) -> Duration {
         self.fill(now);
         let missing = (1.0 - self.tokens).max(0.0);
-        // Not quite none, or the clock might not move at all.
+        // Never zero, or the clock might not move at all.
         Duration::from_secs_f64(missing / PER_SECOND).max(Duration::from_millis(1))
     }
 

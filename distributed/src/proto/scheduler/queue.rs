@@ -1,4 +1,4 @@
-//! Waiting tasks: urgent ones first, first come first served among equals, and nobody starves.
+//! Waiting tasks: urgent ones first, first come first served among equals, and none starves.
 
 use crate::task::{ModelRef, Priority};
 use std::collections::{BTreeMap, HashMap};
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How much later a task must have come to be served after one of the next lower priority.
 const AGEING: Duration = Duration::from_secs(10);
 
-/// Where a task stands in line.
+/// A task's place in the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     due: Duration,
@@ -88,7 +88,7 @@ impl Queue {
         self.lines.iter().map(|(model, line)| (&**model, line.places.len()))
     }
 
-    /// The priorities of which tasks wait, each with their number.
+    /// The number of waiting tasks of each priority that has any.
     pub(crate) fn by_priority(&self) -> impl Iterator<Item = (Priority, usize)> {
         let levels = Priority::ALL.into_iter().zip(self.levels);
         levels.filter(|(_, waiting)| *waiting > 0)
@@ -133,13 +133,13 @@ impl Queue {
             self.heads.insert(next, model);
         }
         if next.is_none() {
-            // Names come from callers: lines of models that nobody asks for any more must go.
+            // Names come from callers: a line without tasks must not stay for ever.
             self.lines.remove(model);
         }
         true
     }
 
-    /// The most urgent first of a line behind `after`.
+    /// The most urgent head of a line, after `after`.
     pub(crate) fn head_after(&self, after: Option<Place>) -> Option<(Place, Arc<ModelRef>)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
         let (place, model) = self.heads.range((from, Bound::Unbounded)).next()?;

@@ -41,8 +41,8 @@ impl Service {
 
     /// Milliseconds that a task is expected to take; `None` where nothing was measured.
     ///
-    /// Halved with each further half minute without a measurement: what was slow long ago looks
-    /// better and better, until it is tried again.
+    /// Halved with each further half minute without a measurement: a device that was slow long ago
+    /// looks better and better, until it is tried again.
     pub(crate) fn expected_ms(&self, now: Duration) -> Option<f64> {
         let age = nanos(now).saturating_sub(self.measured_ns?.get());
         if age <= BELIEVED_NS {

@@ -34,7 +34,7 @@ impl<'a> Entry<'a> {
         Self { task, counts }
     }
 
-    /// The journal has it.
+    /// The journal has the task.
     pub(in crate::proto) fn saved(&mut self) {
         match &mut self.task.phase {
             Phase::Saving => self.task.phase = self.task.begins(),
@@ -66,7 +66,7 @@ impl<'a> Entry<'a> {
         self.counts.begin(self.task.request.queued_bytes());
     }
 
-    /// An attempt goes on in another session of its worker: it was current, or none has followed it.
+    /// An attempt goes on in another session of its worker: it was current, or no other followed it.
     pub(in crate::proto) fn resume(&mut self, old: SessionId, run: Run) {
         if let Phase::Running { runs, .. } = &mut self.task.phase {
             let own = runs.iter_mut().find(|other| other.is(old, run.attempt));
@@ -77,21 +77,21 @@ impl<'a> Entry<'a> {
         self.begin(run);
     }
 
-    /// When its attempt may get a rival, if it runs.
+    /// Sets when its attempt may get a rival, if it runs.
     pub(in crate::proto) fn expect_rival(&mut self, at: Option<(Duration, u32)>) {
         if let Phase::Running { rival_at, .. } = &mut self.task.phase {
             *rival_at = at;
         }
     }
 
-    /// The attempt is not current any more; true when another one is.
+    /// An attempt is not current any more; true if another one still is.
     pub(in crate::proto) fn drop_run(&mut self, session: SessionId, attempt: u32) -> bool {
         let Phase::Running { runs, .. } = &mut self.task.phase else { return false };
         runs.retain(|run| !run.is(session, attempt));
         !runs.is_empty()
     }
 
-    /// The same; the record names the other one.
+    /// As [`Self::drop_run`]; the record then names the other attempt.
     pub(in crate::proto) fn leave_to_rival(&mut self, session: SessionId, attempt: u32) -> bool {
         let other = self.drop_run(session, attempt);
         if let Phase::Running { runs, .. } = &self.task.phase
@@ -118,21 +118,21 @@ impl<'a> Entry<'a> {
         self.drop_run(session, attempt);
     }
 
-    /// An attempt ended without an answer; answers how often that has happened.
+    /// Counts an attempt that ended without an answer; returns how many did.
     pub(in crate::proto) fn count_failure(&mut self) -> u32 {
         self.task.attempts.failures += 1;
         self.task.attempts.lost = false;
         self.task.attempts.failures
     }
 
-    /// The worker of an attempt was lost; answers how often that has happened.
+    /// Counts an attempt whose worker was lost; returns how many there were.
     pub(in crate::proto) fn count_loss(&mut self) -> u32 {
         self.task.attempts.losses += 1;
         self.task.attempts.lost = true;
         self.task.attempts.losses
     }
 
-    /// It was moved off a worker, to which it goes back only where nobody else is free.
+    /// It was moved off a worker, to which it goes back only if no other is free.
     pub(in crate::proto) fn move_away(&mut self, from: SessionId) {
         self.task.attempts.moved = true;
         self.task.attempts.away_from = Some(from);
@@ -147,13 +147,13 @@ impl<'a> Entry<'a> {
         self.task.phase = until.map_or(Phase::Ready, |until| Phase::Backoff { until });
     }
 
-    /// It loses its place in line.
+    /// It loses its place in the queue.
     #[cfg(feature = "planted")]
     pub(in crate::proto) fn delay(&mut self, by: Duration) {
         self.task.request.delay(by);
     }
 
-    /// Its time has come, and the retry budget has no token for it.
+    /// Its backoff is over, but the retry budget has no token for it.
     pub(in crate::proto) fn park(&mut self) {
         if matches!(self.task.phase, Phase::Backoff { .. }) {
             self.task.phase = Phase::Parked;
@@ -167,26 +167,26 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Its end is known, which the journal has to know before it is shown.
+    /// Its end is known; the journal must have it before callers see it.
     pub(in crate::proto) fn end(&mut self, end: End) {
         let (was_running, saved) = (self.task.is_running(), self.task.is_saved());
         self.task.phase = Phase::Ending { end: Box::new(end), was_running, saved };
     }
 
-    /// Where its outputs lie, as long as its end waits for the journal. False when it does not.
+    /// Sets where its outputs lie, while its end waits for the journal. False if it does not wait.
     pub(in crate::proto) fn lie_apart(&mut self, at: Option<Apart>) -> bool {
         let Phase::Ending { end, .. } = &mut self.task.phase else { return false };
         end.apart = at;
         true
     }
 
-    /// Its end is there for callers.
+    /// Callers see its end from now on.
     pub(in crate::proto) fn settle(&mut self, end: End) {
         let before = self.task.state();
         self.finish(before, end);
     }
 
-    /// The journal has its end, which is there for callers now. False when it had none.
+    /// The journal has its end, which callers see from now on. False if it had none.
     pub(in crate::proto) fn settle_ending(&mut self) -> bool {
         let before = self.task.state();
         if !self.task.is_ending() {
@@ -209,7 +209,7 @@ impl<'a> Entry<'a> {
         self.task.links.add_dependant(seq);
     }
 
-    /// Its record stays for one task more.
+    /// Its record stays for one more task.
     pub(in crate::proto) fn pin(&mut self) {
         self.task.links.pin();
     }
@@ -219,7 +219,7 @@ impl<'a> Entry<'a> {
         self.task.links.unpin(dependant);
     }
 
-    /// The open tasks that wait for it, which hear now that it has ended.
+    /// Takes the open tasks that wait for it, to tell them that it has ended.
     pub(in crate::proto) fn take_dependants(&mut self) -> BTreeSet<u64> {
         self.task.links.take_dependants()
     }
@@ -242,19 +242,19 @@ impl Counts {
         self.queued_bytes = self.queued_bytes.saturating_add(bytes);
     }
 
-    /// A task is taken away as if it had never been submitted.
+    /// Uncounts a task as if it had never been submitted.
     pub(super) fn retract(&mut self, task: &Task) {
         self.submitted -= 1;
         self.leave(task.state(), task.request().queued_bytes());
     }
 
-    /// A task was submitted and ended before.
+    /// Counts a task that was submitted and ended before.
     pub(super) fn past(&mut self, state: TaskState) {
         self.submitted += 1;
         self.end(state);
     }
 
-    /// A task that was submitted and ended so is not known any more.
+    /// Uncounts an ended task that is not known any more.
     pub(super) fn forget(&mut self, state: TaskState) {
         self.submitted -= 1;
         match state {

@@ -3,16 +3,16 @@
 use crate::task::TaskId;
 use std::collections::BTreeSet;
 
-/// A task's place among those that depend on one another.
+/// The tasks that a task depends on, and those that depend on it.
 #[derive(Debug, Default)]
 pub(super) struct Links {
     depends_on: Vec<TaskId>,
-    /// Of these, tasks that have not ended.
+    /// Dependencies that have not ended.
     waits: usize,
     /// Open tasks that wait for this one.
     dependants: BTreeSet<u64>,
-    /// Open tasks that depend on it: its record stays as long as theirs may have to be understood
-    /// by a later coordinator.
+    /// Open tasks that depend on it: its record stays as long as a later coordinator may need it to
+    /// understand theirs.
     pins: usize,
 }
 
@@ -33,7 +33,7 @@ impl Links {
         self.waits += 1;
     }
 
-    /// One of those that it waits for has succeeded.
+    /// A task that it waits for has succeeded.
     pub(super) fn wait_for_one_less(&mut self) {
         self.waits = self.waits.saturating_sub(1);
     }

@@ -1,4 +1,4 @@
-//! What came of a task: its attempts so far, and its end.
+//! A task's attempts so far, and its end.
 
 use super::phase::Run;
 use super::tries::Tries;
@@ -18,13 +18,13 @@ pub(super) struct Attempts {
     pub(super) failures: u32,
     /// Workers that were lost under it.
     pub(super) losses: u32,
-    /// The last attempt ended with its worker, and may go on if that comes back.
+    /// The last attempt ended with its worker, and may go on if the worker comes back.
     pub(super) lost: bool,
-    /// It was moved off a worker where it would have waited for long, which happens once: the
-    /// next attempt goes to another, if one is free.
+    /// The task was moved off a worker where it would have waited for long, which happens once. The
+    /// next attempt avoids `away_from`, if another device is free.
     pub(super) moved: bool,
     pub(super) away_from: Option<SessionId>,
-    /// Of the last attempt.
+    /// Worker and device of the last attempt.
     pub(super) worker: Option<WorkerId>,
     pub(super) device: Option<Arc<str>>,
     /// The variant of the model that ran last, where that was not the model itself.

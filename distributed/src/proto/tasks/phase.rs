@@ -1,4 +1,4 @@
-//! Where a task stands, with what belongs to that alone.
+//! The phase of a task, with the data that belongs to it alone.
 
 use crate::proto::image::End;
 use crate::proto::state::SessionId;
@@ -7,22 +7,22 @@ use crate::worker_info::WorkerId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Where a task stands.
+/// The phase of a task.
 ///
-/// `Saving → Waiting → Ready → Running → Ending → Ended`, of which each task leaves out what it does
-/// not need; back from `Running` to `Ready`, or to it through `Backoff` and `Parked`; and from
-/// anywhere to `Ending` or `Ended`.
+/// `Saving → Waiting → Ready → Running → Ending → Ended`; each task skips the phases that it does
+/// not need. It goes back from `Running` to `Ready`, at once or through `Backoff` and `Parked`, and
+/// from anywhere to `Ending` or `Ended`.
 #[derive(Debug)]
 pub(in crate::proto) enum Phase {
     /// It is accepted once the journal has it.
     Saving,
     /// Tasks that it depends on have not ended.
     Waiting,
-    /// It is in the queue: nothing but a free device is missing.
+    /// It is in the queue: it waits only for a free device.
     Ready,
-    /// An attempt failed: the next may begin at a time.
+    /// An attempt failed: the next one may begin at a set time.
     Backoff { until: Duration },
-    /// That time has come, and the retry budget has no token for it.
+    /// That time has come, but the retry budget has no token for it.
     Parked,
     Running {
         /// The current attempt, and its rival where it has one.
@@ -30,7 +30,7 @@ pub(in crate::proto) enum Phase {
         /// When the attempt of that number may get a rival.
         rival_at: Option<(Duration, u32)>,
     },
-    /// How it ends is known, and shown once the journal has it.
+    /// Its end is known, and is shown once the journal has it.
     Ending {
         end: Box<End>,
         was_running: bool,
@@ -63,7 +63,7 @@ impl Run {
 }
 
 impl Phase {
-    /// As callers see it.
+    /// The state, as callers see it.
     pub(super) fn state(&self) -> TaskState {
         match self {
             Self::Running { .. } | Self::Ending { was_running: true, .. } => TaskState::Running,

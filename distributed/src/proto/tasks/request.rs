@@ -1,4 +1,4 @@
-//! What was asked for: it never changes while the task is there.
+//! The request of a task: it never changes while the task is there.
 
 use crate::proto::queue::{Place, aged};
 use crate::proto::state::Digest;
@@ -15,17 +15,17 @@ pub(in crate::proto) struct Request {
     durable: bool,
     key: Option<(String, Digest)>,
     submitted: Duration,
-    /// Its place in line: when a critical task would have had to come to be its equal.
+    /// Its place in the queue: when a critical task would have had to come to be its equal.
     due: Duration,
     deadline: Option<Duration>,
     input_bytes: usize,
-    /// What it counts for in the queue.
+    /// Bytes that it counts for in the queue.
     queued_bytes: usize,
 }
 
 impl Request {
-    /// What was submitted at a time, with the bytes of its inputs, and those of them that take room
-    /// in the queue.
+    /// A request, with the time of its submission, the bytes of its inputs, and how many of them
+    /// take room in the queue.
     pub(in crate::proto) fn new(
         submitted: Duration,
         spec: Arc<TaskSpec>,
@@ -47,7 +47,7 @@ impl Request {
         }
     }
 
-    /// What is to be run; nothing once the task has ended.
+    /// The task to run; `None` once it has ended.
     pub(in crate::proto) fn spec(&self) -> Option<&Arc<TaskSpec>> {
         self.spec.as_ref()
     }
@@ -56,12 +56,12 @@ impl Request {
         self.priority
     }
 
-    /// Whether the journal is to have the task.
+    /// Whether the journal must have the task.
     pub(in crate::proto) fn is_durable(&self) -> bool {
         self.durable
     }
 
-    /// The idempotency key, and what tells the body from another one.
+    /// The idempotency key, and the digest of the request.
     pub(in crate::proto) fn key(&self) -> Option<&(String, Digest)> {
         self.key.as_ref()
     }
@@ -91,7 +91,7 @@ impl Request {
         self.spec.as_ref()?.affinity.as_deref()
     }
 
-    /// Without what only running it takes.
+    /// Drops what only running the task takes.
     pub(super) fn finish(&mut self) {
         self.spec = None;
     }
@@ -102,7 +102,7 @@ impl Request {
         Self { due: self.due + 10 * self.due.saturating_sub(now), ..self }
     }
 
-    /// Has it stand further behind in line.
+    /// Moves it back in the queue.
     #[cfg(feature = "planted")]
     pub(super) fn delay(&mut self, by: Duration) {
         self.due += by;

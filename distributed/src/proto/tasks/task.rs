@@ -1,4 +1,4 @@
-//! A task as the core keeps it, to be looked at: [`Entry`](super::Entry) changes its phase.
+//! A task as the core keeps it, for reading: only [`Entry`](super::Entry) changes its phase.
 
 use super::links::Links;
 use super::outcome::{Attempts, Outcome};
@@ -20,8 +20,8 @@ use std::time::Duration;
 pub(in crate::proto) struct Task {
     /// With the epoch in which it was submitted.
     id: TaskId,
-    /// Under which its attempts are made: no other coordinator, nor this one in an earlier lead, made
-    /// any under it.
+    /// The epoch of its attempts: no other coordinator, nor this one in an earlier lead, made
+    /// attempts of the task under it.
     epoch: u64,
     /// The one copy of its model's name.
     model: Arc<ModelRef>,
@@ -31,7 +31,7 @@ pub(in crate::proto) struct Task {
     pub(super) links: Links,
     pub(super) outcome: Outcome,
     notes: Vec<Note>,
-    /// Its record goes when its turn comes.
+    /// Whether its record may go when its turn comes.
     listed: bool,
 }
 
@@ -40,7 +40,7 @@ impl Task {
         Self::under(id.epoch, id, request, model)
     }
 
-    /// One whose attempts are made under an epoch, which need not be that of its id.
+    /// A task whose attempts are made under an epoch, which need not be that of its id.
     pub(in crate::proto) fn under(
         epoch: u64,
         id: TaskId,
@@ -62,7 +62,7 @@ impl Task {
         }
     }
 
-    /// One that has ended, as the journal has it; none where it has not ended.
+    /// An ended task, as the journal has it; `None` where the task has not ended.
     pub(in crate::proto) fn past(image: Image) -> Option<Self> {
         let Image { id, submitted, spec, digest, end, .. } = image;
         let model = Arc::new(spec.model.clone());
@@ -78,8 +78,8 @@ impl Task {
         Some(task)
     }
 
-    /// What the journal keeps of its notes: nothing where its only attempt succeeded at once, which
-    /// the rest of its end tells.
+    /// The notes that the journal keeps: none where the only attempt succeeded at once, because the
+    /// rest of the end tells that.
     pub(in crate::proto) fn story(&self, end: &End) -> Vec<(Duration, String)> {
         let plain = |note: &Note| matches!(note.what, What::Saved | What::Sent { .. });
         if end.state == TaskState::Succeeded && end.attempts == 1 && self.notes.iter().all(plain) {
@@ -88,7 +88,7 @@ impl Task {
         self.notes.iter().map(|note| (note.at, note.what.to_string())).collect()
     }
 
-    /// Its last phase, and what only running it takes is gone.
+    /// Enters the last phase, and drops what only running the task takes.
     pub(super) fn close(&mut self, end: End) {
         self.phase = Phase::Ended(end.state);
         self.request.finish();
@@ -100,7 +100,7 @@ impl Task {
         self.outcome = Outcome::new(end);
     }
 
-    /// Its first phase.
+    /// Enters the first phase.
     pub(super) fn enter(&mut self, saved: bool) {
         self.phase = if saved { self.begins() } else { Phase::Saving };
     }
@@ -114,7 +114,7 @@ impl Task {
         self.id
     }
 
-    /// What names one of its attempts.
+    /// The id of one of its attempts.
     pub(in crate::proto) fn attempt_id(&self, attempt: u32) -> AttemptId {
         AttemptId { epoch: self.epoch, seq: self.id.seq, attempt }
     }
@@ -131,7 +131,7 @@ impl Task {
         &self.phase
     }
 
-    /// Where it stands for callers.
+    /// Its state, as callers see it.
     pub(in crate::proto) fn state(&self) -> TaskState {
         self.phase.state()
     }
@@ -167,7 +167,7 @@ impl Task {
         matches!(self.phase, Phase::Ending { .. })
     }
 
-    /// How it ends, while that waits for the journal.
+    /// Its end, while the end waits for the journal.
     pub(in crate::proto) fn ending(&self) -> Option<&End> {
         match &self.phase {
             Phase::Ending { end, .. } => Some(end),
@@ -175,17 +175,17 @@ impl Task {
         }
     }
 
-    /// Whether its end is there for callers.
+    /// Whether callers can see its end.
     pub(in crate::proto) fn is_terminal(&self) -> bool {
         matches!(self.phase, Phase::Ended(_))
     }
 
-    /// Whether it will change no more, whether the journal has that already or not.
+    /// Whether it will change no more, even if the journal does not have its end yet.
     pub(in crate::proto) fn has_ended(&self) -> bool {
         self.is_terminal() || self.is_ending()
     }
 
-    /// What is due for its phase, and when.
+    /// The timer of its phase, and when it is due.
     pub(in crate::proto) fn timer(&self) -> Option<(Duration, Timer)> {
         match self.phase {
             Phase::Backoff { until } => Some((until, Timer::Retry(self.id.seq))),
@@ -251,12 +251,12 @@ impl Task {
         self.links.waits()
     }
 
-    /// Notes that it waits for one task more; only before it is inserted.
+    /// Counts one more task that it waits for; only before it is inserted.
     pub(in crate::proto) fn wait_for_one(&mut self) {
         self.links.wait_for_one();
     }
 
-    /// Whether its record is needed to understand others.
+    /// Whether its record is needed to understand other records.
     pub(in crate::proto) fn is_pinned(&self) -> bool {
         self.links.is_pinned()
     }
@@ -271,7 +271,7 @@ impl Task {
         self.attempts.variant.as_ref()
     }
 
-    /// Says whether its record may go when its turn comes; answers whether it might before.
+    /// Sets whether its record may go when its turn comes; returns the value before.
     pub(in crate::proto) fn list(&mut self, listed: bool) -> bool {
         std::mem::replace(&mut self.listed, listed)
     }
@@ -311,7 +311,7 @@ impl Task {
         Some(rest.saturating_sub(self.outcome.model_time?))
     }
 
-    /// Time from submission to the last dispatch; so far, while it waits.
+    /// Time from submission to the last dispatch, or to now while it waits.
     pub(in crate::proto) fn queued(&self, now: Duration) -> Duration {
         let so_far = || now.saturating_sub(self.request.submitted());
         self.attempts.queued.unwrap_or_else(so_far)

@@ -1,4 +1,4 @@
-//! What became of each attempt at a task, for those who ask where its time went.
+//! The course of each attempt at a task, for callers who ask where its time went.
 
 use super::phase::Run;
 use crate::attempt::AttemptRecord;
@@ -8,7 +8,7 @@ use crate::worker_info::WorkerId;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Attempts that are kept of one task; those in the middle of a long story go first.
+/// Most attempts that are kept of one task; those in the middle of a long story go first.
 const TRIES_MAX: usize = 16;
 
 /// An attempt, with times since the task's submission.
@@ -31,7 +31,7 @@ pub(in crate::proto) struct TryEnd {
     pub(in crate::proto) model: Option<Duration>,
     /// Attempts in the run; 0 where there was none.
     pub(in crate::proto) batch: u32,
-    /// Another task of its batch stands for the run of both.
+    /// Another task of its batch accounts for the run of both.
     pub(in crate::proto) joined: bool,
     pub(in crate::proto) error: Option<TaskErrorKind>,
 }
@@ -41,7 +41,7 @@ pub(in crate::proto) struct TryEnd {
 pub(super) struct Tries(Vec<Try>);
 
 impl Tries {
-    /// An attempt was sent, or goes on that was thought to be lost.
+    /// An attempt was sent, or goes on after it was thought to be lost.
     pub(super) fn begin(&mut self, run: &Run) {
         if let Some(known) = self.0.iter_mut().find(|it| it.attempt == run.attempt) {
             (known.ended, known.error) = (None, None);
@@ -63,7 +63,7 @@ impl Tries {
         });
     }
 
-    /// An attempt ended so long after the submission.
+    /// An attempt ended `at` after the submission.
     pub(super) fn end(&mut self, at: Duration, attempt: u32, end: TryEnd) {
         let open = |it: &&mut Try| it.attempt == attempt && it.ended.is_none();
         if let Some(known) = self.0.iter_mut().find(open) {
@@ -73,14 +73,14 @@ impl Tries {
         }
     }
 
-    /// Nobody waits for any of them any more.
+    /// Ends all attempts: none of them is waited for any more.
     pub(super) fn end_all(&mut self, at: Duration) {
         for known in self.0.iter_mut().filter(|it| it.ended.is_none()) {
             known.ended = Some(at);
         }
     }
 
-    /// As callers see them.
+    /// The attempts, as callers see them.
     pub(super) fn records(&self) -> Vec<AttemptRecord> {
         let record = |it: &Try| AttemptRecord {
             attempt: it.attempt,

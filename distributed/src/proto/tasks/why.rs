@@ -1,4 +1,4 @@
-//! Why a task is where it is: each decision about it, kept small and put into words when asked.
+//! Why a task is where it is: each decision about it, kept small and put into words on demand.
 
 use crate::task::{ModelRef, TaskErrorKind, TaskId, TaskState};
 use crate::worker_info::WorkerId;
@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Notes that are kept of one task; those in the middle of a long story go first.
+/// Most notes that are kept of one task; those in the middle of a long story go first.
 const NOTES_MAX: usize = 24;
 
 /// A decision, and when it was taken.
@@ -31,7 +31,7 @@ pub(crate) enum What {
         rival: bool,
         variant: Option<Arc<ModelRef>>,
     },
-    /// A device gets its model; so many others leave it for that.
+    /// A device gets its model, for which so many others are evicted.
     Room {
         worker: WorkerId,
         device: u32,
@@ -47,17 +47,17 @@ pub(crate) enum What {
         code: TaskErrorKind,
         wait: Duration,
     },
-    /// A rival is still at work.
+    /// A rival still runs.
     OneLess {
         attempt: u32,
         code: TaskErrorKind,
     },
     GivenBack {
         attempt: u32,
-        /// Its worker was asked for it.
+        /// Whether the coordinator had recalled it.
         asked: bool,
     },
-    /// Its worker is asked to give an attempt back, if that has not begun.
+    /// An attempt is recalled: its worker is asked to give it back, if it has not begun.
     Recalled {
         attempt: u32,
         worker: WorkerId,
@@ -73,13 +73,13 @@ pub(crate) enum What {
         attempt: u32,
         worker: WorkerId,
     },
-    /// Its worker came back with it.
+    /// Its worker came back with the attempt.
     Resumed {
         attempt: u32,
         worker: WorkerId,
     },
     Restored,
-    /// One of these, in words, as the journal had it.
+    /// A decision in words, as the journal had it.
     Told(String),
     Unsaved {
         reason: String,
@@ -90,7 +90,7 @@ pub(crate) enum What {
 /// Adds a note.
 pub(crate) fn note(notes: &mut Vec<Note>, at: Duration, what: What) {
     if notes.len() >= NOTES_MAX {
-        // The beginning says why it came here, the end why it is here still.
+        // The beginning says how the task came here, the end why it is still here.
         notes.remove(NOTES_MAX / 2);
     }
     notes.push(Note { at, what });
@@ -166,7 +166,7 @@ impl fmt::Display for What {
     }
 }
 
-/// Why an attempt is asked back, for people.
+/// Why an attempt is recalled, for people.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Recall {
     /// A more urgent task finds no place.

@@ -1,5 +1,5 @@
-//! An authority in simulated time. As in a database, the lead is a lease that its holder renews, and
-//! who does not reach it goes on believing what it knew last.
+//! An authority in simulated time. As in a database, the lead is a lease that its holder renews. A
+//! coordinator that cannot reach the authority keeps its last knowledge.
 
 use super::away::{Away, Fate};
 use crate::glue::net::Node;
@@ -15,12 +15,12 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep};
 
-/// How long a lead lasts that nobody renews.
+/// How long a lead lasts without renewal.
 pub(super) const LEASE: Duration = Duration::from_secs(2);
 
 type Result<T> = std::result::Result<T, Error>;
 
-/// What all coordinators share.
+/// The state that all coordinators share.
 #[derive(Clone)]
 pub(super) struct Register {
     scene: Arc<Scene>,
@@ -31,19 +31,19 @@ pub(super) struct Register {
 struct State {
     away: Away,
     views: u64,
-    /// The latest number that was given out.
+    /// The latest number that was issued.
     latest: u64,
     lease: Option<Lease>,
-    /// Those that take part, by their views.
+    /// The members by their views.
     members: BTreeMap<u64, Member>,
     documents: HashMap<String, Vec<u8>>,
-    /// The epochs of all leads, in the order in which they were given.
+    /// The epochs of all leads, in order.
     leads: Vec<u64>,
 }
 
 struct Lease {
     epoch: u64,
-    /// None where it was given up.
+    /// `None` after the lead was given up.
     holder: Option<(u64, Node)>,
     until: Instant,
 }
@@ -60,7 +60,7 @@ impl State {
         self.latest
     }
 
-    /// Who has the lead, while its time goes on.
+    /// The holder of the lead, if its lease has not ended.
     fn holder(&self) -> Option<(u64, Node)> {
         let lease = self.lease.as_ref()?;
         lease.holder.filter(|_| Instant::now() < lease.until)
@@ -95,7 +95,7 @@ impl Register {
         self.lock().away.heal();
     }
 
-    /// The machine that has the lead.
+    /// The machine of the leader.
     pub(super) fn leader(&self) -> Option<Node> {
         self.lock().holder().map(|(_, node)| node)
     }
@@ -105,7 +105,8 @@ impl Register {
         self.lock().leads.clone()
     }
 
-    /// A coordinator's view of it, and what ends that with its process.
+    /// A coordinator's view of the authority, and the flag that ends it with the coordinator's
+    /// process.
     pub(super) fn view(&self, node: Node) -> (Box<dyn Authority>, Arc<AtomicBool>) {
         let mut state = self.lock();
         state.views += 1;
@@ -141,13 +142,13 @@ async fn beat(inner: Arc<Inner>) {
     }
 }
 
-/// What a coordinator knows of the authority.
+/// A coordinator's knowledge of the authority.
 struct Inner {
     register: Register,
     node: Node,
     number: u64,
     dead: Arc<AtomicBool>,
-    /// The epoch of its lead, and until when that holds at least.
+    /// The epoch of its lead, and until when the lead lasts at least.
     held: Mutex<Option<(u64, Instant)>>,
 }
 
@@ -160,7 +161,7 @@ impl Inner {
         self.held().map(|(epoch, _)| epoch)
     }
 
-    /// Asks it for something.
+    /// Sends a request to the authority.
     fn call<R>(&self, what: &'static str, ask: impl FnOnce(&mut State) -> R) -> Result<R> {
         let mut state = self.register.lock();
         let fate = match self.dead.load(Ordering::SeqCst) {
@@ -216,7 +217,7 @@ impl Authority for View {
 
     fn resign(&self, epoch: u64) {
         if self.inner.held().take_if(|(held, _)| *held == epoch).is_some() {
-            // What cannot be given up ends by itself.
+            // A lead that cannot be given up ends by itself.
             let _ = self.inner.call("resign", |state| state.resign(epoch, self.inner.number));
         }
     }
@@ -298,7 +299,7 @@ impl Drop for View {
     fn drop(&mut self) {
         self.heart.abort();
         let (number, held) = (self.inner.number, self.inner.held().take());
-        // What cannot be given up ends by itself.
+        // A lead that cannot be given up ends by itself.
         let _ = self.inner.call("leave", |state| {
             state.members.remove(&number);
             held.into_iter().for_each(|(epoch, _)| state.resign(epoch, number));

@@ -1,11 +1,11 @@
-//! What coordinators share, out of reach of some of them for a while.
+//! Partitions between machines and a shared service.
 
 use crate::glue::net::Node;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Who does not reach it.
+/// The machines that cannot reach the service.
 #[derive(Debug, Default)]
 pub(super) struct Away(BTreeMap<Node, Cut>);
 
@@ -15,17 +15,17 @@ struct Cut {
     answers_only: bool,
 }
 
-/// What becomes of a request.
+/// The fate of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fate {
     Done,
-    /// It is done, and the one who asked does not hear of it.
+    /// The request is carried out, but its answer is lost.
     Unheard,
     Lost,
 }
 
 impl Away {
-    /// A machine does not reach it for a while, or does not hear its answers.
+    /// Cuts a machine off from the service, or only the answers to it, for a while.
     pub(super) fn cut(&mut self, node: Node, time: Duration, answers_only: bool) {
         self.0.insert(node, Cut { until: Instant::now() + time, answers_only });
     }

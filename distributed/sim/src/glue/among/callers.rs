@@ -1,4 +1,4 @@
-//! Callers: each asks now one coordinator and now another about the same tasks.
+//! Callers: each asks different coordinators about the same tasks.
 
 use super::cluster::{Cluster, coordinator_node};
 use super::history::{Asking, Saw};
@@ -15,10 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// A submission has its answer by then, or its connection has ended.
+/// The longest wait for the answer to a submission, or for the end of its connection.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 
-/// Who wants a task done, alone or with others.
+/// A caller of one task; several callers may share a task.
 pub(super) struct Caller {
     machine: Arc<Machine>,
     number: usize,
@@ -26,7 +26,7 @@ pub(super) struct Caller {
 }
 
 impl Caller {
-    /// Starts one, who goes on until the task has ended or is told lost.
+    /// Starts a caller, which continues until the task has ended or is reported lost.
     pub(super) fn start(machine: &Arc<Machine>, number: usize) -> tokio::task::JoinHandle<()> {
         let (rng, machine) = (machine.cluster.scene.rng(), Arc::clone(machine));
         let node = caller_node(machine.at);
@@ -69,7 +69,7 @@ impl Caller {
                 5..6 => self.cancel(id).await,
                 6..8 => self.list().await,
                 _ => {
-                    // It leaves, and comes back.
+                    // The caller leaves and comes back.
                     let patience = Duration::from_millis(self.rng.random_range(1..900));
                     let _ = timeout(patience, self.wait(id, None)).await;
                 }
@@ -80,8 +80,8 @@ impl Caller {
         self.look(id).await;
     }
 
-    /// Submits the task until it is accepted, and answers by which process; one without a key, whose
-    /// answer is lost, is given up.
+    /// Submits the task until it is accepted; returns its id and the process that accepted it. A
+    /// task without a key whose answer is lost is given up.
     async fn submit(&mut self) -> Option<(TaskId, (usize, u32))> {
         let spec = self.cluster().ledger.with(self.number, |entry| entry.spec.clone())?;
         loop {
@@ -102,7 +102,7 @@ impl Caller {
                     self.cluster().ledger.accept(self.number, id, life);
                     return Some((id, (to, life)));
                 }
-                // What it did may yet show.
+                // The failed submission may have taken effect.
                 Ok(Err(error)) => error,
             };
             self.note(&format!("{to} says of it: {error}"));
@@ -118,7 +118,7 @@ impl Caller {
         }
     }
 
-    /// Waits for the end of a task. One that lives in memory, of the process `taker`, may be told lost.
+    /// Waits for the end of a task. A volatile task of the process `taker` may be reported lost.
     async fn wait(&mut self, id: TaskId, taker: Option<(usize, u32)>) {
         loop {
             let to = match taker {
@@ -143,7 +143,7 @@ impl Caller {
                 match taker {
                     None => self.unknown(id, to, asking, &error),
                     Some(taker) if self.is_gone(taker) => return,
-                    // It was started anew meanwhile, or its process is not reached from there.
+                    // The process was restarted meanwhile, or cannot be reached from there.
                     Some((at, life)) if at != to || lives != self.cluster().lives() => {
                         self.note(&format!("{to} does not reach life {life}"));
                     }
@@ -167,7 +167,7 @@ impl Caller {
         self.fail(&format!("it was accepted as {id}, and {to} says: {error}"));
     }
 
-    /// Asks how it stands.
+    /// Asks for the task's state.
     async fn look(&mut self, id: TaskId) {
         let to = self.any();
         self.note(&format!("looks at {to}"));
@@ -204,7 +204,7 @@ impl Caller {
         }
     }
 
-    /// Asks what the key stands for, as programs within a coordinator's process do.
+    /// Looks up the key, as programs inside a coordinator's process do.
     async fn key(&mut self, id: TaskId) {
         let to = self.any();
         let key = self.cluster().ledger.with(self.number, |it| it.spec.idempotency_key.clone());
@@ -224,7 +224,7 @@ impl Caller {
         self.cluster().history.tell(asking, Saw::Stands(told));
     }
 
-    /// Looks whether every durable task that was accepted before is among those that are listed.
+    /// Checks that every previously accepted durable task is listed.
     async fn list(&mut self) {
         let to = self.any();
         let Some(process) = self.cluster().process(to) else { return };

@@ -1,4 +1,4 @@
-//! What goes wrong among several coordinators, and when.
+//! Faults among several coordinators, and their times.
 
 use super::authority::LEASE;
 use super::cluster::coordinator_node;
@@ -10,21 +10,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Numbers beyond those of coordinators, which mean the one that leads.
+/// How many numbers beyond those of the coordinators stand for the leader.
 const AIMED: usize = 3;
 
-/// Something that goes wrong.
+/// A fault.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Weather(Weather),
-    /// Nothing goes between two machines.
+    /// A partition between two machines.
     Part(Node, Node, Duration),
     Block(Node, Node, Duration),
-    /// A coordinator reaches no other one, nor authority and log; callers reach it.
+    /// A coordinator cannot reach the others, the authority or the log, but callers reach it.
     Isolate(usize, Duration),
     CutAuthority(usize, Duration, bool),
     CutLog(usize, Duration, bool),
-    /// A coordinator stands still.
+    /// A coordinator is suspended.
     Stop(usize, Duration),
     Kill(usize, Duration),
     Restart(usize),
@@ -32,12 +32,12 @@ enum Fault {
     ShutWorkerDown(usize),
     SlowLog(u64),
     FullLog(bool),
-    /// Every timer is late.
+    /// Every timer fires late.
     Jump(Duration),
 }
 
 impl World {
-    /// Has things go wrong for a while. False when something that must not be was seen.
+    /// Causes faults for a while; false if an invariant was broken.
     pub(super) async fn chaos(&mut self) -> bool {
         let mut faults: Vec<(u64, Fault)> = Vec::new();
         for _ in 0..self.rng.random_range(3..=14) {
@@ -63,7 +63,7 @@ impl World {
         true
     }
 
-    /// One of them, the one that leads half of the time.
+    /// A coordinator; half of the time, the leader.
     fn one(&mut self) -> usize {
         let leader = self.cluster.register.leader();
         let all = 0..self.cluster.shape.coordinators;
@@ -75,7 +75,7 @@ impl World {
     }
 
     fn fault(&mut self) -> Fault {
-        // Who leads shows when a fault begins.
+        // The leader is chosen when the fault begins.
         let shape = self.cluster.shape;
         let at = self.rng.random_range(0..shape.coordinators + AIMED);
         let rng = &mut self.rng;
@@ -115,7 +115,7 @@ impl World {
         }
     }
 
-    /// Which one a number means: beyond their number, the one that leads.
+    /// The coordinator of a number; a larger number stands for the leader.
     fn aim(&mut self, at: usize) -> usize {
         match at < self.cluster.shape.coordinators {
             true => at,

@@ -1,5 +1,5 @@
-//! The processes of a simulated cluster of several coordinators, each with a folder of its own, and
-//! of workers that serve them all.
+//! The processes of a simulated cluster: several coordinators, each with its own folder, and
+//! workers that serve them all.
 
 use super::authority::Register;
 use super::history::History;
@@ -32,7 +32,7 @@ pub(super) fn coordinator_node(at: usize) -> Node {
     Node::try_from(1 + at).unwrap_or(Node::MAX)
 }
 
-/// What a cluster consists of.
+/// The size of a cluster.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) coordinators: usize,
@@ -44,20 +44,20 @@ pub(super) struct Shape {
 #[derive(Clone)]
 pub(super) struct Process {
     pub(super) coordinator: Coordinator,
-    /// Which of all processes it is.
+    /// The number of the process among all processes.
     pub(super) life: u32,
     dead: Arc<AtomicBool>,
     queue: Arc<Mutex<Option<Arc<Queue>>>>,
 }
 
-/// A place for one, and who starts or ends it.
+/// A place for a process, and the lock for starting or stopping one.
 #[derive(Default)]
 struct Slot {
     process: Mutex<Option<Process>>,
     starting: tokio::sync::Mutex<()>,
 }
 
-/// How a worker's process is to end.
+/// How a worker's process should end.
 #[derive(Default)]
 struct Orders {
     kill: Notify,
@@ -77,7 +77,7 @@ pub(super) struct Cluster {
     earlier: Mutex<Vec<Weak<CoreHandle>>>,
     orders: Vec<Orders>,
     pub(super) worker_ends: AtomicU64,
-    /// No process is started any more.
+    /// No more processes are started.
     over: AtomicBool,
 }
 
@@ -112,18 +112,18 @@ impl Cluster {
         Some(slot.process.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The process there, while there is one.
+    /// The process in a place, while there is one.
     pub(super) fn process(&self, at: usize) -> Option<Process> {
         self.slot(at)?.clone()
     }
 
-    /// All that run.
+    /// All running processes.
     pub(super) fn processes(&self) -> Vec<(usize, Process)> {
         let one = |at| Some((at, self.process(at)?));
         (0..self.shape.coordinators).filter_map(one).collect()
     }
 
-    /// How many processes of coordinators there were.
+    /// How many coordinator processes there were.
     pub(super) fn lives(&self) -> u32 {
         self.lives.load(Ordering::SeqCst)
     }
@@ -160,7 +160,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Starts one where there is none, however often that takes.
+    /// Starts a process in an empty place, with retries.
     pub(super) fn insist(self: &Arc<Self>, at: usize) -> Pin<Box<dyn Future<Output = ()> + Send>> {
         let cluster = Arc::clone(self);
         Box::pin(async move {
@@ -175,7 +175,7 @@ impl Cluster {
         })
     }
 
-    /// Ends one in order.
+    /// Stops a process in an orderly way.
     pub(super) async fn stop(&self, at: usize) {
         let Some(slot) = self.slots.get(at) else { return };
         let _one = slot.starting.lock().await;
@@ -187,7 +187,7 @@ impl Cluster {
         }
     }
 
-    /// Kills one: nothing of it is heard or written after this.
+    /// Kills a process: it receives and writes nothing afterwards.
     pub(super) fn crash(&self, at: usize) {
         let Some(Process { coordinator, dead, queue, .. }) =
             self.slot(at).and_then(|mut slot| slot.take())
@@ -200,7 +200,7 @@ impl Cluster {
             queue.crash();
         }
         self.scene.net.cut(coordinator_node(at));
-        // What is left of it in this process.
+        // Clean up its objects in the simulation's process.
         tokio::spawn(async move { coordinator.stop().await });
     }
 
@@ -208,7 +208,7 @@ impl Cluster {
         self.orders.get(at).inspect(|orders| orders.kill.notify_one());
     }
 
-    /// Asks a worker to end, and kills one that has not after a while, as supervisors do.
+    /// Asks a worker to stop, and kills it after a while, as supervisors do.
     pub(super) fn shut_worker_down(self: &Arc<Self>, at: usize) {
         self.orders.get(at).inspect(|orders| orders.shut_down.notify_one());
         let (cluster, ends) = (Arc::clone(self), self.worker_ends.load(Ordering::SeqCst));
@@ -220,19 +220,19 @@ impl Cluster {
         });
     }
 
-    /// No process is started any more.
+    /// Starts no more processes.
     pub(super) fn end(&self) {
         self.over.store(true, Ordering::SeqCst);
         (0..self.orders.len()).for_each(|at| self.kill_worker(at));
     }
 
-    /// How many coordinators there are of which something is left.
+    /// How many coordinators still have live objects.
     pub(super) fn left(&self) -> usize {
         let earlier = self.earlier.lock().unwrap_or_else(PoisonError::into_inner);
         earlier.iter().filter(|weak| weak.strong_count() > 0).count()
     }
 
-    /// Starts what keeps each worker running.
+    /// Starts a supervisor for each worker.
     pub(super) fn supervise(self: &Arc<Self>) -> Vec<JoinHandle<()>> {
         let one = |at| {
             let (cluster, rng) = (Arc::clone(self), self.scene.rng());
@@ -270,7 +270,7 @@ impl Cluster {
                 Some(Err(error)) => self.scene.fail(format!("worker {at} gave up: {error}")),
             }
             self.worker_ends.fetch_add(1, Ordering::SeqCst);
-            // The process is gone, and with it what it had.
+            // The process is gone with everything in it.
             self.scene.net.cut(crate::glue::cluster::worker_node(at));
             life.end();
             if self.over.load(Ordering::SeqCst) {

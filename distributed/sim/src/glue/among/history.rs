@@ -1,33 +1,33 @@
-//! What callers were told of a durable task, wherever they asked, as if there were one coordinator: an
-//! order must exist in which all of it is true, and that keeps what came after what. The search for one
-//! is not ours.
+//! The answers that callers got about a durable task, from any coordinator, checked for
+//! linearizability: there must be an order in which all of them are true, and which respects real
+//! time. An external crate does the search.
 
 use lgp_distributed::{TaskId, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use todc_utils::{Action, History as Actions, Specification, WGLChecker};
 
-/// What a caller was told.
+/// A caller's observation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Saw {
-    /// Nothing that has to be true.
+    /// No observation.
     Nothing,
-    /// It was submitted, and is this task; none where nobody told.
+    /// The task was submitted and has this id; `None` without an answer.
     Submitted(Option<TaskId>),
-    /// What the key stands for.
+    /// The task that the key stands for.
     Stands(Option<TaskId>),
     /// The task has not ended.
     Open(TaskId),
     Ended(TaskId, TaskState),
-    /// Nobody knows it.
+    /// The coordinator does not know the task.
     Unknown(TaskId),
 }
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Stand {
     Absent,
-    /// Of a submission without an answer the id shows later.
+    /// The id is unknown while the submission has no answer.
     Open(Option<TaskId>),
     Ended(Option<TaskId>, Option<Ending>),
 }
@@ -49,12 +49,12 @@ fn ending(state: TaskState) -> Option<Ending> {
 }
 
 impl Stand {
-    /// The task, if it may be that one.
+    /// Whether the task may have this id.
     fn is(known: Option<TaskId>, id: TaskId) -> bool {
         known.is_none_or(|known| known == id)
     }
 
-    /// How it may stand after somebody was told this.
+    /// The states that are possible after an observation.
     fn after(self, saw: &Saw) -> Vec<Self> {
         match (saw, self) {
             (Saw::Nothing, _) | (Saw::Stands(None), Self::Absent) => vec![self],
@@ -79,7 +79,7 @@ impl Stand {
         }
     }
 
-    /// It may end by itself at any time.
+    /// An open task may end by itself at any time.
     fn or_ended(self) -> impl Iterator<Item = Self> {
         let ended = match self {
             Self::Open(id) => Some(Self::Ended(id, None)),
@@ -89,7 +89,7 @@ impl Stand {
     }
 }
 
-/// One task; several ways in which it may stand are gone along together.
+/// One task; the search follows several possible states together.
 struct Task;
 
 impl Specification for Task {
@@ -107,21 +107,21 @@ impl Specification for Task {
     }
 }
 
-/// A call that is under way.
+/// A call in progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asking {
     task: usize,
     call: usize,
 }
 
-/// What is told of all tasks.
+/// The observations of all tasks.
 #[derive(Default)]
 pub(super) struct History(Mutex<BTreeMap<usize, Told>>);
 
 #[derive(Default)]
 struct Told {
     actions: Vec<(usize, Action<Saw>)>,
-    /// What the calls tell that have no answer, by their numbers.
+    /// The observations for calls that never end, by number.
     open: BTreeMap<usize, Saw>,
     calls: usize,
 }
@@ -131,7 +131,7 @@ impl History {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call begins, which tells `unheard` if it never ends.
+    /// A call begins. `unheard` is its observation if it never ends.
     pub(super) fn ask(&self, task: usize, unheard: Saw) -> Asking {
         let mut tasks = self.lock();
         let told = tasks.entry(task).or_default();
@@ -142,7 +142,7 @@ impl History {
         Asking { task, call }
     }
 
-    /// It ends.
+    /// The call ends.
     pub(super) fn tell(&self, Asking { task, call }: Asking, saw: Saw) {
         let mut tasks = self.lock();
         let told = tasks.entry(task).or_default();
@@ -151,7 +151,7 @@ impl History {
         }
     }
 
-    /// The first task of which no order makes everything true, and what was told of it.
+    /// The first task without a valid order, and its observations.
     pub(super) fn wrong(&self) -> Option<(usize, String)> {
         let mut tasks = self.lock();
         tasks.iter_mut().find_map(|(number, told)| {
@@ -164,7 +164,7 @@ impl History {
         })
     }
 
-    /// How much was told.
+    /// The number of calls.
     pub(super) fn calls(&self) -> usize {
         self.lock().values().map(|told| told.calls).sum()
     }
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
     use lgp_distributed::inside::task_id;
 
-    /// Calls that begin and end one after another; the second of a pair overlaps all that follow.
+    /// Calls that begin and end one after another; a call with `true` overlaps all that follow.
     fn holds(told: &[(Saw, bool)]) -> bool {
         let history = History::default();
         for (saw, overlaps) in told {

@@ -1,6 +1,6 @@
-//! A log that coordinators share, in simulated time. A commit names the one before it, as in a
-//! database, so that who was deposed writes nothing more; it waits while the log is away, and is asked
-//! for again where nobody said what became of it.
+//! A shared log in simulated time. As in a database, a commit names its predecessor, so that a
+//! deposed leader writes nothing more. A commit waits while the log is unreachable, and is retried
+//! when its outcome is unknown.
 
 use super::away::{Away, Fate};
 use super::queue::Queue;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// What all coordinators share.
+/// The state that all coordinators share.
 #[derive(Clone)]
 pub(super) struct SharedLog {
     pub(super) scene: Arc<Scene>,
@@ -28,18 +28,18 @@ struct State {
     away: Away,
     records: BTreeMap<Key, Vec<u8>>,
     epochs: BTreeSet<u64>,
-    /// The latest lead that has opened it.
+    /// The latest lead that opened the log.
     lead: u64,
     last: Link,
     full: bool,
     slow_ms_max: u64,
-    /// The lead of each commit, in their order, and the ends that are recorded: what a judge who knows
-    /// nothing of the rules sees.
+    /// The lead of each commit, in order, and the recorded ends, for a judge that does not know the
+    /// rules.
     commits: Vec<u64>,
     ends: BTreeMap<Key, TaskState>,
 }
 
-/// A commit: its number, and who made it as the how many-th of its own.
+/// A commit: its number, and the writer with its own count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Link {
     pub(super) number: u64,
@@ -47,13 +47,13 @@ pub(super) struct Link {
     pub(super) own: u64,
 }
 
-/// What becomes of a commit that was asked for.
+/// The outcome of a requested commit.
 pub(super) enum Asked {
     Made,
     Full,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Away,
-    /// Another has made one meanwhile.
+    /// Another commit was made meanwhile.
     Refused,
 }
 
@@ -103,17 +103,17 @@ impl SharedLog {
         (state.full, state.slow_ms_max) = (false, 5);
     }
 
-    /// The lead of each commit, in their order.
+    /// The lead of each commit, in order.
     pub(super) fn commits(&self) -> Vec<u64> {
         self.lock().commits.clone()
     }
 
-    /// How the tasks ended whose ends are recorded.
+    /// How the tasks with a recorded end ended.
     pub(super) fn ends(&self) -> BTreeMap<Key, TaskState> {
         self.lock().ends.clone()
     }
 
-    /// Asks for a commit after `last`.
+    /// Requests a commit after `last`.
     pub(super) fn ask(&self, node: Node, (last, next): (Link, Link), changes: &[Change]) -> Asked {
         let mut state = self.lock();
         let fate = state.away.fate(node);
@@ -122,7 +122,7 @@ impl SharedLog {
         }
         let compares = self.scene.fault != Some(GlueFault::DeposedWrites);
         let asked = if state.last == next {
-            // It was asked for before, and nobody heard that it was made.
+            // An earlier request was carried out, but its answer was lost.
             Asked::Made
         } else if compares && state.last != last {
             Asked::Refused
@@ -172,13 +172,13 @@ impl State {
     }
 }
 
-/// The log as one coordinator has it.
+/// One coordinator's view of the log.
 pub(super) struct Seat {
     pub(super) log: SharedLog,
     pub(super) node: Node,
-    /// Its process has ended.
+    /// Whether its process has ended.
     pub(super) dead: Arc<AtomicBool>,
-    /// What the process has open.
+    /// The log that the process has open.
     pub(super) running: Arc<Mutex<Option<Arc<Queue>>>>,
 }
 

@@ -1,4 +1,4 @@
-//! A machine from which callers ask.
+//! A machine with callers.
 
 use super::cluster::Cluster;
 use crate::glue::cluster::caller_identity;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Mutex;
 use tokio::time::timeout;
 
-/// So long a caller waits for a coordinator before it asks another.
+/// How long a caller waits for a coordinator before it asks another one.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// A caller's machine, with a connection to each coordinator.
@@ -36,8 +36,7 @@ impl Machine {
         Ok(client)
     }
 
-    /// Calls a coordinator. Where the answer does not come for want of a connection, the next call has
-    /// another one.
+    /// Calls a coordinator. If the connection fails, the next call makes a new one.
     pub(super) async fn call<R>(
         &self,
         to: usize,

@@ -1,4 +1,4 @@
-//! What a coordinator has handed to the shared log, which commits it in turn.
+//! The changes that a coordinator submitted to the shared log, which commits them in order.
 
 use super::log::{Asked, Link, SharedLog, path};
 use crate::glue::net::Node;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-/// How long a commit is tried of which nobody says anything, and how often.
+/// How long, and how often, a commit with an unknown outcome is retried.
 const PATIENCE: Duration = Duration::from_secs(90);
 const AGAIN: Duration = Duration::from_millis(200);
 
@@ -28,7 +28,7 @@ pub(super) struct Queue {
 
 struct QueueState {
     waiting: VecDeque<(u64, Draft)>,
-    /// The commit that is asked for, and since when.
+    /// The requested commit, and the time of its first request.
     asked: Option<(Commit, Instant)>,
     last: Link,
     told: Told,
@@ -43,7 +43,7 @@ struct Commit {
     changes: Vec<Change>,
 }
 
-/// Whether a commit is to be asked for again.
+/// Whether a commit must be requested again.
 #[derive(PartialEq, Eq)]
 enum Next {
     Go,
@@ -93,7 +93,7 @@ impl Queue {
         }
     }
 
-    /// Asks once for a commit of everything that waits, or of what was asked for before.
+    /// Requests one commit: the pending one, or a new one of everything that waits.
     fn commit(&self) -> Next {
         let mut state = self.lock();
         let mut outcomes = Vec::new();
@@ -108,7 +108,7 @@ impl Queue {
         let asked = self.log.ask(self.node, (state.last, next), &commit.changes);
         let again = match asked {
             Asked::Away => since.elapsed() < PATIENCE,
-            // What was asked for before may still be under way.
+            // An earlier request may still be in flight.
             Asked::Full => since.elapsed() > Duration::ZERO && since.elapsed() < PATIENCE,
             Asked::Made | Asked::Refused => false,
         };
@@ -143,7 +143,7 @@ impl Queue {
         if again { Next::Again } else { Next::Go }
     }
 
-    /// Whoever is told may submit more.
+    /// The receiver may submit more changes, so the lock is released.
     fn tell(&self, mut state: MutexGuard<'_, QueueState>, outcomes: Vec<Outcome>) {
         let mut told = std::mem::replace(&mut state.told, Box::new(|_| {}));
         drop(state);
@@ -157,7 +157,8 @@ impl Queue {
         }
     }
 
-    /// Its process ends here. What was asked for may have been made, and more of what waits.
+    /// The process crashes. The requested commit and some of the waiting changes may have been
+    /// made.
     pub(super) fn crash(&self) {
         let mut state = self.lock();
         let all = state.waiting.len();
@@ -189,8 +190,8 @@ impl QueueState {
         Link { number: number + 1, by, own: own + 1 }
     }
 
-    /// Makes one commit of all that waits. Answers what has no form, and what the log does not take
-    /// any more.
+    /// Makes one commit of everything that waits. Returns the changes that cannot be encoded, and
+    /// those that the log no longer accepts.
     fn draft(&mut self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         let mut commit = Commit { tickets: Vec::new(), changes: Vec::new() };
@@ -222,7 +223,7 @@ impl QueueState {
     }
 }
 
-/// What a coordinator has. What waits is asked for once more when it goes.
+/// A coordinator's handle. Dropping it tries to commit the waiting changes once.
 struct Handle(Arc<Queue>);
 
 impl Log for Handle {
@@ -260,7 +261,7 @@ impl Log for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // Once for what was asked for, and once for what came after it.
+        // Once for the requested commit, and once for later changes.
         for _ in 0..2 {
             if self.0.lock().has_work() {
                 self.0.commit();

@@ -1,4 +1,4 @@
-//! What has to be so once nothing goes wrong any more.
+//! The conditions after the last fault.
 
 use super::cluster::coordinator_node;
 use super::world::World;
@@ -7,17 +7,17 @@ use lgp_distributed::{Coordinator, Peer, TaskId, WorkerState, inside};
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// Time for one to lead that all know of.
+/// The time until all coordinators agree on one leader.
 const LEAD_LIMIT: Duration = Duration::from_secs(30);
-/// Time for everything to come to rest.
+/// The time until the cluster is at rest.
 const REST_LIMIT: Duration = Duration::from_secs(100);
 
-/// Between two looks whether everything rests, and for how many it has to.
+/// The pause between two checks, and how many successive checks must find the cluster at rest.
 const LOOK: Duration = Duration::from_millis(250);
 const STILL: u32 = 10;
 
 impl World {
-    /// One leads, and all know that.
+    /// Waits until one coordinator leads and all know it.
     pub(super) async fn one_leads(&self) -> bool {
         let leads = async {
             while self.standing().is_some() {
@@ -31,7 +31,7 @@ impl World {
         !self.is_failed()
     }
 
-    /// Why it is not clear who leads, if it is not.
+    /// The reason why the leader is not clear; `None` if it is.
     fn standing(&self) -> Option<String> {
         let processes = self.cluster.processes();
         let leads: Vec<bool> = processes.iter().map(|(_, it)| it.coordinator.leads()).collect();
@@ -51,7 +51,7 @@ impl World {
         wrong.map(|(at, it)| format!("coordinator {at} knows {:?}", it.coordinator.peers()))
     }
 
-    /// Takes down what the coordinators say of what has not ended.
+    /// Records the coordinators' explanations of tasks that have not ended.
     pub(super) async fn explain(&self) {
         for (at, process) in self.cluster.processes() {
             for (number, _, id, _) in self.cluster.ledger.accepted() {
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Everything comes to rest.
+    /// Waits until the cluster is at rest.
     pub(super) async fn rest(&self) -> bool {
         let resting = async {
             let mut still = 0;
@@ -83,7 +83,7 @@ impl World {
         !self.is_failed()
     }
 
-    /// What is not at rest, if anything.
+    /// What is not at rest; `None` if everything is.
     fn busy(&self) -> Option<String> {
         let processes = self.cluster.processes();
         if processes.len() != self.cluster.shape.coordinators {
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// What can be said once all is known.
+    /// Checks the laws that need the whole run.
     pub(super) fn judge(&mut self) {
         let leads = self.cluster.register.leads();
         if !leads.is_sorted_by(|earlier, later| earlier < later) {
@@ -167,7 +167,7 @@ impl World {
         }
     }
 
-    /// Of processes that have ended, nothing goes on.
+    /// Checks that nothing of ended processes is still running.
     pub(super) async fn nothing_is_left(&self) {
         let over = async {
             while self.cluster.left() > 0 || self.cluster.scene.net.sockets() > 0 {

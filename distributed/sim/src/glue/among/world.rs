@@ -1,5 +1,5 @@
-//! One run of several coordinators: a plan by the seed, faults for a while, and then one must lead, and
-//! all that was accepted must have ended, whoever is asked.
+//! One run of several coordinators: the seed's plan, then faults for a while. Afterwards one
+//! coordinator must lead, and according to each of them all accepted tasks must have ended.
 
 use super::AmongReport;
 use super::callers::Caller;
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// Time for callers to be told, once nothing goes wrong any more.
+/// The time until callers have their answers after the last fault.
 const CALLERS_LIMIT: Duration = Duration::from_secs(200);
 
 pub(super) struct World {
@@ -38,7 +38,7 @@ impl World {
         Self { cluster: Cluster::new(scene, shape), rng, report: AmongReport::default() }
     }
 
-    /// Runs to the end, or until something is wrong.
+    /// Runs to the end, or until an invariant is broken.
     pub(super) async fn run(mut self) -> AmongReport {
         let carrying = tokio::spawn(Arc::clone(&self.cluster.scene.net).carry());
         self.start_all().await;
@@ -82,7 +82,7 @@ impl World {
         self.cluster.scene.fail(what);
     }
 
-    /// Plans the tasks, and starts those who want them done: several for some of them.
+    /// Plans the tasks, and starts their callers; some tasks have several.
     fn callers(&mut self, machines: &[Arc<Machine>]) -> Vec<JoinHandle<()>> {
         let tasks = self.rng.random_range(8..=20);
         let mut callers = Vec::new();
@@ -126,7 +126,7 @@ impl World {
         (way, behaviour, spec)
     }
 
-    /// From now on nothing goes wrong: one leads, and every caller is told.
+    /// Ends all faults; then one coordinator must lead, and every caller must get its answer.
     async fn heal(&self, callers: Vec<JoinHandle<()>>) -> bool {
         let cluster = &self.cluster;
         cluster.scene.note(|| "all is well".into());
@@ -142,7 +142,7 @@ impl World {
                 let _ = caller.await;
             }
         };
-        // Devices that hung too often take no tasks until a person says so.
+        // Devices that hung too often take no tasks until a person enables them.
         let mending = async {
             loop {
                 for (_, process) in cluster.processes() {

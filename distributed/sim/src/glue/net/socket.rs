@@ -1,4 +1,4 @@
-//! A socket of the simulated network, and what drives it.
+//! A socket of the simulated network, and its runtime.
 
 use super::{Net, Node};
 use lgp_distributed::inside::outside::on;
@@ -19,7 +19,7 @@ pub(super) struct SimSocket {
     pub(super) inbox: Mutex<Inbox>,
 }
 
-/// What has come and was not fetched.
+/// Datagrams that arrived and were not read.
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) datagrams: VecDeque<(SocketAddr, Vec<u8>)>,
@@ -89,10 +89,10 @@ impl UdpPoller for Writable {
     }
 }
 
-/// Tokio, whose clock is the simulation's.
+/// Tokio with the simulation's clock.
 #[derive(Debug)]
 pub(super) struct SimRuntime {
-    /// The machine of what it drives.
+    /// The machine of the tasks that it runs.
     pub(super) node: Node,
 }
 

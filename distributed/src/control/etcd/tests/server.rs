@@ -1,19 +1,19 @@
-//! etcd as Debian has it: one member, or three.
+//! Debian's etcd: one member, or three.
 
 use super::super::Keys;
 use super::super::client::{Client, range};
 use crate::control::servers::Server;
 
-/// Not the ports of a member that the machine may have.
+/// Not the default ports, which a member on this machine may use.
 const CLIENTS: u16 = 23_790;
 const PEERS: u16 = 23_800;
 
-/// Members that a test starts, and kills.
+/// Members that a test starts and kills.
 pub(in crate::control) struct Etcd(pub(in crate::control) Vec<Server>);
 
 impl Etcd {
     /// # Errors
-    /// Why there can be none.
+    /// The reason why they cannot be started.
     pub(in crate::control) fn start(members: usize) -> Result<Self, String> {
         let servers = (0..members).map(|_| Server::new("etcd")).collect::<Result<Vec<_>, _>>()?;
         let hosts: Vec<_> = servers.iter().map(|server| server.host).collect();
@@ -48,13 +48,14 @@ impl Etcd {
         format!("{}:{CLIENTS}", self.0[at].host)
     }
 
-    /// Where each member answers.
+    /// The addresses of all members.
     pub(in crate::control) fn endpoints(&self) -> Vec<String> {
         (0..self.0.len()).map(|at| self.endpoint(at)).collect()
     }
 }
 
-/// What a member is told: its name, its folder, where clients and other members reach it, and all members.
+/// A member's arguments: its name, its folder, its URLs for clients and for other members, and all
+/// members.
 pub(super) fn arguments([name, data, clients, peers, all]: [&str; 5]) -> Vec<String> {
     let told = [
         ("--name", name),

@@ -1,4 +1,4 @@
-//! etcd with certificates of an authority that is made for the test, and with users.
+//! etcd with users, and with certificates of a test authority.
 
 use super::server::arguments;
 use super::{depose, laws};
@@ -12,18 +12,18 @@ use crate::control::servers::{Server, find};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Not the ports of a member that the machine may have.
+/// Not the default ports, which a member on this machine may use.
 const CLIENTS: u16 = 23_791;
 const PEERS: u16 = 23_801;
-/// A user with a password, as addresses have it.
+/// A user with a password, as in addresses.
 pub(in crate::control) const USER: &str = "secret:pass%40w0rd";
 
 /// One member.
 pub(in crate::control) struct Secured(pub(in crate::control) Server);
 
 impl Secured {
-    /// One that encrypts, and asks for certificates of clients where that is true. It knows the users
-    /// [`USER`], who may change what is below `radeon-cluster/`, and `other`, who may not.
+    /// A member with TLS, which requires client certificates if `certified`. It has the users
+    /// [`USER`], who may change the keys below `radeon-cluster/`, and `other`, who may not.
     pub(in crate::control) fn start(issuers: &Issuers, certified: bool) -> Result<Self, String> {
         find("etcdctl")?;
         let mut member = Self::begin(issuers, "server", certified)?;
@@ -54,7 +54,7 @@ impl Secured {
         Ok(member)
     }
 
-    /// One with the certificate of this name, or without any.
+    /// A member with the certificate `certificate`, or without one.
     fn begin(issuers: &Issuers, certificate: &str, certified: bool) -> Result<Self, String> {
         let mut server = Server::new("etcd")?;
         let host = server.host.to_string();
@@ -71,7 +71,8 @@ impl Secured {
             "--key-file",
             &path(&format!("{certificate}.key")),
             "--trusted-ca-file",
-            // With one it wants certificates, whatever it is told besides.
+            // With a trusted authority etcd requires client certificates, whatever the other flags
+            // say.
             if certified { &ca } else { "" },
             &format!("--client-cert-auth={certified}"),
             "--auth-token-ttl=1",
@@ -89,13 +90,13 @@ impl Secured {
         self.0.wait(|| client.look([below(b"radeon-cluster/any/".to_vec())]).is_ok());
     }
 
-    /// A part of an address.
+    /// The etcd part of an address.
     pub(in crate::control) fn address(&self, user: &str) -> String {
         let at = if user.is_empty() { "" } else { "@" };
         format!("etcd://{user}{at}{}:{CLIENTS}", self.0.host)
     }
 
-    /// What an address has for the right authority.
+    /// The parameters of an address for the right authority.
     pub(in crate::control) fn ca(&self) -> String {
         format!("?sslmode=verify-full{}", self.file("sslrootcert", "ca.pem"))
     }
@@ -104,20 +105,20 @@ impl Secured {
         format!("&{parameter}={}", self.0.beside(name).display())
     }
 
-    /// What an address has for the right authority, and a certificate of this name.
+    /// The parameters of an address for the right authority and the certificate `name`.
     pub(in crate::control) fn certified(&self, name: &str) -> String {
         let certificate = self.file("sslcert", &format!("{name}.pem"));
         format!("{}{certificate}{}", self.ca(), self.file("sslkey", &format!("{name}.key")))
     }
 
-    /// Has another lead in a cluster of this name.
+    /// Deposes the leader of cluster `name`.
     pub(in crate::control) fn depose(&self, name: &str, tail: &str) {
         let keys = keys(self, USER, name, tail);
         depose(&Client::new(&keys).expect("well formed"), &keys);
     }
 }
 
-/// Runs `etcdctl` as the administrator before users are asked for passwords, or after.
+/// Runs `etcdctl` as the administrator, before or after logins are required.
 fn control(server: &Server) -> impl Fn(&[&str]) -> bool + use<> {
     let endpoint = format!("https://{}:{CLIENTS}", server.host);
     let path = |name: &str| server.beside(name).display().to_string();
@@ -149,7 +150,7 @@ fn refused(keys: Keys) -> String {
     error.to_string()
 }
 
-/// A member, or why the test is skipped.
+/// Starts a member, or skips the test with the reason.
 macro_rules! secured {
     ($issuers:expr, $certified:expr) => {
         match Secured::start($issuers, $certified) {
@@ -172,7 +173,7 @@ fn the_laws_are_obeyed_by_a_user_over_encrypted_connections() {
     let seen = look(&keys(&member, USER, "authority", &tail)).expect("readable");
     assert!(!format!("{seen:?}").contains("w0rd"), "{seen:?}");
 
-    // Tokens last for a second that nobody uses.
+    // An unused token expires after a second.
     let keys = keys(&member, USER, "renewed", &tail);
     let first = open(&member, "renewed");
     let epoch = first.lead(1).expect("free");
@@ -202,7 +203,7 @@ fn a_certificate_of_its_own_is_shown_where_etcd_wants_one() {
     let authority = authority.expect("its authority is known");
     let epoch = authority.lead(1).expect("free");
     authority.write(epoch, "a", b"x").expect("it leads");
-    // etcd takes the name in a certificate for the user, if no other is given.
+    // Without a user, etcd takes the name in the certificate as the user.
     let named = EtcdAuthority::open(keys(&member, "", "named", &client), "one").expect("by name");
     assert!(named.lead(1).is_ok());
     for tail in [member.ca(), stranger] {
@@ -227,19 +228,19 @@ fn what_is_not_proved_is_refused_and_nothing_is_written() {
         ("other:w0rd", &ca, ["permission denied", "grant a role"]),
     ] {
         if tail == &unknown && parsed(&format!("etcd://[::1],nats://[::1]{tail}")).is_err() {
-            continue; // This system knows no authorities at all.
+            continue; // This system has no trusted authorities.
         }
         let error = refused(keys(&member, user, "refused", tail));
         assert!(parts.iter().all(|part| error.contains(part)), "{error}");
     }
-    // It encrypts, and is spoken to in plain text.
+    // The member expects TLS, but the client connects in plain text.
     let error = refused(keys(&member, "", "refused", ""));
     assert!(error.contains("?sslmode=verify-full"), "{error}");
     let client = Client::new(&keys(&member, USER, "refused", &ca)).expect("well formed");
     let [found] = client.look([below(b"radeon-cluster/refused/".to_vec())]).expect("allowed");
     assert!(found.is_empty(), "{found:?}");
 
-    // Its certificate has another name; without users nobody is asked for a password.
+    // The certificate has another name. Without users no password is required.
     let mut renamed = Secured::begin(&issuers, "elsewhere", false).expect("there");
     let error = loop {
         let error = refused(keys(&renamed, USER, "refused", &renamed.ca()));
@@ -272,7 +273,7 @@ fn a_member_without_encryption_is_not_told_the_password() {
         "refused",
     );
     let error = refused(keys);
-    // It may end the connection before what it answers is read.
+    // The connection may end before its answer is read.
     let expected = ["have it encrypt", "or not encrypt"];
     assert!(expected.iter().any(|part| error.contains(part)), "{error}");
 }

@@ -1,4 +1,4 @@
-//! A coordinator that follows reads the log along.
+//! A follower reads the log ahead.
 
 use super::super::JetStreamLog;
 use super::super::client::Client;
@@ -35,7 +35,7 @@ fn who_reads_along_opens_it_by_what_was_written_since() {
         write(&running, ticket, put(ticket, 20));
     }
     follow(&follower, &client);
-    // Another could not open it any more.
+    // Without that message no other coordinator can open the log.
     client.delete(100);
     write(&running, 201, Change::Remove { epoch: 7, seq: 9 });
     write(&running, 202, put(1, 7));
@@ -91,7 +91,7 @@ fn a_stream_that_was_restored_is_not_taken_for_the_one_that_was_read() {
     nats.0[0].kill();
     nats.0[0].copy("backup", "data");
     nats.run(0);
-    // As many messages as were read, of which the last are others.
+    // The stream has as many messages as were read, but the last ones differ.
     let elsewhere = JetStreamLog::new(stream(&nats, "fork"), nats.0[0].beside("elsewhere"));
     drop(open(&elsewhere, 1).expect("free"));
     let last = client(&nats, "fork").info().expect("there").state.last_seq;

@@ -5,7 +5,7 @@ use crate::control::etcd::tests::depose_in;
 use crate::control::etcd::tests::server::Etcd;
 use crate::control::machines::{self, Engine, NAME};
 
-/// A server of each.
+/// A server of each engine.
 struct Both(Etcd, Nats);
 
 impl Engine for Both {
@@ -29,7 +29,7 @@ impl Engine for Both {
     }
 }
 
-/// The servers, or why the test is skipped.
+/// Starts the servers, or skips the test with the reason.
 async fn engines() -> Option<Both> {
     let start = || Ok::<_, String>(Both(Etcd::start(1)?, Nats::start(1)?));
     let started = tokio::task::spawn_blocking(start).await.expect("no panic");

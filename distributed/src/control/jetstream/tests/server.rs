@@ -1,19 +1,19 @@
-//! `nats-server` as Debian has it: one, or a cluster of three.
+//! Debian's `nats-server`: one, or a cluster of three.
 
 use super::super::client::Client;
 use super::super::{Stream, Trouble};
 use crate::control::servers::Server;
 
-/// Not the ports of a server that the machine may have.
+/// Not the default ports, which a server on this machine may use.
 const CLIENTS: u16 = 24_222;
 const ROUTES: u16 = 26_222;
 
-/// Servers that a test starts, and kills.
+/// Servers that a test starts and kills.
 pub(super) struct Nats(pub(super) Vec<Server>);
 
 impl Nats {
     /// # Errors
-    /// Why there can be none.
+    /// The reason why they cannot be started.
     pub(super) fn start(servers: usize) -> Result<Self, String> {
         let found =
             (0..servers).map(|_| Server::new("nats-server")).collect::<Result<Vec<_>, _>>()?;
@@ -59,7 +59,7 @@ impl Nats {
         format!("{}:{CLIENTS}", self.0[at].host)
     }
 
-    /// Where each answers.
+    /// The addresses of all servers.
     pub(super) fn addresses(&self) -> Vec<String> {
         (0..self.0.len()).map(|at| self.address(at)).collect()
     }

@@ -24,7 +24,7 @@ fn commits_of_several_messages_are_there_whole_or_not_at_all() {
     assert_eq!(running.log.read((7, 1)).expect("there"), Some(vec![1; 3_000_000]));
     assert_eq!(running.log.read((7, 2)).expect("there"), None);
     drop(running);
-    // Whoever led was killed before the last of its messages.
+    // The leader was killed before the commit's last message.
     let client = Arc::new(client(&nats, "parts"));
     let mut pen = Pen::new(&client, Duration::from_secs(5));
     pen.tail = client.info().expect("there").state.last_seq;
@@ -34,7 +34,7 @@ fn commits_of_several_messages_are_there_whole_or_not_at_all() {
     let running = open(&place, 1).expect("free");
     assert_eq!(running.found.keys().copied().collect::<Vec<_>>(), [(7, 1)]);
     running.log.submit(1, put(4, 10).into()).expect("taken");
-    // Of one whose answer was lost: it comes again after others, and counts for nothing.
+    // A retry whose first answer was lost: it arrives after other messages and does not count.
     assert_eq!(running.fates(1..=1), [(1, true)].into());
     drop(running);
     assert_eq!(open(&place, 1).expect("free").found.len(), 2);
@@ -43,7 +43,7 @@ fn commits_of_several_messages_are_there_whole_or_not_at_all() {
 #[test]
 fn what_does_not_count_is_purged_and_the_rest_stays() {
     let nats = nats!(1);
-    // Most values are fetched when it is opened.
+    // Opening fetches most values again.
     let short = Stream { slack: 100_000, kept_bytes: 10_000, ..stream(&nats, "short") };
     let place = JetStreamLog::new(short, nats.0[0].beside("short.last"));
     let running = open(&place, 1).expect("free");
@@ -58,7 +58,7 @@ fn what_does_not_count_is_purged_and_the_rest_stays() {
             assert!(running.fates(ticket..=ticket).values().all(|durable| *durable));
         }
     };
-    // Some stay for ever, most are replaced soon.
+    // Every tenth record stays; the others are soon replaced.
     for ticket in 1..=1_000 {
         write(
             ticket,
@@ -113,7 +113,7 @@ fn whoever_ends_before_it_purges_or_purges_late_loses_nothing() {
     }
     running.log.submit(10, Change::Remove { epoch: 7, seq: 2 }.into()).expect("taken");
     drop(running);
-    // It publishes again what counts of the first commits, and is cut off.
+    // The leader republishes the live records of the first commits, and is cut off.
     let client = Arc::new(client(&nats, "late"));
     let mut pen = Pen::new(&client, Duration::from_secs(5));
     pen.tail = client.info().expect("there").state.last_seq;
@@ -137,7 +137,7 @@ fn whoever_ends_before_it_purges_or_purges_late_loses_nothing() {
         (expected.clone(), vec![1, 2, 2_000_001])
     );
     let running = (opened.expect("later").start)(Box::new(|_| {})).expect("a thread");
-    // The claim and the opening of the first, and its commits of 1, 2 and 3.
+    // The claim and the opening of the first leader, and its commits of 1, 2 and 3.
     client.purge(6).expect("as it would");
     for key in &expected {
         assert_eq!(running.read(*key).expect("there").map(|value| value.len()), Some(100));
@@ -163,7 +163,7 @@ fn of_two_that_open_it_at_once_the_later_lead_has_it() {
     let place = log(&nats, "at_once");
     let (mut writer, mut ticket) = (open(&place, 1).expect("free").log, 0);
     for round in 0..10 {
-        // Whoever had it writes on meanwhile.
+        // The previous leader continues to write meanwhile.
         for _ in 0..5 {
             ticket += 1;
             writer.submit(ticket, put(ticket, 10).into()).expect("taken, for the time being");

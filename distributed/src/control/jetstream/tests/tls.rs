@@ -1,5 +1,5 @@
-//! NATS with certificates of an authority that is made for the test, and with users; and coordinators
-//! on two machines whose engines both have them.
+//! NATS with users, and with certificates of a test authority; and coordinators on two machines
+//! whose engines both use them.
 
 use super::conformance::{self, open};
 use super::{JetStreamLog, Stream};
@@ -15,9 +15,9 @@ use crate::error::JournalError;
 use crate::{Control, Error};
 use std::net::TcpStream;
 
-/// Not the port of a server that the machine may have.
+/// Not the default port, which a server on this machine may use.
 const CLIENTS: u16 = 24_223;
-/// A user with a password, as addresses have it.
+/// A user with a password, as in addresses.
 const USER: &str = "secret:pass%40w0rd";
 const USERS: &str = "authorization { users: [{ user: secret, password: \"pass@w0rd\" }] }";
 
@@ -25,7 +25,7 @@ const USERS: &str = "authorization { users: [{ user: secret, password: \"pass@w0
 struct Secured(Server);
 
 impl Secured {
-    /// One with the certificate of a name, which may be none, and more in its configuration.
+    /// A server with the certificate `certificate`, or without one, and further configuration.
     fn start(issuers: &Issuers, certificate: &str, more: &str) -> Result<Self, String> {
         let mut server = Server::new("nats-server")?;
         let host = server.host.to_string();
@@ -60,7 +60,7 @@ impl Secured {
         format!("nats://{user}{at}{}:{CLIENTS}", self.0.host)
     }
 
-    /// What an address has for the right authority, and more.
+    /// The parameters of an address for the right authority, and `more`.
     fn ca(&self, more: &[(&str, &str)]) -> String {
         let all = [("sslrootcert", "ca.pem")].iter().chain(more);
         let all = all.map(|(name, file)| format!("&{name}={}", self.0.beside(file).display()));
@@ -86,7 +86,7 @@ fn refused(log: &JetStreamLog) -> String {
     error.to_string()
 }
 
-/// A server, or why the test is skipped.
+/// Starts a server, or skips the test with the reason.
 macro_rules! secured {
     ($issuers:expr, $certificate:expr, $more:expr) => {
         match Secured::start($issuers, $certificate, $more) {
@@ -113,7 +113,7 @@ fn what_is_not_proved_is_refused_and_nothing_is_written() {
         (USER, &other, ["UnknownIssuer", "name the authority of its certificate"]),
         ("secret:wr0ng", &ca, ["authorization violation", "expected nats://USER:PASSWORD@HOST"]),
         ("", &ca, ["authorization violation", "it wants a user"]),
-        // It encrypts, and is spoken to in plain text.
+        // The server expects TLS, but the client connects in plain text.
         (USER, &String::new(), ["", "?sslmode=verify-full"]),
     ] {
         let error = refused(&server.log(user, "refused", tail));
@@ -145,7 +145,7 @@ fn a_certificate_of_its_own_is_shown_where_nats_wants_one() {
     }
 }
 
-/// A server of each, whose files lie beside etcd.
+/// A server of each engine. The files of NATS lie beside those of etcd.
 struct Both(etcd::Secured, Secured);
 
 impl Engine for Both {
@@ -169,11 +169,11 @@ impl Engine for Both {
     }
 }
 
-/// The servers, or why the test is skipped.
+/// Starts the servers, or skips the test with the reason.
 async fn engines() -> Option<Both> {
     let start = || {
         let issuers = Issuers::new();
-        // No more than is needed.
+        // The least permissions that are needed.
         let may = format!(
             "permissions: {{ publish: [\"radeon_cluster_{NAME}\", \"$JS.API.>\"], \
              subscribe: [\"_INBOX.>\"] }}"
@@ -202,7 +202,7 @@ async fn another_machine_goes_on_with_the_tasks() {
         let wrong = address.replace("nats://secret:pass", "nats://secret:wr0ng");
         let error = Control::new(&wrong, NAME).expect("well formed").look().expect_err("refused");
         assert!(matches!(error, Error::Journal(_)), "{error}");
-        // Nor is anything written to etcd.
+        // Nothing is written to etcd either.
         let control = Control::new(&wrong, "untouched").expect("well formed");
         let error = authority(Some(&control), &engines.1.0.beside("pki"), "one").err();
         assert!(matches!(error, Some(Error::Journal(_))), "{error:?}");

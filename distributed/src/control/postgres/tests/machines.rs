@@ -22,7 +22,7 @@ impl Engine for Server {
     }
 }
 
-/// The server, or why the test is skipped.
+/// Starts the server, or skips the test with the reason.
 async fn server() -> Option<Server> {
     let started = tokio::task::spawn_blocking(Server::start).await.expect("no panic");
     started.inspect_err(|reason| println!("skipped: postgresql: {reason}")).ok()

@@ -24,7 +24,7 @@ fn the_laws_of_moving_are_obeyed() {
     check(&|name| database("from", name), &|name| folder(&folders.path().join(name)));
 }
 
-/// A home in a data folder, or in the database with what a machine has of it there.
+/// A home in a data folder, or in the database with its local files in the folder.
 fn home(data: &Path, control: Option<&Control>) -> ClusterHome {
     ClusterHome {
         pki: data.join("pki"),
@@ -102,7 +102,7 @@ async fn coordinators_go_on_where_their_cluster_was_taken() {
     let error = start(&home(&back, None)).await.expect_err("half a copy");
     assert!(matches!(error, Error::Incomplete { .. }), "{error}");
     coordinator.stop().await;
-    // As its process does.
+    // Its process would drop it too.
     drop(coordinator);
 
     migrate(&database, &home(&back, None)).await.expect("free");
@@ -146,7 +146,7 @@ async fn what_is_another_clusters_or_was_left_is_not_written_over() {
     let to = tokio::task::spawn_blocking(move || undo.undo_migration()).await.expect("no panic");
     assert!(to.expect("it was moved").ends_with("schema shared"));
     start(&one).await.expect("as decided").stop().await;
-    // A log that lost a record on the way is said to have.
+    // A migration reports a log that loses a record on the way.
     let three = home(&data("three"), None);
     let coordinator = start(&three).await.expect("free");
     coordinator.submit_all(vec![(task("a"), vec![])]).await.expect("durable");

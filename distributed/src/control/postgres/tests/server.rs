@@ -1,4 +1,4 @@
-//! A PostgreSQL server for a test, in a folder that goes with it.
+//! A PostgreSQL server for a test, in a temporary folder.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -7,17 +7,17 @@ use std::time::{Duration, Instant};
 pub(super) struct Server {
     folder: tempfile::TempDir,
     programs: PathBuf,
-    /// What it is told besides, and the port in the name of its socket.
+    /// Further settings, and the port in the name of its socket.
     settings: Vec<String>,
     port: u16,
     child: Option<Child>,
 }
 
 impl Server {
-    /// Makes an empty server and starts it.
+    /// Creates an empty server and starts it.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why it cannot be started.
     pub(super) fn start() -> Result<Self, String> {
         let programs = programs().ok_or("no initdb in the path or below /usr/lib/postgresql")?;
         let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
@@ -40,13 +40,13 @@ impl Server {
         Ok(server)
     }
 
-    /// Where clients find it: a socket in its folder.
+    /// The address for clients: a socket in its folder.
     pub(super) fn address(&self) -> String {
         let folder = self.folder.path().display().to_string().replace('/', "%2F");
         format!("postgres://postgres@{folder}:{}/postgres", self.port)
     }
 
-    /// Sends it and what it started a signal.
+    /// Sends a signal to the server and its children.
     pub(super) fn signal(&self, name: &str) {
         let pid = self.child.as_ref().expect("it runs").id().to_string();
         let signal = format!("-{name}");
@@ -58,12 +58,12 @@ impl Server {
         }
     }
 
-    /// From its next start on, what it is told, and the port that this names.
+    /// Sets the settings and the port for the next start.
     pub(super) fn configure(&mut self, port: u16, settings: impl Into<Vec<String>>) {
         (self.settings, self.port) = (settings.into(), port);
     }
 
-    /// Writes a file that it and nobody else may read.
+    /// Writes a file that only the server may read.
     pub(super) fn put(&self, name: &str, text: &str) {
         use std::os::unix::fs::PermissionsExt;
         let path = self.beside(name);
@@ -75,12 +75,12 @@ impl Server {
         }
     }
 
-    /// A file in its folder.
+    /// The path of a file in its folder.
     pub(super) fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// Starts it again, and waits until it answers.
+    /// Starts the server again, and waits until it answers.
     pub(super) fn run(&mut self) {
         let mut command = self.command("postgres");
         command.arg("-D").arg(self.data()).arg("-k").arg(self.folder.path());
@@ -91,7 +91,7 @@ impl Server {
         while postgres::Client::connect(&self.address(), postgres::NoTls).is_err() {
             assert!(Instant::now() < end, "it does not answer");
             std::thread::sleep(Duration::from_millis(50));
-            // It refuses to start while parts of one that was killed are there.
+            // The server refuses to start while children of a killed one are running.
             if child.try_wait().expect("a child").is_some() {
                 child = command.spawn().expect("it starts");
             }
@@ -99,12 +99,12 @@ impl Server {
         self.child = Some(child);
     }
 
-    /// Ends it as a power cut does, with all that it started.
+    /// Kills the server with its children, as a power cut would.
     pub(super) fn kill(&mut self) {
         let Some(mut child) = self.child.take() else { return };
         let _ = child.kill();
         let _ = child.wait();
-        // What it had started notices by itself.
+        // Its children end by themselves.
     }
 
     fn data(&self) -> PathBuf {
@@ -137,7 +137,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// The folder of the server's programs, which Debian keeps out of the path.
+/// The folder of the server's programs, which Debian keeps outside the path.
 fn programs() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();

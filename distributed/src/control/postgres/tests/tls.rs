@@ -1,4 +1,4 @@
-//! Encrypted connections to a server with certificates of an authority made for the test.
+//! Encrypted connections to a server with certificates of a test authority.
 
 use super::server::Server;
 use super::{Database, LEASE, PostgresAuthority, sql};
@@ -7,7 +7,7 @@ use crate::control::issuer::Issuers;
 use crate::{Control, Error};
 const PASSWORD: &str = "pass%40w0rd";
 
-/// A server that takes encrypted connections with a password, and one account by its certificate.
+/// A server that accepts encrypted connections with a password, and one account by its certificate.
 struct Secured {
     server: Server,
     port: u16,
@@ -102,7 +102,7 @@ fn only_a_server_that_proves_its_name_is_spoken_to() {
     let plain = secured.address(&user, "localhost", "").replace("verify-full", "disable");
     let error = open(&plain).expect_err("hostssl only");
     assert!(error.contains("no pg_hba.conf entry"), "{error}");
-    // This system does not know the authority.
+    // This system does not trust the authority.
     let error = open(&secured.address(&user, "localhost", "")).expect_err("unknown");
     assert!(error.contains("sslrootcert"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! How a call and its tensors travel, and the answer back.
+//! Sends a call with its tensors, and reads the answer.
 
 use super::Client;
 use crate::error::{Error, Result};
@@ -20,21 +20,21 @@ use std::net::SocketAddr;
 use std::time::SystemTime;
 use tokio::sync::SemaphorePermit;
 
-/// Bytes of outputs that a coordinator is believed to have; each tensor is allocated in its turn.
+/// Most bytes of outputs that the client accepts; each tensor is allocated in its turn.
 const RESULT_BYTES_MAX: usize = 4 << 30;
 
 /// Tasks on their way to another coordinator.
 pub(crate) struct Parcel {
     items: Vec<Item>,
-    /// Of all, in their order.
+    /// The inputs of all items, in the order of the items.
     inputs: Vec<NamedTensor>,
 }
 
 impl Parcel {
-    /// Tasks, each with the positions of those that it depends on.
+    /// Packs tasks, each with the positions of the tasks that it depends on.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for inputs of more than 64 MiB, which only the one that leads takes.
+    /// [`Error::TooLarge`] for inputs of more than 64 MiB, which only the leader takes.
     pub(crate) fn of(tasks: Vec<(TaskSpec, Vec<usize>)>) -> Result<Self> {
         let (mut items, mut all) = (Vec::with_capacity(tasks.len()), Vec::new());
         for (mut spec, within) in tasks {
@@ -68,7 +68,7 @@ impl Client {
         self.record(told, recv).await
     }
 
-    /// What a coordinator answers to another by what it has itself.
+    /// Asks another coordinator, which answers from its own state only.
     pub(crate) async fn here(&self, call: PeerCall) -> Result<Answered> {
         let (told, recv) = self.exchange(Call::Peer(call), &[], None).await?;
         match told {
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// A part of a file that coordinators keep alike; none where the other one has no such file.
+    /// A part of a mirrored file; `None` where the other coordinator does not have the file.
     pub(crate) async fn part(&self, sha256: &str, offset: u64) -> Result<Option<Vec<u8>>> {
         let sha256 = sha256.to_owned();
         match self.here(PeerCall::Part { sha256, offset }).await? {
@@ -88,11 +88,11 @@ impl Client {
         }
     }
 
-    /// Has another coordinator accept tasks, all of them or none. Their inputs have up to 64 MiB.
+    /// Makes another coordinator accept tasks, all of them or none. Their inputs have up to 64 MiB.
     pub(crate) async fn pass_on(&self, parcel: Parcel) -> Result<Vec<TaskId>> {
         let Parcel { items, inputs } = parcel;
         let bytes = inputs.iter().map(|input| input.tensor.packed_len()).sum();
-        // It is never closed.
+        // The semaphore is never closed.
         let room = self.room.acquire_many(room::units(bytes)?).await.map_err(wire::lost)?;
         let call = Call::Peer(PeerCall::SubmitAll(items));
         match self.exchange(call, &inputs, Some(room)).await?.0 {
@@ -108,7 +108,7 @@ impl Client {
     ) -> Result<(Told, RecvStream)> {
         let inputs = std::mem::take(&mut spec.inputs);
         let (metas, bytes) = describe(&inputs)?;
-        // It is never closed.
+        // The semaphore is never closed.
         let room = self.room.acquire_many(room::units(bytes)?).await.map_err(wire::lost)?;
         self.exchange(call(Box::new(Spec::of(spec, metas))), &inputs, Some(room)).await
     }
@@ -127,8 +127,8 @@ impl Client {
         Ok(record.with(Some(outputs)))
     }
 
-    /// Carries a call and its tensors there, and the answer back; of that, tensors may follow. The
-    /// room is given back when the tensors have arrived, sooner than an answer may come.
+    /// Sends a call and its tensors, and reads the answer; tensors may follow the answer. The room
+    /// is given back once the inputs have arrived, which may be long before the answer.
     async fn exchange(
         &self,
         call: Call,
@@ -162,7 +162,7 @@ impl Client {
                     }
                 }
             };
-            // A coordinator that refuses does not take the rest, and says why.
+            // A coordinator that refuses a call stops reading it; the reason is in its answer.
             match answer {
                 Ok(answer) => Ok((answer, recv)),
                 Err(error) => Err(written.err().unwrap_or(error)),
@@ -172,7 +172,7 @@ impl Client {
         Ok((answer.map_err(|refusal| refusal.given_by(self.addr))?, recv))
     }
 
-    /// Why a call got no answer: what ended the connection, where it has ended.
+    /// Why a call got no answer: the connection's close reason, if the connection has ended.
     fn explain(&self, error: Error) -> Error {
         match self.connection.close_reason() {
             Some(reason) => ended(self.addr, &reason, self.until),
@@ -181,7 +181,7 @@ impl Client {
     }
 }
 
-/// Why a connection ended, as its user is told.
+/// The error that tells the user why a connection ended.
 pub(super) fn ended(addr: SocketAddr, error: &ConnectionError, until: SystemTime) -> Error {
     if Close::given_by_peer(error) == Some(Close::Expired) {
         return Error::JoinRefused { addr, refusal: JoinRefusal::CertificateExpired };
@@ -189,7 +189,7 @@ pub(super) fn ended(addr: SocketAddr, error: &ConnectionError, until: SystemTime
     final_error(addr, error, until).unwrap_or_else(|| Error::Connection(format!("{addr}: {error}")))
 }
 
-/// The coordinator answered another call than this one.
+/// The error for an answer that belongs to another call.
 pub(super) fn odd() -> Error {
     let (expected, given) = ("the answer to the call", "that of another".to_owned());
     FrameError::Unexpected { expected, given }.into()

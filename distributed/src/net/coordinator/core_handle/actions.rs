@@ -1,4 +1,4 @@
-//! The carrying out of what the core wants done.
+//! Carries out the actions that the core asks for.
 
 use super::{CoreHandle, State};
 use crate::net::coordinator::exchange::Attempt;
@@ -13,7 +13,7 @@ impl CoreHandle {
         match action {
             Action::Dispatch { session, device, id, model, spec } => {
                 let batching = state.core.batching(&model).cloned().map(Box::new);
-                // To be measured takes longer: what is bounded is not.
+                // Tracing takes extra time, so a run with a limit is not traced.
                 let traced = spec.traced && state.core.said_limit(&model, spec.run_limit).is_none();
                 let Some(to) = state.sessions.get_mut(&session) else { return };
                 let attempt = Attempt {
@@ -36,7 +36,7 @@ impl CoreHandle {
             Action::Stop { session, id } => state.tell(session, Kind::Stop, &id),
             Action::Replace { session, worker } => {
                 state.close(session, Close::Replaced);
-                // It may be no process of this machine's: then its own end alone hears of it.
+                // The process may be on another machine: then only the closed connection tells it.
                 if let Some(supervisor) = &self.supervisor {
                     supervisor.replace(worker.as_str());
                 }
@@ -51,7 +51,7 @@ impl CoreHandle {
                 state.callers.remove(seq);
             }
             Action::HandedOver { seq } => state.hand_over(seq),
-            // It may have reached the log all the same, which the next leader reads.
+            // The task may have reached the log all the same, which the next leader reads.
             Action::Rejected { seq, .. } if state.journal.is_away() => state.hand_over(seq),
             Action::Rejected { seq, reason } => {
                 state.drop_inputs(seq);
@@ -72,7 +72,7 @@ impl CoreHandle {
             Action::Unload { session, device, model } => {
                 state.tell(session, Kind::Unload, &Place { device, model });
             }
-            // Without a subscriber nobody hears it.
+            // This fails only without subscribers.
             Action::Tell(event) => drop(self.events.send((self.now(), event))),
             Action::Drain { session } => state.tell(session, Kind::Drain, &()),
             Action::Dismiss { session } => state.close(session, Close::Farewell),
@@ -88,18 +88,18 @@ impl State {
         let Some(session) = self.sessions.get_mut(&session) else { return };
         match session.attempts.remove(&id) {
             Some(attempt) => attempt.abort(),
-            // Its stream went with an earlier connection.
+            // The attempt's stream ended with an earlier connection.
             None => session.tell(Kind::Stop, &id),
         }
     }
 
-    /// A task is another coordinator's, and what lies apart of it.
+    /// A task belongs to another coordinator, with its tensors outside the journal.
     fn hand_over(&mut self, seq: u64) {
         self.larges.remove(&seq);
         self.callers.hand_over(seq);
     }
 
-    /// A task needs its inputs no more.
+    /// A task does not need its inputs any more.
     fn drop_inputs(&mut self, seq: u64) {
         if let Some(large) = self.larges.remove(&seq) {
             large.release();

@@ -1,4 +1,4 @@
-//! Callers that wait for something about a task: its end, or the journal's word on it.
+//! Callers that wait for a task's end, or for the journal's result on it.
 
 use crate::error::{Error, Result};
 use crate::net::outside::planted_here;
@@ -10,14 +10,14 @@ use tokio::sync::oneshot::{self, Receiver, Sender};
 /// Where an answer goes.
 type To<T> = Sender<Result<T>>;
 
-/// Who waits, by the task's number.
+/// The waiting callers, by the task's number.
 #[derive(Default)]
 pub(super) struct Callers {
-    /// For its end.
+    /// Waiters for its end.
     ends: HashMap<u64, Vec<To<TaskRecord>>>,
-    /// For the journal to have it.
+    /// Waiters for the journal to have it.
     acceptances: HashMap<u64, Vec<To<()>>>,
-    /// For the journal to have no result of it any more.
+    /// Waiters for the journal to have no result of it any more.
     removals: HashMap<u64, Vec<Sender<()>>>,
 }
 
@@ -34,11 +34,11 @@ impl Callers {
         add(&mut self.removals, seq)
     }
 
-    /// A task has ended, if anybody waits for that; whether somebody got its record.
+    /// A task has ended; returns whether any waiter got its record.
     pub(super) fn end(&mut self, seq: u64, record: impl FnOnce() -> Option<TaskRecord>) -> bool {
         let Some(mut waiters) = self.ends.remove(&seq) else { return false };
         let Some(record) = record() else { return false };
-        // Most tasks have one, which needs no copy.
+        // Most tasks have one waiter, which needs no copy.
         let last = waiters.pop();
         let mut given = false;
         for waiter in waiters {
@@ -69,7 +69,7 @@ impl Callers {
         }
     }
 
-    /// A task is another coordinator's now: whoever waits for it is to ask there.
+    /// A task belongs to another coordinator now: waiters must ask there.
     pub(super) fn hand_over(&mut self, seq: u64) {
         for waiter in self.ends.remove(&seq).unwrap_or_default() {
             let _ = waiter.send(Err(Error::HandedOver));
@@ -92,20 +92,20 @@ impl Callers {
         self.removals.clear();
     }
 
-    /// Drops who waited for an answer about a task and went away.
+    /// Drops waiters of a task that went away.
     pub(super) fn drop_gone(&mut self, seq: u64) {
         drop_closed(&mut self.ends, seq);
         drop_closed(&mut self.acceptances, seq);
     }
 
-    /// How many wait for an answer about a task.
+    /// How many callers wait for an end or an acceptance.
     #[cfg(any(test, feature = "planted"))]
     pub(super) fn waiting(&self) -> usize {
         let ends = self.ends.values().map(Vec::len).sum::<usize>();
         ends + self.acceptances.values().map(Vec::len).sum::<usize>()
     }
 
-    /// For how many tasks somebody waits until their results are gone.
+    /// For how many tasks callers wait until the results are gone.
     #[cfg(feature = "planted")]
     pub(super) fn removals(&self) -> usize {
         self.removals.len()

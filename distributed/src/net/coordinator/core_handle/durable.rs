@@ -1,4 +1,4 @@
-//! The journal as the core's handle sees it: changes go there, and its word on them comes back.
+//! The journal as the core's handle sees it: changes go there, and their results come back.
 
 use super::{CoreHandle, State};
 use crate::control::log::Log;
@@ -23,12 +23,12 @@ pub(super) struct Journal {
     log: Option<Arc<dyn Log>>,
     /// Keeps large inputs and outputs of its tasks.
     blob_store: Option<Arc<BlobStore>>,
-    /// Room of the submission that is being taken in, and of those under way by their tickets.
+    /// Room of the submission that is being accepted; `rooms` has those under way, by ticket.
     pub(super) room: Option<backlog::Room>,
     rooms: BTreeMap<u64, backlog::Room>,
-    /// Why it takes no more.
+    /// Why it takes no more changes.
     broken: Option<JournalError>,
-    /// There is one only while this coordinator leads.
+    /// Whether there is a journal only while this coordinator leads.
     follows: bool,
     /// How often it was handed over.
     term: u64,
@@ -39,7 +39,7 @@ impl Journal {
         self.blob_store.as_ref()
     }
 
-    /// Whether there are several coordinators, of which another leads or is about to.
+    /// Whether there are several coordinators and another one leads or is about to.
     pub(super) fn is_away(&self) -> bool {
         self.follows && (self.log.is_none() || self.broken.is_some())
     }
@@ -52,13 +52,13 @@ impl Journal {
 }
 
 impl CoreHandle {
-    /// From now on the journal's changes go there.
+    /// From now on changes go to this log.
     pub(crate) fn keep(&self, log: Arc<dyn Log>) {
         self.lock().journal.log = Some(log);
     }
 
-    /// From now on large inputs and outputs of durable tasks go where those of the journal's tasks
-    /// are already.
+    /// From now on large inputs and outputs of durable tasks go to the journal's blob store, which
+    /// has those of its tasks already.
     pub(crate) fn keep_apart(&self, prepared: &mut Prepared) {
         let blob_store = &prepared.blob_store;
         let large = |apart: &Apart| Large::on_disk(apart.clone(), Arc::clone(blob_store));
@@ -70,7 +70,7 @@ impl CoreHandle {
         state.outputs = Outputs::of(std::mem::take(&mut prepared.outputs));
     }
 
-    /// The outputs of a task lie apart, or could not be written.
+    /// The outputs of a task are in the blob store, or could not be written.
     pub(in crate::net::coordinator) fn stored(
         self: &Arc<Self>,
         seq: u64,
@@ -96,7 +96,7 @@ impl CoreHandle {
     /// Waits until no outputs are on their way to the disk.
     pub(in crate::net::coordinator) async fn outputs_stored(&self) {
         loop {
-            // Created before looking: it counts every change from here on.
+            // Created before looking: it notices every change from here on.
             let changed = self.changed.notified();
             if !self.lock().outputs.are_writing() {
                 return;
@@ -105,17 +105,17 @@ impl CoreHandle {
         }
     }
 
-    /// Where large inputs and outputs of durable tasks go, if there is a journal.
+    /// The store of large inputs and outputs of durable tasks, if there is a journal.
     pub(crate) fn blob_store(&self) -> Option<Arc<BlobStore>> {
         self.lock().journal.blob_store.clone()
     }
 
-    /// Goes on with what an earlier life left in the journal. Must come before anything else.
+    /// Restores the tasks that an earlier life left in the journal. Must come before anything else.
     pub(crate) fn restore(&self, left: Left, epoch: u64) {
         self.lock().core.restore(self.began, left, epoch);
     }
 
-    /// From now on there may be no journal for a while, though durable tasks are known.
+    /// From now on the journal may be missing for a while, though durable tasks are known.
     pub(crate) fn follow(&self) {
         self.lock().journal.follows = true;
     }
@@ -125,27 +125,27 @@ impl CoreHandle {
         self.lock().journal.term
     }
 
-    /// This coordinator came to lead: the journal's tasks are its own now, besides those that it has.
+    /// This coordinator takes the lead: it adds the journal's tasks to those that it has.
     ///
     /// # Errors
-    /// What kept the journal from being written.
+    /// The error that kept the journal from being written.
     pub(crate) fn take_over(self: &Arc<Self>, mut prepared: Prepared, lead: u64) -> Result<()> {
         self.keep_apart(&mut prepared);
         let left = std::mem::take(&mut prepared.left);
         let log = journal::start(prepared, Arc::downgrade(self))?;
         let mut state = self.lock();
         (state.journal.log, state.journal.broken) = (Some(log), None);
-        // As the one that led before has left it.
+        // As the leader before has left it.
         state.core.remember_hangs(self.hangs.read().clone());
         state.core.restore(self.now(), left, lead);
         self.carry_out(&mut state);
         Ok(())
     }
 
-    /// Another coordinator leads: the journal's tasks are its own now. Those that no journal has go on.
-    /// Waits for the journal's thread.
+    /// Another coordinator leads and has the journal's tasks now. Tasks that no journal has go on
+    /// here. Waits for the journal's thread.
     pub(crate) fn hand_over(self: &Arc<Self>) {
-        // Without the lock, which the thread's last word on changes takes.
+        // Without the lock, which the thread takes for its last results.
         self.close_journal();
         let mut state = self.lock();
         (state.journal.broken, state.journal.blob_store) = (None, None);
@@ -170,13 +170,13 @@ impl CoreHandle {
         self.lock().journal.log.clone()
     }
 
-    /// Ends the journal's thread once it has written what waits.
+    /// Ends the journal's thread once it has written the changes that wait.
     pub(crate) fn close_journal(&self) {
         let log = self.lock().journal.log.take();
         drop(log);
     }
 
-    /// The journal has every change up to a ticket, but for those that it could not take.
+    /// The journal has every change up to a ticket, except those that it could not take.
     pub(crate) fn recorded(self: &Arc<Self>, upto: u64) {
         let mut state = self.lock();
         let later = state.journal.rooms.split_off(&upto.saturating_add(1));
@@ -195,7 +195,7 @@ impl CoreHandle {
         self.changed.notify_waiters();
     }
 
-    /// Why the journal takes no more, if so.
+    /// Why the journal takes no more changes, if so.
     pub(crate) fn journal_error(&self) -> Option<JournalError> {
         self.lock().journal.broken.clone()
     }
@@ -210,7 +210,7 @@ impl State {
                 image.apart = large.and_then(|large| large.apart());
             }
         }
-        // The first that is put after a submission is what its room is for.
+        // The room belongs to the first `Put` after a submission.
         let room = match &change {
             Change::Put(_) => self.journal.room.take(),
             Change::Remove(_) => None,

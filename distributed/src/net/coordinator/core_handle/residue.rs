@@ -1,4 +1,4 @@
-//! What a coordinator holds for callers and workers, for checks that nothing stays behind.
+//! What a coordinator holds for callers and workers, to check that nothing stays behind.
 
 use super::CoreHandle;
 
@@ -14,7 +14,7 @@ pub struct Residue {
 }
 
 impl Residue {
-    /// Whether there is nothing but the sessions of so many workers.
+    /// Whether there is nothing but the sessions of `workers` workers.
     pub fn is_none(&self, workers: usize) -> bool {
         let held = [self.waiting, self.removals, self.larges, self.rooms, self.attempts];
         held.iter().all(|count| *count == 0) && self.sessions == workers

@@ -24,7 +24,7 @@ pub(crate) struct Session {
     pub(crate) control: mpsc::UnboundedSender<Vec<u8>>,
     pub(super) shared_memory: Arc<SharedMemory>,
     pub(super) attempts: HashMap<AttemptId, AbortHandle>,
-    /// Why its connection was closed from here, if it was.
+    /// Why this side closed its connection, if it did.
     closed: Option<Close>,
 }
 
@@ -47,8 +47,8 @@ impl Session {
 }
 
 impl CoreHandle {
-    /// Registers a connection; its tasks begin at once. Answers its session, and whether that goes on
-    /// from an earlier connection; or why it is to be closed instead.
+    /// Registers a connection; its tasks begin at once. Returns its session, and the stint that it
+    /// goes on with or begins; or why the connection must be closed instead.
     pub(crate) fn join(
         self: &Arc<Self>,
         join: Join,
@@ -64,7 +64,7 @@ impl CoreHandle {
         Ok((id, stint))
     }
 
-    /// A connection ended. Answers why, if it was closed from here.
+    /// A connection ended. Returns why, if this side closed it.
     pub(crate) fn leave(
         self: &Arc<Self>,
         session: SessionId,
@@ -111,7 +111,7 @@ impl CoreHandle {
         self.carry_out(&mut state);
     }
 
-    /// An attempt's stream broke. If the whole connection did, its session says so by itself.
+    /// An attempt's stream broke. If the whole connection did, its session reports that itself.
     pub(crate) fn broken(
         self: &Arc<Self>,
         connection: &Connection,
@@ -125,7 +125,7 @@ impl CoreHandle {
         }
     }
 
-    /// What travelled over the connections that there are.
+    /// Traffic over the connections that there are.
     pub(crate) fn traffic(&self) -> Traffic {
         let mut sum = Traffic::default();
         for session in self.lock().sessions.values() {

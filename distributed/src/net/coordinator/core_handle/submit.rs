@@ -1,4 +1,4 @@
-//! What callers ask of the core: to take tasks, and how they ended.
+//! Requests of callers to the core: to take tasks, and to tell how they ended.
 
 use super::{CoreHandle, State};
 use crate::error::{Error, Result};
@@ -15,17 +15,17 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// What became of a submission.
+/// The result of a submission.
 pub(crate) enum Submitted<T, S> {
     Now(T),
-    /// Keys of it stand for tasks that the journal may yet refuse: it is to come again after that.
+    /// Keys of it stand for tasks that the journal may yet refuse: submit it again after that.
     After(Undecided, S),
 }
 
-/// Tasks of a submission, which are accepted once the journal has them, where there is a promise.
+/// The tasks of a submission; with a promise, they are accepted once the journal has them.
 pub(crate) type Taken = (Vec<TaskId>, Option<Promise<()>>);
 
-/// The journal's word on tasks, which is to come.
+/// The journal's results for tasks, which are still to come.
 pub(crate) struct Undecided(Vec<Promise<()>>);
 
 impl Undecided {
@@ -35,7 +35,7 @@ impl Undecided {
     /// [`Error::Stopped`].
     pub(crate) async fn decided(self) -> Result<()> {
         for promise in self.0 {
-            // Whatever it is: what the key stands for then is asked again.
+            // Either way the caller asks again what the key stands for.
             if let Err(Error::Stopped) = promise.answer().await {
                 return Err(Error::Stopped);
             }
@@ -47,7 +47,7 @@ impl Undecided {
 /// A task that may be submitted, and its inputs where they are large.
 pub(crate) type Checked = (Order, Option<Inputs>);
 
-/// Large inputs that are submitted with a task, and what keeps them on the disk until it has them.
+/// Large inputs of a submission, and the claim that keeps their file until the task has it.
 pub(crate) struct Inputs {
     pub(crate) large: Arc<Large>,
     pub(crate) claim: Option<Claim>,
@@ -56,7 +56,7 @@ pub(crate) struct Inputs {
 /// A task's final record, or where it will arrive.
 enum Ending {
     Done(Box<TaskRecord>),
-    /// The journal has it.
+    /// The journal has the record.
     Stored(TaskId),
     ToCome(oneshot::Receiver<Result<TaskRecord>>),
 }
@@ -71,7 +71,7 @@ impl CoreHandle {
         Ok(id)
     }
 
-    /// Submits a task and leaves a waiter with it in the same step.
+    /// Submits a task and adds a waiter for it in the same step.
     pub(crate) fn submit_and_wait(
         self: &Arc<Self>,
         (order, large): Checked,
@@ -91,8 +91,8 @@ impl CoreHandle {
         Ok(Submitted::Now(self.waiting(id, ending)))
     }
 
-    /// Submits tasks, and answers the journal's word on those that are new and to be kept: it takes
-    /// them together or not at all.
+    /// Submits tasks; for new durable ones, also returns the promise of the journal's result: the
+    /// journal takes them together or not at all.
     pub(crate) fn submit_all(
         self: &Arc<Self>,
         tasks: Vec<Checked>,
@@ -117,7 +117,7 @@ impl CoreHandle {
         Ok(Submitted::Now((ids, promise)))
     }
 
-    /// The task that an idempotency key stands for, and what tells its request from another one.
+    /// The task that an idempotency key stands for, and the digest of its request.
     pub(crate) fn keyed(self: &Arc<Self>, key: &str) -> Submitted<Option<(TaskId, Digest)>, ()> {
         let state = self.lock();
         match state.core.keyed(key) {
@@ -126,31 +126,31 @@ impl CoreHandle {
         }
     }
 
-    /// Carries out what a submission wants done, with its room at the journal.
+    /// Carries out the actions of a submission, with its room at the journal.
     fn save(self: &Arc<Self>, state: &mut State, room: &mut Option<Room>) {
         state.journal.room = room.take();
         self.carry_out(state);
-        // Nothing of it is new.
+        // The room is left over if no task of the submission is new.
         state.journal.room = None;
     }
 
     fn undecided(self: &Arc<Self>, mut state: MutexGuard<'_, State>, seqs: &[u64]) -> Undecided {
         let receivers = seqs.iter().map(|seq| (*seq, state.callers.await_acceptance(*seq)));
         let receivers: Vec<_> = receivers.collect();
-        // Promises are made without the lock, which one that is dropped takes.
+        // Promises are made without the lock, because dropping one takes it.
         drop(state);
         let promises = receivers.into_iter().map(|(seq, it)| Promise::new(self, seq, it));
         Undecided(promises.collect())
     }
 
-    /// What is known of a task, for somebody who is given it.
+    /// A task's record for a caller; its result counts as read.
     pub(crate) fn give(&self, id: TaskId) -> Result<Found> {
         let now = self.now();
         self.lock().core.give(now, id)
     }
 
-    /// Lets the result of a task go that has ended; answers how it ended, and where the journal's
-    /// word will arrive, if it has to hear of it.
+    /// Discards the result of an ended task; returns how the task ended, and the receiver for the
+    /// journal's result, if the journal has to hear of it.
     pub(crate) fn let_go(
         self: &Arc<Self>,
         id: TaskId,
@@ -177,12 +177,12 @@ impl CoreHandle {
         }
     }
 
-    /// Drops who waited for an answer about a task and went away.
+    /// Drops waiters of a task that went away.
     pub(in crate::net::coordinator) fn forget_gone(&self, seq: u64) {
         self.lock().callers.drop_gone(seq);
     }
 
-    /// How many wait for an answer about a task.
+    /// How many waiters there are.
     #[cfg(test)]
     pub(in crate::net::coordinator) fn waiters(&self) -> usize {
         self.lock().callers.waiting()
@@ -190,7 +190,7 @@ impl CoreHandle {
 }
 
 impl State {
-    /// Keeps large inputs with a task, unless it is one that was submitted before.
+    /// Keeps large inputs with a task, unless the task was submitted before.
     fn note(&mut self, id: TaskId, inputs: Option<Inputs>) {
         let Some(Inputs { large, claim }) = inputs else { return };
         if self.core.is_open(id) && !self.larges.contains_key(&id.seq) {
@@ -207,7 +207,7 @@ impl State {
             });
         }
         if self.stopped {
-            // A durable task goes on with the next coordinator, of which nobody here will hear.
+            // A durable task goes on with the next coordinator; no waiter here hears of its end.
             return Err(Error::Stopped);
         }
         Ok(Ending::ToCome(self.callers.await_end(id.seq)))

@@ -1,4 +1,4 @@
-//! The files of a folder that is kept alike: looked at, read, and put in place.
+//! The files of a mirrored folder: looked at, read, and put in place.
 
 use super::Listing;
 use crate::control::files;
@@ -10,13 +10,13 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Files that one machine makes for itself: what it has found out about others.
+/// The file that each machine makes for itself, with what it found out about other files.
 const OWN: &str = "entry.json";
-/// Where files lie until they are whole, and then until they are put in place. Names of models begin
-/// with no dot.
+/// Where files lie until they are whole, and then until they are put in place. No model's name
+/// begins with a dot.
 const PARTS: &str = ".mirror/parts";
 const WHOLE: &str = ".mirror/whole";
-/// What folder and document had in common last.
+/// The list of files that folder and document last had in common.
 const COMMON: &str = ".mirrored.json";
 const COMMON_BYTES_MAX: u64 = 16 << 20;
 /// `NAME/VERSION/…`, with folders of weights.
@@ -28,7 +28,7 @@ const SETTLES: Duration = Duration::from_secs(2);
 /// A folder, and what is known of its files.
 pub(super) struct Folder {
     root: PathBuf,
-    /// Hashing large files takes long.
+    /// Kept because hashing large files takes long.
     known: BTreeMap<String, Known>,
 }
 
@@ -61,12 +61,12 @@ impl Folder {
         Self { root: root.to_owned(), known: BTreeMap::new() }
     }
 
-    /// Why nothing is done with it.
+    /// The error that says why the folder is left alone.
     pub(super) fn refused(&self, reason: &str) -> Error {
         failed("mirror", &self.root)(io::Error::other(reason.to_owned()))
     }
 
-    /// What was in common when it was looked at last.
+    /// The files that folder and document last had in common.
     pub(super) fn remembered(&self) -> Result<Listing> {
         let at = self.root.join(COMMON);
         let bytes = match files::read_bounded(&at, COMMON_BYTES_MAX) {
@@ -74,7 +74,7 @@ impl Folder {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Listing::new()),
             Err(error) => return Err(failed("read", &at)(error)),
         };
-        // Without it the document counts.
+        // Without the list, the document counts.
         Ok(serde_json::from_slice(&bytes).unwrap_or_default())
     }
 
@@ -85,7 +85,7 @@ impl Folder {
         files::write_private(&at, &bytes).map_err(failed("write", &at))
     }
 
-    /// The digest of each file, and whether none was written to a moment ago.
+    /// The digest of each file, and whether no file was written to a moment ago.
     pub(super) fn look(&mut self) -> Result<(Listing, bool)> {
         let mut paths = Vec::new();
         if !self.root.is_dir() {
@@ -103,7 +103,7 @@ impl Folder {
             };
             let (bytes, modified) = (about.len(), about.modified().ok());
             let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
-            // One that is of tomorrow was written by another clock.
+            // A file from the future was written by another clock.
             settled &= age.is_none_or(|age| age >= SETTLES);
             let same = |it: &Known| it.bytes == bytes && it.modified == modified;
             let sha256 = match self.known.remove(&path).filter(same) {
@@ -141,7 +141,7 @@ impl Folder {
         self.root.join(WHOLE).join(path)
     }
 
-    /// Writes a part of a file that is to be placed; the last one is checked with all before it.
+    /// Writes a part of a file that is to be placed; the last part is checked with all parts before.
     pub(super) fn stage(
         &self,
         path: &str,
@@ -174,8 +174,8 @@ impl Folder {
         if is_last { rename(&at, &self.whole(path)) } else { Ok(()) }
     }
 
-    /// Puts files that came in their places, and takes others away; answers which were placed. A version
-    /// that is new comes with all of its files, or later.
+    /// Puts files that came in their places, and removes others; returns which were placed. A new
+    /// version is placed only with all of its files.
     pub(super) fn place(
         &self,
         got: &Listing,
@@ -211,7 +211,7 @@ impl Folder {
         Ok(placed)
     }
 
-    /// Takes a file away, and the folders that are empty then.
+    /// Removes a file, and the folders that are empty then.
     fn remove(&self, path: &str) -> Result<()> {
         let at = self.root.join(path);
         match fs::remove_file(&at) {
@@ -222,13 +222,13 @@ impl Folder {
         }
         let mut folder = at.parent();
         while let Some(at) = folder.filter(|at| *at != self.root) {
-            // What was found out about files that are gone is of no use.
+            // Findings about files that are gone are of no use.
             let is_own =
                 |entry: io::Result<fs::DirEntry>| entry.is_ok_and(|it| it.file_name() == OWN);
             if fs::read_dir(at).is_ok_and(|mut entries| entries.all(is_own)) {
                 let _ = fs::remove_file(at.join(OWN));
             }
-            // One that is not empty stays.
+            // A folder that is not empty stays.
             if fs::remove_dir(at).is_err() {
                 break;
             }

@@ -1,4 +1,4 @@
-//! How many may join or renew at once and in a second, and names that are about to be used.
+//! How many machines may join or renew at once and in a second, and names that are reserved.
 
 use crate::worker_info::WorkerId;
 use std::collections::HashMap;
@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many come.
+/// Bounds on how many machines come.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rate {
-    /// At once, altogether and from one address: one that dawdles must not keep others out.
+    /// At once, in total and from one address: a slow machine must not keep others out.
     at_once: u32,
     at_once_from_one: u32,
     /// Attempts that may come in a burst, and that are given back in a second.
@@ -17,11 +17,11 @@ pub(crate) struct Rate {
     per_second: f64,
 }
 
-/// Of those who join nothing is known.
+/// Nothing is known of machines that join.
 pub(crate) const JOINING: Rate =
     Rate { at_once: 32, at_once_from_one: 4, burst: 64.0, per_second: 16.0 };
-/// Those who renew have proved who they were; after a long absence they come all at once, and many of
-/// them may have one address.
+/// Members that renew have proved who they are; after a long absence they come all at once, and
+/// many of them may have one address.
 pub(crate) const RENEWING: Rate =
     Rate { at_once: 128, at_once_from_one: 16, burst: 512.0, per_second: 128.0 };
 /// How long a name stays reserved for a machine that was certified and has not connected yet.
@@ -54,13 +54,13 @@ impl Limits {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for one who comes; `None` when there is none.
+    /// A place for one machine; `None` when there is none.
     pub(crate) fn admit(self: &Arc<Self>, ip: IpAddr) -> Option<Place> {
         self.lock().admit(ip.to_canonical(), Instant::now())?;
         Some(Place { limits: Arc::clone(self), ip: ip.to_canonical() })
     }
 
-    /// Keeps a name for one joiner; `None` when another one has it.
+    /// Reserves a name for one joiner; `None` when another one has it.
     pub(super) fn reserve(self: &Arc<Self>, name: &WorkerId) -> Option<Reservation> {
         let now = Instant::now();
         let mut state = self.lock();
@@ -72,7 +72,7 @@ impl Limits {
         Some(Reservation { limits: Arc::clone(self), name: Some(name.clone()) })
     }
 
-    /// Lets others have a name whose machine will not connect.
+    /// Frees a name whose machine will not connect.
     pub(crate) fn release(&self, name: &WorkerId) {
         self.lock().names.remove(name);
     }

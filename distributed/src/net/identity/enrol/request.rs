@@ -1,4 +1,4 @@
-//! The joiner's side: it makes sure whom it talks to, and only then shows its secret.
+//! The joiner's side: it checks whom it talks to, and only then shows its secret.
 
 use super::JoinRefusal;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Time for the coordinator's answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Attempts at a coordinator where many join at once, and the waits between them.
+/// Attempts at a coordinator where many machines join at once, and the waits between them.
 const ATTEMPTS: u32 = 8;
 const WAIT: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(3));
 
@@ -38,12 +38,12 @@ pub async fn join(
     enrol(coordinators, token, Role::Worker, name).await
 }
 
-/// Exchanges a token for an identity, at the first of the coordinators that takes it. The key is made here and goes nowhere; the secret goes only
-/// to a coordinator whose authority has the token's hash. A token that makes another role is
-/// refused, and not used up.
+/// Exchanges a token for an identity, at the first coordinator that takes it. The key is made here
+/// and goes nowhere; the secret goes only to a coordinator whose authority has the token's hash. A
+/// token for another role is refused, and not used up.
 ///
 /// # Errors
-/// [`Error::WrongCluster`]; [`Error::JoinRefused`]; [`Error::Unreachable`] when nobody answers;
+/// [`Error::WrongCluster`]; [`Error::JoinRefused`]; [`Error::Unreachable`] when no coordinator answers;
 /// [`Error::Connection`] when the answer does not come; [`Error::UnknownHost`]; [`Error::Bind`]; [`Error::Pki`].
 pub async fn enrol(
     coordinators: impl Into<Coordinators>,
@@ -67,7 +67,7 @@ async fn enrol_at(
     patiently(&endpoint, addr, || exchange(&endpoint, addr, token, (role, name))).await
 }
 
-/// Tries to get a certificate, several times where many others do.
+/// Tries to get a certificate, several times while many others do.
 pub(crate) async fn patiently<F: Future<Output = Result<Identity>>>(
     endpoint: &Endpoint,
     addr: SocketAddr,
@@ -82,7 +82,7 @@ pub(crate) async fn patiently<F: Future<Output = Result<Identity>>>(
         });
         let busy = matches!(&certified, Err(Error::JoinRefused { refusal: JoinRefusal::Busy, .. }));
         if !busy || attempt == ATTEMPTS {
-            // The other end may be gone and never confirm.
+            // The coordinator may be gone and never confirm.
             let _ = tokio::time::timeout(Duration::from_millis(500), endpoint.wait_idle()).await;
             return certified;
         }
@@ -122,7 +122,7 @@ async fn exchange(
     if identity.ca_hash()? != token.authority {
         return Err(wrong(addr, token));
     }
-    // An answer that is no use is an error now, not at the first connection.
+    // A useless answer is an error now, not at the first connection.
     tls::client(&identity, Protocol::Work)?;
     Ok(identity)
 }

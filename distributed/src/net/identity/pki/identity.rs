@@ -1,4 +1,4 @@
-//! What one party shows to the others, and keeps across restarts.
+//! The identity that one party shows to the others, and keeps across restarts.
 
 use super::pki_error;
 use crate::control::files;
@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const IDENTITY_FILE: &str = "identity.json";
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Certificate and key of one party, and whom it trusts.
+/// Certificate and key of one party, and the authority that it trusts.
 ///
 /// Whoever has it can act as that party: hand it over by a private channel, such as the stdin
 /// of a child process.
@@ -41,7 +41,7 @@ impl std::fmt::Debug for Identity {
 }
 
 impl Identity {
-    /// By what the party's cluster is recognised.
+    /// The hash by which the party's cluster is recognised.
     ///
     /// # Errors
     /// [`Error::Pki`] when the authority's certificate does not parse.
@@ -66,14 +66,14 @@ impl Identity {
         let cert = CertificateDer::from_pem_slice(cert_pem.as_bytes()).map_err(pki_error)?;
         let (_, cert) = x509_parser::parse_x509_certificate(&cert).map_err(pki_error)?;
         let time = |seconds: i64| {
-            // Before 1970 is the beginning of time for what is compared with the present.
+            // A time before 1970 counts as 1970, which is past, too.
             UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
         };
         let validity = cert.validity();
         Ok((time(validity.not_before.timestamp()), time(validity.not_after.timestamp())))
     }
 
-    /// Keeps the identity in a folder, in place of one that is there. Only the owner can read it.
+    /// Saves the identity in a folder, in place of an earlier one. Only the owner can read it.
     ///
     /// # Errors
     /// [`Error::File`].
@@ -106,7 +106,7 @@ impl Identity {
             remedy: "delete it and join anew with a token".to_owned(),
         };
         let identity: Self = serde_json::from_slice(&bytes).map_err(|e| damaged(e.to_string()))?;
-        // As a whole or not at all: what does not work together is not kept for later.
+        // Whether the parts work together shows here, not at the first connection.
         tls::client(&identity, Protocol::Work).map_err(|e| damaged(e.to_string()))?;
         identity.validity().map_err(|e| damaged(e.to_string()))?;
         Ok(Some(identity))

@@ -7,14 +7,14 @@ use crate::net::identity::tls::Member;
 use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 
-/// Members whose certificates are kept as revoked.
+/// Most members whose certificates are kept as revoked.
 const KEPT_MAX: usize = 4096;
 
-/// The certificates that one member was given until it was revoked. Those that it is given later,
-/// for a new token, are good.
+/// The certificates that one member was given until it was revoked. Later ones, for a new token,
+/// are good.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Revocation {
-    /// What the member was.
+    /// The role of the member.
     pub role: Role,
     /// Its name.
     pub name: WorkerId,
@@ -22,22 +22,22 @@ pub struct Revocation {
     pub revoked_s: u64,
 }
 
-/// What is kept of revoked certificates.
+/// The revocations that are kept.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Revoked {
-    /// The longest life that any certificate was given: so long a revocation matters, and then for
-    /// as long as members may be away.
+    /// The longest life of any certificate: a revocation matters for that long, and then for as
+    /// long as members may be away.
     pub(super) longest_life_s: u64,
     pub(super) members: Vec<Revocation>,
-    /// The time of the latest revocation that was forgotten. Where members may be away for longer
-    /// than when it was, what expired and was made before that time stays expired.
+    /// The time of the latest revocation that was forgotten. Even if members may be away for longer
+    /// since, an expired certificate that was made before that time is not renewed.
     #[serde(default)]
     pub(super) forgotten_s: u64,
 }
 
 impl Revoked {
-    /// Revokes what a member was given so far. `newest_s` is when the newest certificate was made: a
-    /// clock that was set back since must not leave it good. Members may be away for `absence_s`.
+    /// Revokes a member's certificates so far. `newest_s` is when the newest one was made: it must
+    /// not stay good because the clock was set back. Members may be away for `absence_s`.
     pub(super) fn add(
         &mut self,
         role: Role,
@@ -69,7 +69,7 @@ impl Revoked {
         Ok(revocation)
     }
 
-    /// Whether the certificate that says this was revoked. One that was made in the second of the
+    /// Whether a member's certificate was revoked. A certificate that was made in the second of the
     /// revocation counts as made before it.
     pub(super) fn has(&self, member: &Member) -> bool {
         self.members.iter().any(|revoked| {
@@ -78,7 +78,7 @@ impl Revoked {
         })
     }
 
-    /// Whether the certificate that says this, which has expired, may be one whose revocation was
+    /// Whether a member's certificate, which has expired, may be one whose revocation was
     /// forgotten.
     pub(super) fn has_forgotten(&self, member: &Member) -> bool {
         member.issued_s <= self.forgotten_s
@@ -110,14 +110,14 @@ mod tests {
         // Again: the later time counts, and takes no more room.
         revoked.add(Role::Worker, name("w"), (1050, 0), 0).expect("room");
         assert_eq!(revoked.members.len(), 1);
-        // With a clock that was set back, what was made by the old one is revoked, and stays so.
+        // After the clock was set back, certificates by the old clock are revoked, and stay so.
         let back = revoked.add(Role::Worker, name("w"), (500, 1050), 0).expect("room");
         assert_eq!(back.revoked_s, 1050);
         assert_eq!(
             revoked.add(Role::Worker, name("w"), (500, 0), 0).expect("room").revoked_s,
             1050
         );
-        // As long as a certificate from before could be valid, it is known.
+        // A revocation is known as long as a certificate from before could be valid.
         revoked.add(Role::Client, name("c"), (1150, 0), 0).expect("room");
         assert_eq!(revoked.members.len(), 2);
         revoked.add(Role::Client, name("d"), (1151, 0), 0).expect("room");
@@ -134,12 +134,12 @@ mod tests {
             until_s: issued_s + 100,
         };
         revoked.add(Role::Worker, name("w"), (1000, 0), 500).expect("room");
-        // The last certificate expires at 1100 and could come back until 1600.
+        // The last certificate expires at 1100 and could be renewed until 1600.
         revoked.add(Role::Worker, name("v"), (1600, 0), 500).expect("room");
         assert!(revoked.has(&issued(1000)) && !revoked.has_forgotten(&issued(1000)));
         revoked.add(Role::Worker, name("v"), (1601, 0), 500).expect("room");
         assert!(!revoked.has(&issued(1000)));
-        // If members may then be away for longer, it stays out all the same.
+        // If members may then be away for longer, the certificate stays out all the same.
         assert!(revoked.has_forgotten(&issued(1000)) && !revoked.has_forgotten(&issued(1001)));
     }
 

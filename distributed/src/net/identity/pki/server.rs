@@ -18,7 +18,7 @@ impl Pki {
     /// now for `life`. It is good for no connection within the cluster.
     ///
     /// # Errors
-    /// [`Error::Pki`](crate::Error::Pki) when a name is not one.
+    /// [`Error::Pki`](crate::Error::Pki) when a name is not valid.
     pub fn issue_server(&self, names: &[String], life: Duration) -> Result<ServerIdentity> {
         let mut params = params(names, "cluster front end")?;
         params.is_ca = IsCa::ExplicitNoCa;

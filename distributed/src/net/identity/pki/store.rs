@@ -1,7 +1,7 @@
 //! The authority in the data folder: one private file in a folder of its own.
 //!
-//! The folder appears with the file in it, so one without a whole file was damaged later. Then
-//! nothing is made anew: workers that joined would no longer recognise their cluster.
+//! The folder appears with the file in it, so a folder without a whole file was damaged later. Then
+//! no new authority is made: workers that joined would no longer recognise their cluster.
 
 use super::{CaHash, LIFE_MAX, Pki, Revoked, pki_error};
 use crate::control::authority::{Authority, Folder, Lead};
@@ -19,7 +19,7 @@ use std::path::Path;
 use std::sync::Arc;
 use x509_parser::parse_x509_certificate;
 
-/// Certificates that are valid no longer.
+/// The document of revoked certificates.
 pub(super) const REVOKED: &str = "revoked.json";
 const REVOKED_REMEDY: &str = "restore it from a backup, or delete it, which lets in who was revoked until their certificates \
      expire, and has members join anew whose certificates expire before they are renewed";
@@ -28,19 +28,19 @@ const AUTHORITY_FILE: &str = "authority.pem";
 const BYTES_MAX: u64 = 64 << 10;
 
 impl Pki {
-    /// The authority in a folder such as `DATA/pki`, which is made with a new authority in it if
-    /// the folder is not there. Only the owner can read it.
+    /// Opens the authority in a folder such as `DATA/pki`. If the folder is missing, makes it with
+    /// a new authority in it. Only the owner can read the folder.
     ///
     /// # Errors
-    /// [`Error::Damaged`] when there is a folder without a whole authority, with what to do;
+    /// [`Error::Damaged`] when the folder has no whole authority, with what to do;
     /// [`Error::File`]; [`Error::Pki`].
     pub fn open(folder: &Path) -> Result<Self> {
         Self::open_on(folder, None)
     }
 
-    /// As [`Pki::open`], with what is kept beside the authority, such as tokens and revocations, where
-    /// the control plane is. What lies in the folder is taken along the first time. It is read now: who
-    /// led and will lead again opens it anew.
+    /// As [`Pki::open`], where the control plane has the documents beside the authority, such as
+    /// tokens and revocations. On first use, the folder's documents are copied there. They are read
+    /// now: a coordinator that led and will lead again must open them anew.
     ///
     /// # Errors
     /// As [`Pki::open`], and [`Error::File`] where the control plane cannot be used;
@@ -56,7 +56,7 @@ impl Pki {
         }
         let loaded = load(folder, control);
         if is_new && control.is_some() && loaded.is_err() {
-            // The cluster may have one already, whose copy belongs there.
+            // The cluster may have an authority already, whose copy belongs there.
             let _ = std::fs::remove_dir_all(folder);
         }
         loaded
@@ -68,7 +68,7 @@ fn make(folder: &Path) -> Result<()> {
     let text = format!("{}{}", pki.ca_pem(), pki.authority.issuer.key().serialize_pem());
     let revoked = serde_json::to_vec_pretty(&Revoked::default()).map_err(pki_error)?;
     match make_with(folder, &text, (REVOKED, &revoked)) {
-        // Somebody else was faster; theirs is as good.
+        // Another process was faster; its authority is as good.
         Err(Error::File { source, .. })
             if matches!(source.kind(), ErrorKind::AlreadyExists | ErrorKind::DirectoryNotEmpty) =>
         {
@@ -90,8 +90,8 @@ fn damaged(folder: &Path, reason: String) -> Error {
     }
 }
 
-/// The authority's certificate and key in a folder, as text, and the fingerprint that its members know it
-/// by.
+/// The text of the authority's certificate and key in a folder, and the fingerprint that the
+/// members know it by.
 ///
 /// # Errors
 /// As [`Pki::open`].
@@ -114,7 +114,7 @@ pub(crate) fn read_authority(folder: &Path) -> Result<(String, String)> {
     Ok((text, CaHash::of(&ca).to_string()))
 }
 
-/// A folder with an authority's certificate and key that appears whole, with one document.
+/// Makes a folder, which appears whole, with an authority's certificate and key and one document.
 ///
 /// # Errors
 /// [`Error::File`].
@@ -127,7 +127,7 @@ pub(crate) fn make_with(folder: &Path, authority: &str, document: (&str, &[u8]))
         .and_then(|()| std::fs::rename(&staging, folder))
         .and_then(|()| folder.parent().map_or(Ok(()), files::sync_folder));
     made.map_err(|error| {
-        // It may not even have been made.
+        // The staging folder may not exist.
         let _ = std::fs::remove_dir_all(&staging);
         Error::file("make", folder, error)
     })
@@ -135,25 +135,25 @@ pub(crate) fn make_with(folder: &Path, authority: &str, document: (&str, &[u8]))
 
 fn load(folder: &Path, control: Option<&Control>) -> Result<Pki> {
     let (text, fingerprint) = read_authority(folder)?;
-    // Without the file nobody knows how long the certificates live that are out there: a revocation
-    // is then kept as long as any could.
+    // Without the file, the lives of issued certificates are unknown: a revocation is then kept as
+    // long as any certificate could live.
     let absent = Revoked {
         longest_life_s: LIFE_MAX.as_secs().saturating_add(1),
         members: Vec::new(),
-        // Nor whose: what has expired is not renewed.
+        // The members are unknown, too: no expired certificate is renewed.
         forgotten_s: now_s(),
     };
     let lead = Arc::new(Lead::new(shared::authority(control, folder, &fingerprint)?));
     marker::refuse(lead.authority())?;
     if control.is_some() && lead.authority().read(REVOKED)?.is_none() {
-        // What was moved elsewhere is not taken here.
+        // Documents that were moved elsewhere are not copied.
         marker::refuse(&Folder::new(folder))?;
         take_along(&lead, folder)?;
     }
     let is_absent = lead.authority().read(REVOKED)?.is_none();
     let revoked = Persisted::open(&lead, REVOKED, REVOKED_REMEDY, absent)?;
     if is_absent {
-        // As of now, and not of the next start.
+        // Write the current time now, so that the next start does not take a later one.
         revoked.change(|_| Ok::<_, Error>(()))??;
     }
     parse(&text, (lead, revoked)).map_err(|error| damaged(folder, error.to_string()))
@@ -164,7 +164,7 @@ fn take_along(lead: &Lead, folder: &Path) -> Result<()> {
     let from = Folder::new(folder);
     let mut names = from.documents()?;
     names.retain(|name| name != REVOKED && name != marker::MARKER);
-    // Last the one that says that all are there.
+    // This document comes last: it shows that all others are there.
     names.push(REVOKED.to_owned());
     for name in names {
         if let Some(bytes) = from.read(&name)? {
@@ -181,7 +181,7 @@ fn parse(text: &str, kept: (Arc<Lead>, Persisted<Revoked>)) -> Result<Pki> {
     let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).map_err(pki_error)?;
     let pki = Pki::from_parts(ca, ca_pem.to_owned(), key_pem, kept)?;
     let (_, parsed) = parse_x509_certificate(&pki.authority.ca).map_err(pki_error)?;
-    // Signed by itself, so this notices every bit that changed.
+    // The certificate is self-signed, so this notices every bit that changed.
     parsed.verify_signature(None).map_err(pki_error)?;
     let key = pki.authority.issuer.key().der_bytes();
     if parsed.public_key().subject_public_key.data != key || !parsed.is_ca() {
@@ -296,7 +296,7 @@ mod tests {
         let file = folder.join(AUTHORITY_FILE);
         Pki::open(&folder).expect("a new one");
         assert_eq!((mode(&folder), mode(&file)), (0o700, 0o600));
-        // As a careless copy leaves them.
+        // Permissions as a careless copy leaves them.
         for (path, wide) in [(&folder, 0o755), (&file, 0o664)] {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(wide)).expect("ours");
         }

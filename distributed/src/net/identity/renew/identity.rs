@@ -1,5 +1,5 @@
-//! A worker's identity, made anew before it expires, over the connection that it still opens, or
-//! after an absence.
+//! A worker's identity, which is renewed before it expires, over the connection that it still
+//! opens, or after an absence.
 
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Waits between attempts.
 const WAIT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// What a worker shows, for as long as it runs.
+/// The identity that a worker shows, for as long as it runs.
 pub(crate) struct RenewingIdentity {
     shown: Mutex<(Identity, ClientConfig)>,
     keep_in: Option<PathBuf>,
@@ -40,7 +40,7 @@ impl RenewingIdentity {
     }
 
     fn shown(&self) -> MutexGuard<'_, (Identity, ClientConfig)> {
-        // It is replaced as a whole.
+        // The identity is only replaced as a whole.
         self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -48,12 +48,12 @@ impl RenewingIdentity {
         self.shown().0.clone()
     }
 
-    /// Until when the certificate is valid.
+    /// When the certificate expires.
     pub(crate) fn until(&self) -> Result<SystemTime> {
         Ok(self.shown().0.validity()?.1)
     }
 
-    /// What the next connection is made with.
+    /// The configuration of the next connection.
     pub(crate) fn client(&self) -> ClientConfig {
         self.shown().1.clone()
     }
@@ -80,7 +80,7 @@ impl RenewingIdentity {
         }
     }
 
-    /// Resolves with the life of the identity when it is to be renewed.
+    /// Resolves when the identity is to be renewed, with the identity's life.
     async fn until_due(&self) -> Result<Duration> {
         let identity = self.identity();
         let (at_most, life) = due(&identity, SystemTime::now())?;
@@ -111,7 +111,7 @@ impl RenewingIdentity {
     /// Renews an identity that the coordinator has found to be expired.
     ///
     /// # Errors
-    /// Of those that [`is_final`] is false for, trying again may get over.
+    /// An error for which [`is_final`] is false may pass: try again.
     pub(crate) async fn recover(&self, endpoint: &Endpoint, addr: SocketAddr) -> Result<()> {
         let old = self.identity();
         let answer = tokio::time::timeout(TIMEOUT, once(endpoint, addr, &old)).await;
@@ -122,7 +122,7 @@ impl RenewingIdentity {
     async fn replace(&self, new: Identity) -> Result<()> {
         let client = client(&new, self.slots)?;
         if let Err(error) = self.keep(&new).await {
-            // The one that is kept can be renewed as long as this one works, and long after.
+            // The kept identity can be renewed as long as this one works, and long after.
             tracing::error!(%error, "the renewed certificate is not kept");
         }
         *self.shown() = (new, client);
@@ -140,7 +140,7 @@ fn is_passing(refusal: &JoinRefusal) -> bool {
     matches!(refusal, JoinRefusal::Busy | JoinRefusal::Unavailable)
 }
 
-/// Whether a failed renewal is no use to be tried again.
+/// Whether a failed renewal must not be tried again.
 pub(crate) fn is_final(error: &Error) -> bool {
     match error {
         Error::JoinRefused { refusal, .. } => !is_passing(refusal),
@@ -149,7 +149,7 @@ pub(crate) fn is_final(error: &Error) -> bool {
     }
 }
 
-/// What a connection that shows this identity is made with.
+/// The configuration of a connection that shows this identity.
 fn client(identity: &Identity, slots: u32) -> Result<ClientConfig> {
     let mut client = ClientConfig::new(Arc::new(tls::client(identity, Protocol::Work)?));
     client.transport_config(endpoint::config(endpoint::streams_for(slots), 1));

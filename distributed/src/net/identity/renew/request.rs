@@ -15,17 +15,17 @@ use rcgen::KeyPair;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// A new identity of the same role and name, valid from now, for one whose certificate is valid or
-/// expired no longer ago than [`Pki::with_absence_max`](crate::Pki::with_absence_max) allows. The key
-/// is made here and goes nowhere. Workers do this by themselves; clients and administrators who were
-/// away do it before [`Client::connect`](crate::Client::connect), and keep what they get.
+/// Renews an identity: same role and name, valid from now. The certificate must be valid, or have
+/// expired no longer ago than [`Pki::with_absence_max`](crate::Pki::with_absence_max) allows. The
+/// key is made here and goes nowhere. Workers do this by themselves; clients and administrators who
+/// were away do it before [`Client::connect`](crate::Client::connect), and keep the result.
 ///
 /// # Errors
-/// [`Error::JoinRefused`] where the certificate was revoked or expired longer ago, and then a token is
-/// needed to [`enrol`](crate::enrol) anew, or where the clocks differ too much; [`Error::Refused`]
-/// where either side does not trust the other; [`Error::Unreachable`] when nobody answers;
-/// [`Error::Connection`] when the answer does not come; [`Error::UnknownHost`]; [`Error::Bind`];
-/// [`Error::Pki`].
+/// [`Error::JoinRefused`] where the certificate was revoked or expired longer ago, and then a token
+/// is needed to [`enrol`](crate::enrol) anew, or where the clocks differ too much;
+/// [`Error::Refused`] where either side does not trust the other; [`Error::Unreachable`] when no
+/// coordinator answers; [`Error::Connection`] when the answer does not come;
+/// [`Error::UnknownHost`]; [`Error::Bind`]; [`Error::Pki`].
 pub async fn renew(coordinators: impl Into<Coordinators>, identity: &Identity) -> Result<Identity> {
     coordinators.into().ask(|addr| renew_at(addr, identity)).await
 }
@@ -35,7 +35,7 @@ async fn renew_at(addr: SocketAddr, identity: &Identity) -> Result<Identity> {
     patiently(&endpoint, addr, || once(&endpoint, addr, identity)).await
 }
 
-/// The same over an endpoint that is there, tried once. It may take as long as the connection lives.
+/// The same over an existing endpoint, tried once. It may take as long as the connection lives.
 pub(super) async fn once(
     endpoint: &Endpoint,
     addr: SocketAddr,
@@ -71,7 +71,7 @@ pub(super) async fn once(
     renewed(identity, certified, &key)
 }
 
-/// The identity that follows another one. An answer that is no use is an error now, not at the next
+/// The identity that follows another one. A useless answer is an error now, not at the next
 /// connection.
 pub(crate) fn renewed(old: &Identity, certified: Certified, key: &KeyPair) -> Result<Identity> {
     let Certified { cert_pem, ca_pem: _ } = certified;

@@ -1,4 +1,4 @@
-//! The table of tokens on the disk: what was used stays used, whatever happens to the process.
+//! The table of tokens on the disk: a use that was taken stays taken, whatever happens later.
 
 use super::{JoinToken, Maker, Secret, Table, TokenInfo};
 use crate::control::persisted::Persisted;
@@ -9,7 +9,7 @@ use crate::net::identity::role::Role;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where the authority keeps them.
+/// The authority's file of tokens.
 const TOKENS: &str = "tokens.json";
 const TOKENS_REMEDY: &str = "delete it to revoke every token; machines that joined stay joined";
 /// Limits of a token.
@@ -41,8 +41,8 @@ impl Tokens {
         Ok(Self(Arc::new(Inner { authority: pki.hash(), table })))
     }
 
-    /// Makes a token that lets `uses` machines join as workers within `ttl`. This is the only time
-    /// that it is seen: what is kept does not tell it.
+    /// Makes a token that lets `uses` machines join as workers within `ttl`. Only this call shows
+    /// the token: the table does not have its secret.
     ///
     /// # Errors
     /// [`Error::TokenLimit`]; [`Error::File`].
@@ -93,7 +93,7 @@ impl Tokens {
         self.0.table.read().tokens.iter().map(|kept| kept.info.clone()).collect()
     }
 
-    /// Takes a token back. Who joined with it stays joined.
+    /// Takes a token back. Machines that joined with it stay joined.
     ///
     /// # Errors
     /// [`Error::UnknownToken`]; [`Error::File`].
@@ -104,8 +104,8 @@ impl Tokens {
         Err(Error::UnknownToken { id: id.chars().take(64).collect() })
     }
 
-    /// Takes back what a member has made, and then writes that down; answers the ids. Waits for the
-    /// disk.
+    /// Takes back the tokens that a member has made, and then writes that down; returns their ids.
+    /// Waits for the disk.
     pub(crate) fn take_back(&self, maker: &Maker) -> (Vec<String>, Result<()>) {
         let any = self.0.table.read().tokens.iter().any(|t| t.info.made_by.as_ref() == Some(maker));
         if !any {

@@ -1,4 +1,4 @@
-//! Where large tensors of durable tasks lie that coordinators on several machines share.
+//! Where large tensors of durable tasks lie if coordinators on several machines share them.
 
 use crate::control::files;
 use crate::error::{Error, Result};
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where large inputs and outputs of durable tasks lie, if not beside the journal of one machine: a
-/// folder that all coordinators mount, or a bucket of S3 or what speaks like it. It belongs to one log.
+/// folder that all coordinators mount, or a bucket of S3 or a store like it. It belongs to one log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BlobsAt {
     url: String,
@@ -24,8 +24,8 @@ enum Kind {
 }
 
 impl BlobsAt {
-    /// The options that [`BlobsAt::new`] knows, by the names that other programs read from the
-    /// environment. All are about S3.
+    /// The options of [`BlobsAt::new`], by the names that other programs read from the environment.
+    /// All are about S3.
     pub const OPTIONS: &[&str] = &[
         "AWS_ACCESS_KEY_ID",
         "AWS_SECRET_ACCESS_KEY",
@@ -38,13 +38,13 @@ impl BlobsAt {
         "AWS_ALLOW_HTTP",
     ];
 
-    /// The place at `file:///FOLDER`, the rest of which is taken as it is, or `s3://BUCKET/PREFIX`,
-    /// with options. A folder that is not there is made for its owner alone, its parent must be there.
-    /// An endpoint with `http://` has to be on this machine, unless `AWS_ALLOW_HTTP` is `true`:
-    /// whoever is on the network reads along.
+    /// The place at `file:///FOLDER`, whose path is taken as it is, or `s3://BUCKET/PREFIX`, with
+    /// options. A missing folder is made for its owner alone; its parent must be there. An endpoint
+    /// with `http://` has to be on this machine, unless `AWS_ALLOW_HTTP` is `true`: anybody on the
+    /// network could read along.
     ///
     /// # Errors
-    /// [`Error::Blobs`] for what cannot be such a place, and for `s3://` where this program was built
+    /// [`Error::Blobs`] for a place that is not valid, and for `s3://` where this program was built
     /// without the feature `scale`.
     pub fn new<'a>(
         url: &str,
@@ -64,7 +64,7 @@ impl BlobsAt {
         Ok(Self { url: url.trim_end_matches('/').to_owned(), kind })
     }
 
-    /// As it was given, but for the options.
+    /// The URL as it was given, without the options.
     pub(super) fn label(&self) -> &str {
         &self.url
     }
@@ -78,7 +78,7 @@ impl BlobsAt {
         }
     }
 
-    /// What speaks with the place. Nothing is asked of it yet, but a folder is made.
+    /// The client of the place. It sends no request yet, but makes a missing folder.
     pub(super) fn connect(&self) -> Result<Arc<dyn ObjectStore>, String> {
         match &self.kind {
             Kind::Folder(folder) => open_folder(folder),
@@ -99,7 +99,7 @@ impl BlobsAt {
 
 impl fmt::Debug for BlobsAt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The options have secrets.
+        // The options contain secrets.
         f.debug_struct("BlobsAt").field("url", &self.url).finish_non_exhaustive()
     }
 }

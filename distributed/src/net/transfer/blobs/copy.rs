@@ -18,13 +18,13 @@ const CHUNK_BYTES: usize = 1 << 20;
 const OWN_MEANS: &str = "which is copied by its own means, after the log";
 
 impl BlobStore {
-    /// Copies the journal to `to` and every file to a folder beside it, each compared with its
-    /// name. The journal's copy gets its name last: one that is there is whole. Until then both have
-    /// `.new` after their names, and what a crash leaves there the next copy to the same place
-    /// replaces. Blocks; to be called while nothing is removed.
+    /// Copies the journal to `to`, and every file to a folder beside it, each compared with its
+    /// name. The journal's copy gets its name last, so a copy of that name is whole. Until then
+    /// both names end in `.new`; the next copy to the same place replaces what a crash leaves
+    /// there. Blocks; must be called while nothing is removed.
     ///
     /// # Errors
-    /// Those of copying the journal; [`JournalError::Exists`] for the folder too;
+    /// Errors of copying the journal; [`JournalError::Exists`] for the folder too;
     /// [`JournalError::Io`] also for a file that is missing or damaged, and for files in a shared store.
     /// Nothing is left then.
     pub(crate) fn back_up(&self, log: &dyn Log, to: &Path) -> Result<(), JournalError> {
@@ -39,18 +39,18 @@ impl BlobStore {
             let written = state.users.iter().filter(|(_, users)| users.copies.is_whole());
             written.map(|(sha256, _)| hex::encode(sha256)).collect()
         };
-        // Asked after the moment that the journal is copied of: what that names is among it.
+        // Listed after the moment of the journal's copy: every file that the copy names is there.
         log.back_up(to, Box::new(|| copy.fill(folder, written())))?;
         copy.unfinished = false;
         Ok(())
     }
 }
 
-/// A folder that files are copied to. It gets its name once they are all there, and goes unless
-/// the journal beside it then gets its own.
+/// A folder that files are copied to. It gets its name once all files are there, and is removed
+/// unless the journal beside it then gets its own.
 struct FolderCopy {
     folder: PathBuf,
-    /// It has its name, and the journal beside it has none yet.
+    /// The folder has its name, but the journal beside it has none yet.
     unfinished: bool,
 }
 
@@ -63,7 +63,7 @@ impl Drop for FolderCopy {
 }
 
 impl FolderCopy {
-    /// To be called while the journal's copy is locked: nobody else makes the same one then.
+    /// Must be called while the journal's copy is locked: no other process makes the same one then.
     fn fill(&mut self, from: &Path, needed: HashSet<String>) -> Result<(), JournalError> {
         let mut made_at = self.folder.clone().into_os_string();
         made_at.push(".new");
@@ -90,7 +90,7 @@ impl FolderCopy {
         made_at: &Path,
         mut needed: HashSet<String>,
     ) -> io::Result<()> {
-        // Even where there is nothing to copy: the copy would take it for its own and empty it.
+        // Even with nothing to copy: the copy would take the folder for its own and empty it.
         if self.folder.symlink_metadata().is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -101,7 +101,7 @@ impl FolderCopy {
         let mut made = false;
         for entry in std::fs::read_dir(from)? {
             let entry = entry?;
-            // A name with another sign is one whose file is not complete.
+            // A name with `#` is that of an incomplete file.
             let name = entry.file_name().into_string().ok().filter(|name| !name.contains('#'));
             let Some(name) = name else { continue };
             if !made {
@@ -127,13 +127,13 @@ impl FolderCopy {
     }
 }
 
-/// What keeps a file from being copied whose task would miss it.
+/// The error for a file that a task needs and that cannot be copied.
 fn unusable(path: &Path, what: &str) -> io::Error {
     let what = format!("a task's tensors in {} cannot be used: {what}", path.display());
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// Copies a file through to the disk; answers the digest of its bytes.
+/// Copies a file through to the disk; returns the digest of its bytes.
 fn copy_file(from: &Path, to: &Path) -> io::Result<String> {
     let mut source = File::open(from)?;
     if !source.metadata()?.is_file() {

@@ -1,10 +1,10 @@
-//! What a store's errors mean to whoever runs the cluster: what was wrong, and what to do.
+//! What a store's errors mean to the cluster's operator: what was wrong, and what to do.
 
 use super::{BlobStore, Place};
 use std::error::Error;
 
 impl BlobStore {
-    /// What people know the place by.
+    /// The name by which people know the place.
     pub(super) fn label(&self) -> String {
         match &self.place {
             Place::Folder(folder) => folder.display().to_string(),
@@ -30,7 +30,7 @@ pub(super) fn reason(error: &object_store::Error) -> String {
     last.to_string()
 }
 
-/// What S3 calls what is wrong, and what to do about it.
+/// S3's codes for what is wrong, and what to do about each.
 const CODES: &[(&str, &str)] = &[
     ("NoSuchBucket", "there is no such bucket: make it, or correct the address"),
     ("InvalidAccessKeyId", "the access key is not known there: correct AWS_ACCESS_KEY_ID"),
@@ -65,7 +65,7 @@ pub(super) fn explain(error: &object_store::Error) -> String {
     }
     let advice = CODES.iter().find(|(code, _)| said.contains(code)).map(|(_, advice)| advice);
     let what = element(&said, "Message").or_else(|| element(&said, "Code")).unwrap_or(&said);
-    // Whatever answers there may say a lot.
+    // The answer may be of any server, and long.
     let what: String = what.chars().take(300).collect();
     match advice {
         Some(advice) => format!("{advice} ({what})"),

@@ -8,8 +8,8 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Bytes of the disk that are left to the journal. Files go once the journal has a change: without
-/// room for changes, a disk that they had filled would stay full.
+/// Bytes of the disk that are reserved for the journal. Files are removed once the journal has a
+/// change: without room for changes, a disk full of files would stay full.
 const RESERVE_BYTES: u64 = 64 << 20;
 
 /// Room for bytes that are being written.
@@ -61,13 +61,13 @@ fn free_bytes(folder: &Path) -> io::Result<u64> {
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
-/// Elsewhere a disk says only by its errors that it is full.
+/// Elsewhere only its errors show that a disk is full.
 #[cfg(not(target_os = "linux"))]
 fn free_bytes(_: &Path) -> io::Result<u64> {
     Ok(u64::MAX)
 }
 
-/// Makes the folder and removes what does not belong there.
+/// Makes the folder and removes files that do not belong there.
 pub(super) fn prepare(folder: &Path, used: &HashMap<[u8; 32], Users>) -> io::Result<()> {
     match files::make_private_folder(folder) {
         Ok(()) => files::sync_folder(parent(folder))?,

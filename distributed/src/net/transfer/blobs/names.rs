@@ -1,12 +1,12 @@
-//! What files are called. In a shared store a name has, besides the digest, the epoch of the leader
-//! that wrote it and a number, so that a name is written once: whatever a delete that arrives late
-//! removes, nobody has written again.
+//! The names of files. In a shared store a name has, besides the digest, the epoch of the leader
+//! that wrote it and a number, so that a name is written once: a delete that arrives late removes
+//! no file that was written again.
 
 use object_store::path::Path as Key;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The name of a run in the folder beside the journal.
+/// The name of a blob in the folder beside the journal.
 pub(super) fn of(sha256: [u8; 32]) -> Key {
     Key::from(hex::encode(sha256))
 }
@@ -24,26 +24,26 @@ pub(super) fn parse(name: &str) -> Option<([u8; 32], u64)> {
 /// The names that a leader gives in a shared store.
 pub(super) struct Names {
     epoch: u64,
-    /// In which the log was opened.
+    /// The epochs in which the log was opened.
     epochs: HashSet<u64>,
     next: AtomicU64,
 }
 
 impl Names {
-    /// Those of the leader in this epoch, the log having been opened in these.
+    /// The names of the leader in `epoch`; the log was opened in `epochs`.
     pub(super) fn new(epoch: u64, epochs: &[u64]) -> Self {
         let epochs = epochs.iter().copied().chain([epoch]).collect();
         Self { epoch, epochs, next: AtomicU64::new(0) }
     }
 
-    /// A name that nothing ever had.
+    /// A name that no file ever had.
     pub(super) fn fresh(&self, sha256: [u8; 32]) -> Key {
         let number = self.next.fetch_add(1, Relaxed);
         Key::from(format!("{}.{}.{number}", hex::encode(sha256), self.epoch))
     }
 
-    /// Whether no leader can need the file once this one does not: it was written by this leader or
-    /// by one before it. A later leader relies on nothing that this one has let go of.
+    /// Whether no leader can need the file once this one does not: this leader or an earlier one
+    /// wrote it. A later leader relies on no file that this one has let go of.
     pub(super) fn may_remove(&self, name: &Key) -> bool {
         parse(name.as_ref()).is_some_and(|(_, epoch)| self.is_own_or_earlier(epoch))
     }
@@ -52,7 +52,7 @@ impl Names {
         epoch <= self.epoch && self.epochs.contains(&epoch)
     }
 
-    /// Whether the file of a name that is not complete belongs to a leader before this one.
+    /// Whether the incomplete file of a name belongs to an earlier leader.
     pub(super) fn was_abandoned(&self, name: &str) -> bool {
         let Some((name, _)) = name.split_once('#') else { return false };
         parse(name).is_some_and(|(_, epoch)| epoch != self.epoch && self.is_own_or_earlier(epoch))
@@ -65,12 +65,12 @@ pub(super) struct Copies(Vec<Copy>);
 
 struct Copy {
     name: Key,
-    /// It was written, so it must be there.
+    /// The file was written, so it must be there.
     whole: bool,
 }
 
 impl Copies {
-    /// Adds a name; one that is known as whole stays so.
+    /// Adds a name; a name that is known as whole stays so.
     pub(super) fn add(&mut self, name: Key, whole: bool) {
         match self.0.iter_mut().find(|copy| copy.name == name) {
             Some(copy) => copy.whole |= whole,
@@ -82,7 +82,7 @@ impl Copies {
         self.0.iter().any(|copy| copy.whole)
     }
 
-    /// Names of what can be read, what was added last before the others.
+    /// Names of copies that can be read, the latest first.
     pub(super) fn whole(&self) -> impl Iterator<Item = &Key> {
         self.0.iter().rev().filter(|copy| copy.whole).map(|copy| &copy.name)
     }
@@ -103,7 +103,7 @@ mod tests {
         let cases = [
             (format!("{digest}.7.0"), true),
             (format!("{digest}.3.12"), true),
-            // A successor's, another log's, and what is none of ours.
+            // Names of a successor, of another log, and of files that are none of ours.
             (format!("{digest}.8.0"), false),
             (format!("{digest}.4.0"), false),
             (digest.clone(), false),

@@ -1,4 +1,4 @@
-//! Files by digest are read, in parts or whole, and compared with what they should be.
+//! Reads files by digest, in parts or whole, and compares them with what they should be.
 
 use super::{BlobStore, Place};
 use crate::error::Result;
@@ -16,20 +16,20 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// Bytes that are asked of a shared store in one request.
+/// Bytes that one request asks of a shared store.
 const LOAD_BYTES: u64 = 4 << 20;
 
 /// Why a file was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unread {
-    /// It is not there, or not what it was: nobody can have its bytes any more.
+    /// The file is missing, or has changed: its bytes are lost.
     Lost(String),
-    /// The system could not, which may pass.
+    /// The system could not read the file, which may pass.
     Failed(String),
 }
 
 impl BlobStore {
-    /// Reads so many bytes from an offset on, of a run that should have them.
+    /// Reads `count` bytes of a blob, from the offset `at` on.
     ///
     /// # Errors
     /// [`Unread`], with a text that says what is wrong with the file.
@@ -53,7 +53,7 @@ impl BlobStore {
             Ok(bytes) => return Ok(bytes),
             Err(what) => what,
         };
-        // A file that went or shrank in the meantime is lost, whatever the error says.
+        // A file that went or shrank meanwhile is lost, whatever the error says.
         self.locate(blob).await?;
         Err(Unread::Failed(self.blame(blob, &what)))
     }
@@ -66,13 +66,13 @@ impl BlobStore {
         }
     }
 
-    /// Reads all of a run, as the tensors that it is.
+    /// Reads a whole blob, as the tensors that it holds.
     ///
     /// # Errors
     /// As [`BlobStore::read`].
     pub(crate) async fn load(self: &Arc<Self>, apart: Apart) -> Result<Vec<NamedTensor>, Unread> {
         let blob = apart.blob;
-        // Before memory is taken for it.
+        // Located before memory is taken for it.
         let name = self.locate(blob).await?;
         let (read, broke) = match &self.place {
             Place::Folder(folder) => {
@@ -100,7 +100,7 @@ impl BlobStore {
         }
     }
 
-    /// Hands all of a file on in pieces, until nobody takes them, or says why it cannot.
+    /// Sends a whole file on in pieces, until the receiver is gone, or says why it cannot.
     async fn fetch(
         &self,
         name: &Key,
@@ -118,14 +118,14 @@ impl BlobStore {
         Ok(())
     }
 
-    /// What is wrong with the file of a run.
+    /// Says what is wrong with the file of a blob.
     pub(crate) fn blame(&self, blob: TensorBlob, what: &str) -> String {
         let path = PathBuf::from(self.label()).join(hex::encode(blob.sha256));
         format!("the task's tensors in {} cannot be used: {what}", path.display())
     }
 }
 
-/// What arrives piece by piece, read by a thread that may wait.
+/// Pieces as they arrive, read by a thread that may wait.
 struct Pieces {
     receiver: mpsc::Receiver<Bytes>,
     rest: Bytes,
@@ -149,7 +149,7 @@ impl Read for Pieces {
     }
 }
 
-/// Reads a run of bytes as tensors, or says what is wrong with it. Its length is known to be right.
+/// Reads a run of bytes as tensors, or says what is wrong with it. Its length was checked.
 fn read_tensors(
     source: &mut impl Read,
     apart: &Apart,

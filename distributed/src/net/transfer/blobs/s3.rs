@@ -1,5 +1,5 @@
-//! S3, and what speaks like it. Requests go through a client of ours, with the TLS that the rest of the
-//! program has: each has a bounded time and a bounded answer, and none is sent elsewhere than was said.
+//! S3 and compatible stores. Requests go through our own client, with the TLS of the rest of the
+//! program: each has a bounded time and a bounded answer, and goes to the given endpoint only.
 
 use async_trait::async_trait;
 use http_body_util::{BodyExt, Limited};
@@ -24,9 +24,9 @@ use std::time::Duration;
 /// How long one request may take, of at most [`PIECE_BYTES`](super::upload::PIECE_BYTES).
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONNECT: Duration = Duration::from_secs(5);
-/// How often a request is sent again whose answer did not come or says that it may pass.
+/// How often a request is sent again whose answer did not come, or says that the failure may pass.
 const RETRIES: usize = 4;
-/// Bytes of an answer: more than is ever asked for.
+/// Most bytes of an answer: more than is ever asked for.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
 /// A bucket, and how it is reached.
@@ -112,14 +112,14 @@ fn check(endpoint: &str, allow_http: bool) -> Result<(), String> {
     }
 }
 
-/// What speaks with a bucket. Asks it nothing yet.
+/// The client of a bucket. It sends no request yet.
 pub(super) fn connect(bucket: &Bucket) -> Result<Arc<dyn ObjectStore>, String> {
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name(&bucket.name)
         .with_region(&bucket.region)
         .with_access_key_id(&bucket.key.0)
         .with_secret_access_key(&bucket.key.1)
-        // Not all that speaks like S3 removes many at once.
+        // Some compatible stores cannot remove many objects at once.
         .with_disable_bulk_delete(true)
         .with_http_connector(Ours(Exchange::new(bucket)?))
         .with_retry(RetryConfig {
@@ -131,7 +131,7 @@ pub(super) fn connect(bucket: &Bucket) -> Result<Arc<dyn ObjectStore>, String> {
         builder = builder.with_token(session);
     }
     if let Some(endpoint) = &bucket.endpoint {
-        // Which ones are allowed was checked.
+        // The endpoint was checked before.
         builder = builder.with_endpoint(endpoint).with_allow_http(true);
     }
     let s3 = builder.build().map_err(|error| super::reason(&error))?;
@@ -148,7 +148,7 @@ impl HttpConnector for Ours {
     }
 }
 
-/// Requests with their answers, whole, within their time.
+/// Sends requests and reads their whole answers, within their time.
 #[derive(Debug, Clone)]
 struct Exchange {
     client: Client<HttpsConnector<Connecting>, HttpRequestBody>,
@@ -191,7 +191,7 @@ impl Exchange {
         let answer = self.client.request(request).await.map_err(unsent)?;
         let (parts, body) = answer.into_parts();
         let whole = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
-        // Cut short: it may be asked again where that does no harm.
+        // The answer was cut short: the request may be repeated where that does no harm.
         let cut = |error| HttpError::new(HttpErrorKind::Interrupted, Broken(error));
         Ok(HttpResponse::from_parts(parts, whole.map_err(cut)?.to_bytes().into()))
     }
@@ -205,7 +205,7 @@ impl HttpService for Exchange {
     }
 }
 
-/// What a request came to that has no answer.
+/// The error of a request that has no answer.
 fn unsent(error: ClientError) -> HttpError {
     let kind = match error.is_connect() {
         true => HttpErrorKind::Connect,
@@ -214,7 +214,7 @@ fn unsent(error: ClientError) -> HttpError {
     HttpError::new(kind, error)
 }
 
-/// Whom to trust with an endpoint's name. None where nothing is encrypted.
+/// The authorities to trust with an endpoint's name; none where nothing is encrypted.
 fn authorities(bucket: &Bucket) -> Result<rustls::RootCertStore, String> {
     let mut roots = rustls::RootCertStore::empty();
     if bucket.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://")) {

@@ -1,11 +1,11 @@
-//! A store that coordinators on several machines reach, of whom one leads. A leader that was deposed
-//! may not know it yet, and what it asked for may be done late: nothing that it removes or writes must
-//! be what a later leader needs.
+//! A store that coordinators on several machines reach, of which one leads. A deposed leader may
+//! not know it yet, and its requests may be done late: it must not remove or write a file that a
+//! later leader needs.
 //!
-//! So a name is written once, by the leader whose epoch it has, and a leader removes names that it knows:
-//! those of its own, and those that lay there when it opened the log, which nobody else writes to any
-//! more. It relies on a file of an earlier leader only as long as a record that it found in the log names
-//! the digest, and nobody but it can take that record away.
+//! So a name is written once, by the leader whose epoch it has. A leader removes only names that it
+//! knows: its own, and those that were there when it opened the log, which no other leader writes
+//! any more. It relies on a file of an earlier leader only as long as a record that it found in the
+//! log names the digest, and it alone can remove that record.
 
 use super::at::BlobsAt;
 use super::explain::explain;
@@ -22,7 +22,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 
-/// The file by which a store is told from one that is not mounted, or is another.
+/// The file that tells the store from one that is not mounted, or is another.
 const MARKER: &str = "radeon-cluster";
 const MARKER_TEXT: &str =
     "Large tensors of durable tasks. Each file belongs to a record of the log.\n";
@@ -30,12 +30,12 @@ const MARKER_TEXT: &str =
 type Used = HashMap<[u8; 32], Users>;
 
 impl BlobStore {
-    /// Opens a shared store for the leader in an epoch, the log having been opened in `epochs`. It must
-    /// have read the log before: what earlier leaders let the log name is there then. What none of
-    /// `used` names goes in the background. Blocks.
+    /// Opens a shared store for the leader in an epoch; the log was opened in `epochs`. The leader
+    /// must have read the log before: files of earlier leaders that the log names are there then.
+    /// Files that `used` does not name are removed in the background. Blocks.
     ///
     /// # Errors
-    /// [`Error::Blobs`] where it cannot be read, or written to, or is not the one that the log is about.
+    /// [`Error::Blobs`] where it cannot be read, or written to, or is not the store of this log.
     pub(crate) fn open_shared(
         at: &BlobsAt,
         (epoch, epochs): (u64, &[u64]),
@@ -51,7 +51,7 @@ impl BlobStore {
         Self::open_in(store, at.label(), names, used, runtime)
     }
 
-    /// As [`BlobStore::open_shared`], with what speaks with the store.
+    /// As [`BlobStore::open_shared`], with the client of the store.
     pub(super) fn open_in(
         store: Arc<dyn ObjectStore>,
         label: &str,
@@ -69,7 +69,7 @@ impl BlobStore {
         Ok(blob_store)
     }
 
-    /// Whether a shared store has a run already that another task needs.
+    /// Whether a shared store has a blob already, for another task.
     pub(super) async fn is_there(&self, blob: TensorBlob) -> bool {
         let Place::Shared { .. } = self.place else { return false };
         let known = self.whole_copies(blob.sha256);
@@ -87,7 +87,7 @@ impl BlobStore {
         known.unwrap_or_default()
     }
 
-    /// The name under which a run of the right length lies.
+    /// The name of a copy of a blob that has the right length.
     pub(super) async fn locate(&self, blob: TensorBlob) -> Result<Key, Unread> {
         if let Place::Folder(_) = self.place {
             let name = names::of(blob.sha256);
@@ -118,7 +118,7 @@ impl BlobStore {
         }
     }
 
-    /// Looks whether a file is there and has its length, or says what is wrong with it.
+    /// Checks that a file is there and has its length, or says what is wrong with it.
     async fn measure(&self, name: &Key, blob: TensorBlob) -> Result<Result<(), String>, Unread> {
         match self.store.head(name).await {
             Ok(found) if found.size == blob.bytes => Ok(Ok(())),
@@ -128,7 +128,7 @@ impl BlobStore {
         }
     }
 
-    /// Notes what lies there of a run.
+    /// Notes the copies of a blob that the store has.
     async fn look_again(&self, blob: TensorBlob) -> Result<(), Unread> {
         let failed = |error| Unread::Failed(self.blame(blob, &self.explain(&error)));
         let listed = self.store.list(None).map_ok(|found| found.location);
@@ -141,7 +141,7 @@ impl BlobStore {
     }
 }
 
-/// Looks at what is there, and proves that it can be read, written to and removed from.
+/// Lists the store, and proves that it can be read, written to and removed from.
 pub(super) async fn look(
     store: &dyn ObjectStore,
     names: &Names,
@@ -162,14 +162,14 @@ pub(super) async fn look(
         store.put(&marker, MARKER_TEXT.into()).await.map_err(said)?;
     }
     store.get_range(&marker, 0..1).await.map_err(said)?;
-    // Named like any other: what is left of a start that was cut off goes with the next.
+    // Named like any other file: the next start removes the probe of a start that was cut off.
     let probe = names.fresh([0; 32]);
     store.put(&probe, MARKER_TEXT.into()).await.map_err(said)?;
     store.delete(&probe).await.map_err(said)?;
     for name in found {
         let Some((sha256, _)) = parse(name.as_ref()) else { continue };
         match users.get_mut(&sha256) {
-            // Those whom no record keeps count as unwritten: an earlier leader may be removing them.
+            // Copies without a record count as unwritten: an earlier leader may be removing them.
             Some(users) => users.copies.add(name, users.count > 0),
             None if names.may_remove(&name) => {
                 users.entry(sha256).or_default().copies.add(name, false);
@@ -180,7 +180,7 @@ pub(super) async fn look(
     Ok(())
 }
 
-/// Removes what earlier leaders were writing to a folder when they ended.
+/// Removes files that earlier leaders were writing to a folder when they ended.
 fn remove_abandoned(folder: &Path, names: &Names) -> std::io::Result<()> {
     for entry in std::fs::read_dir(folder)? {
         let entry = entry?;

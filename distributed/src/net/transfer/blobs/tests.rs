@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A store in a folder, and a run of bytes for it.
+/// A store in a folder, and a blob for it.
 fn store(folder: &std::path::Path) -> (Arc<BlobStore>, TensorBlob, Bytes) {
     let bytes = Bytes::from_static(b"some inputs");
     let blob = TensorBlob { sha256: Sha256::digest(&bytes).into(), bytes: 11 };
@@ -67,7 +67,7 @@ async fn files_leave_room_for_the_journal() {
     assert!(matches!(error, crate::Error::NotSaved { .. }), "{error}");
     assert!(error.to_string().contains("kept for the journal"), "{error}");
     assert!(std::fs::read_dir(folder.path().join("inputs")).unwrap().next().is_none());
-    // What was refused takes no room.
+    // The refused blob takes no room.
     blob_store.put(blob, vec![bytes]).await.unwrap().keep();
 }
 
@@ -79,7 +79,7 @@ async fn a_closed_store_writes_and_removes_nothing() {
     old.close().await;
     let refused = old.put(blob, vec![bytes]).await;
     assert!(matches!(refused, Err(crate::Error::Stopped)));
-    // Another has acknowledged the file since.
+    // Another store has acknowledged the file since.
     old.release(blob.sha256);
     drop(old.pause().await);
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,4 +1,4 @@
-//! How a run of bytes is written: whole or not at all.
+//! Writes a blob: whole or not at all.
 
 use super::{BlobStore, Place, names};
 use crate::error::{Error, Result};
@@ -12,14 +12,14 @@ use tokio::task::JoinSet;
 /// Bytes that are sent to a shared store in one request, so that requests have bounded times; 5 MiB
 /// are the least that S3 takes as a part of several.
 pub(super) const PIECE_BYTES: usize = 8 << 20;
-/// Pieces of one run that are on their way at the same time.
+/// Pieces of one blob that are on their way at the same time.
 const PIECES_AT_ONCE: usize = 4;
 
 impl BlobStore {
-    /// Writes a run under a name of its own.
+    /// Writes a blob under a name of its own.
     ///
     /// # Errors
-    /// [`Error::NotSaved`]. What may be there goes when nobody needs the digest.
+    /// [`Error::NotSaved`]. A file that is left is removed when no task needs the digest.
     pub(super) async fn write(&self, blob: TensorBlob, parts: Vec<Bytes>) -> Result<()> {
         let name = match &self.place {
             Place::Folder(_) => names::of(blob.sha256),
@@ -29,7 +29,7 @@ impl BlobStore {
             let mut state = self.lock();
             state.users.entry(blob.sha256).or_default().copies.add(name.clone(), whole);
         };
-        // Before anything is sent: an answer that is lost leaves a file that is to go.
+        // Noted before anything is sent: a lost answer leaves a file that must be removed.
         note(false);
         let written = match &self.place {
             Place::Folder(_) => {
@@ -96,7 +96,7 @@ async fn send(
     Ok(())
 }
 
-/// The bytes in pieces of [`PIECE_BYTES`], the last one with what is left. None are copied.
+/// The bytes in pieces of [`PIECE_BYTES`], the last one with the rest. None are copied.
 fn pieces(parts: Vec<Bytes>) -> Vec<PutPayload> {
     let (mut pieces, mut piece, mut room) = (Vec::new(), Vec::new(), PIECE_BYTES);
     for mut part in parts {

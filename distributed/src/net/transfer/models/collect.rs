@@ -1,4 +1,4 @@
-//! The file in which a model's bytes are collected: what an earlier attempt left is gone on with.
+//! The file in which a model's bytes are collected: a later attempt continues it.
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time for an earlier attempt to notice its end and let go of the file.
+/// Time for an earlier attempt to notice its end and release the file.
 const TAKE_OVER: Duration = Duration::from_secs(5);
 
-/// A file that grows, and the hash of what is in it.
+/// A file that grows, and the hash of its content.
 pub(super) struct Collector {
     path: PathBuf,
     file: File,
@@ -37,7 +37,7 @@ impl Collector {
         Ok(collector)
     }
 
-    /// Bytes that are there.
+    /// Bytes in the file.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -51,21 +51,21 @@ impl Collector {
         self.bytes += u64::try_from(bytes.len()).unwrap_or(u64::MAX);
     }
 
-    /// Adds what came.
+    /// Appends bytes that were received.
     pub(super) fn add(&mut self, bytes: &Bytes) -> io::Result<()> {
         self.file.write_all(bytes)?;
         self.count(bytes);
         Ok(())
     }
 
-    /// Begins anew: what is there belongs to nothing.
+    /// Empties the file, whose content is of no use.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         self.file.set_len(0)?;
         (self.hash, self.bytes) = (Sha256::new(), 0);
         Ok(())
     }
 
-    /// Writes everything through to the disk and answers its digest.
+    /// Writes everything through to the disk and returns its digest.
     pub(super) fn digest(&self) -> io::Result<String> {
         self.file.sync_all()?;
         Ok(hex::encode(self.hash.clone().finalize()))

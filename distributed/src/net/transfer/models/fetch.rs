@@ -1,4 +1,4 @@
-//! The worker's side: asks for a model that it lacks, collects, checks and hands it over.
+//! The worker's side: asks for a model that it lacks, collects and checks it, and hands it over.
 
 use super::collect::Collector;
 use super::{Answer, BlobPart, FILES_MAX, ModelCache, NAME_BYTES_MAX, is_digest, total};
@@ -21,7 +21,7 @@ const STALLED: Duration = Duration::from_secs(10);
 /// Attempts on one connection, and the wait between them. A new connection tries anew.
 const ATTEMPTS: u32 = 3;
 const WAIT: Duration = Duration::from_millis(500);
-/// Chunks that came and are not written yet.
+/// Most chunks that were received and are not written yet.
 const UNWRITTEN_MAX: usize = 16;
 
 /// Fetches models over one connection, one at a time.
@@ -33,7 +33,7 @@ pub(crate) struct Fetcher {
 
 /// Why a model was not fetched.
 enum Failed {
-    /// The transfer broke; what came is kept.
+    /// The transfer broke; the received bytes are kept.
     Broken(Error),
     /// Trying again is no use.
     Final(ExecError),
@@ -59,7 +59,7 @@ impl Fetcher {
         &self.connection
     }
 
-    /// Sees that the executor has the model's files, if it is one that fetches them.
+    /// Makes sure that the executor has the model's files, if the executor fetches models.
     pub(crate) async fn ensure(&self, model: &ModelRef) -> Result<(), ExecError> {
         match self.lacks(model) {
             None => Ok(()),
@@ -68,7 +68,7 @@ impl Fetcher {
         }
     }
 
-    /// Where the files of a model are to be, if the executor waits for them.
+    /// Where to collect the files of a model, if the executor lacks them.
     fn lacks(&self, model: &ModelRef) -> Option<PathBuf> {
         self.executor.cache().and_then(|cache| cache.lacks(model))
     }
@@ -77,7 +77,7 @@ impl Fetcher {
         let _turn = self.turn.lock().await;
         let mut attempt = 1;
         loop {
-            // Whoever had the turn before may have fetched it.
+            // The fetch that had the turn before may have brought it.
             let Some(path) = self.lacks(model) else { return Ok(()) };
             match self.fetch(model, path).await {
                 Ok(()) => return Ok(()),
@@ -120,7 +120,7 @@ impl Fetcher {
             Failed::Final(ExecError::failed(message))
         })?;
         if offset > bytes {
-            // Left by something else: the next attempt begins anew.
+            // The bytes are not of this model: the next attempt begins anew.
             blocking(move || collector.clear()).await?.map_err(|error| disk(&error))?;
             return Err(wire::lost("what was collected is longer than the model").into());
         }
@@ -171,8 +171,8 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(wire::lost)
 }
 
-/// Takes the rest of a run of `bytes`. A thread of its own writes and hashes; when this is dropped
-/// it writes what came, and the next attempt goes on there.
+/// Receives the rest of a run of `bytes`. A separate thread writes and hashes. When this is
+/// dropped, that thread writes the received bytes, and the next attempt continues there.
 async fn receive(
     recv: &mut RecvStream,
     mut collector: Collector,
@@ -183,7 +183,7 @@ async fn receive(
     let writer = tokio::task::spawn_blocking(move || -> io::Result<Collector> {
         while let Some(chunk) = queue.blocking_recv() {
             if let Err(error) = collector.add(&chunk) {
-                // A full disk is of no use to anybody.
+                // Free the disk, which may be full.
                 let _ = collector.clear();
                 return Err(error);
             }
@@ -211,7 +211,7 @@ async fn receive(
         };
         left -= u64::try_from(chunk.len()).unwrap_or(u64::MAX).min(left);
         if chunks.send(chunk).await.is_err() {
-            // The writer has failed, and says why.
+            // The writer has failed, and reports why.
             break;
         }
     }
@@ -220,7 +220,7 @@ async fn receive(
     broken.map_or(Ok(collector), |error| Err(error.into()))
 }
 
-/// Whether the parts' names stay beneath a folder, each only once.
+/// Whether the parts' names stay beneath a folder, and differ.
 fn are_plain(parts: &[BlobPart]) -> bool {
     let plain = |part: &BlobPart| {
         (1..=NAME_BYTES_MAX).contains(&part.name.len())

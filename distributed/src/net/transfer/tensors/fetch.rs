@@ -1,4 +1,4 @@
-//! The side that asks, collects and checks: a worker for inputs, a coordinator for outputs.
+//! Asks for tensors, collects and checks them: a worker inputs, a coordinator outputs.
 
 use super::{Answer, CHUNK_BYTES};
 use crate::error::{Error, Result};
@@ -18,29 +18,29 @@ const STALLED: Duration = Duration::from_secs(10);
 /// Attempts on one connection, and the wait between them.
 const ATTEMPTS: u32 = 3;
 const WAIT: Duration = Duration::from_millis(200);
-/// How long what a broken transfer left is kept for the next attempt.
+/// How long the beginning of a broken transfer is kept for the next attempt.
 const KEPT_FOR: Duration = Duration::from_secs(60);
 
-/// What room is counted in, in bytes.
+/// The unit of room, in bytes.
 const UNIT_BYTES: u64 = 1 << 20;
 
-/// The large tensors that are held here, and what came of those whose transfers broke. It outlives
+/// The large tensors that are held here, and the beginnings of broken transfers. It outlives
 /// connections.
 pub(crate) struct TensorCache {
     bytes_max: u64,
     /// Room for the tensors of tasks that are held, in units.
     room: Arc<Semaphore>,
     partial: Mutex<Vec<Partial>>,
-    /// Places for transfers: many would only share the same lines, and memory.
+    /// Permits for transfers: more transfers would only share the same links, and memory.
     places: Semaphore,
 }
 
-/// Who has the bytes.
+/// The side that has the bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Peer<'a> {
-    /// Of a task's inputs.
+    /// Has a task's inputs.
     Coordinator(&'a Connection),
-    /// Of an attempt's outputs.
+    /// Has an attempt's outputs.
     Worker(&'a Connection),
 }
 
@@ -77,14 +77,14 @@ struct Partial {
     since: Instant,
 }
 
-/// The tensors of a task, and their room, which is to be kept as long as they.
+/// The tensors of a task, and their room, which must be kept as long as they are.
 #[derive(Debug)]
 pub(crate) struct Fetched {
     pub(crate) tensors: Vec<NamedTensor>,
     pub(crate) room: OwnedSemaphorePermit,
 }
 
-/// What is being collected. Unless it is taken, it goes back.
+/// A run that is being collected. Unless it is taken, dropping this keeps its beginning.
 struct Held<'a> {
     input_cache: &'a TensorCache,
     partial: Option<Partial>,
@@ -100,15 +100,15 @@ impl Drop for Held<'_> {
 }
 
 impl TensorCache {
-    /// Tensors of one task may take at most so many bytes, and so may those of all tasks that are
-    /// held, and the beginnings that are kept. So many transfers go on at a time.
+    /// The tensors of one task may take at most `bytes_max`, and so may those of all held tasks,
+    /// and the kept beginnings. At most `transfers` transfers go on at a time.
     pub(crate) fn new(bytes_max: u64, transfers: usize) -> Self {
         let units = usize::try_from(units(bytes_max)).unwrap_or(usize::MAX);
         let room = Arc::new(Semaphore::new(units.min(Semaphore::MAX_PERMITS)));
         Self { bytes_max, room, partial: Mutex::default(), places: Semaphore::new(transfers) }
     }
 
-    /// Lets go of beginnings that nobody went on with.
+    /// Drops beginnings that no attempt continued in time.
     pub(crate) fn tidy(&self) {
         self.lock().retain(|old| old.since.elapsed() < KEPT_FOR);
     }
@@ -123,12 +123,12 @@ impl TensorCache {
         kept.push(partial);
         let bytes = |kept: &[Partial]| kept.iter().map(|old| old.blob.bytes).sum::<u64>();
         while bytes(&kept) > self.bytes_max {
-            // The oldest go first.
+            // The oldest beginnings go first.
             kept.remove(0);
         }
     }
 
-    /// What is left of a run, or an empty beginning.
+    /// The kept beginning of a run, or an empty one.
     fn hold(&self, blob: TensorBlob) -> Result<Held<'_>> {
         let mut kept = self.lock();
         kept.retain(|old| old.since.elapsed() < KEPT_FOR);
@@ -145,10 +145,10 @@ impl TensorCache {
     }
 
     /// Fetches the tensors of a task, which take as many bytes as `planned` has, once there is room
-    /// for them. Dropped early, it keeps what came for the next attempt.
+    /// for them. If dropped early, keeps the received bytes for the next attempt.
     ///
     /// # Errors
-    /// [`Error::TooLarge`]; [`Error::Connection`] where nobody has them or the transfer broke.
+    /// [`Error::TooLarge`]; [`Error::Connection`] where the peer lacks them or the transfer broke.
     pub(crate) async fn fetch(
         &self,
         peer: Peer<'_>,
@@ -192,7 +192,7 @@ fn units(bytes: u64) -> u64 {
     bytes.div_ceil(UNIT_BYTES)
 }
 
-/// Fills what is missing.
+/// Receives the missing bytes.
 async fn collect(peer: Peer<'_>, held: &mut Held<'_>) -> Result<()> {
     let blob = match &held.partial {
         Some(partial) => partial.blob,
@@ -228,7 +228,7 @@ async fn collect(peer: Peer<'_>, held: &mut Held<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Takes the run if it is what its digest says; one that is not is begun anew.
+/// Takes the run if it has its digest; otherwise it is begun anew.
 async fn check(held: &mut Held<'_>) -> Result<Buffer> {
     let Some(partial) = held.partial.take() else { return Err(wire::lost("nothing is held")) };
     let hashing = tokio::task::spawn_blocking(move || {
@@ -247,7 +247,7 @@ async fn check(held: &mut Held<'_>) -> Result<Buffer> {
 async fn split(run: Buffer, planned: Vec<Planned>) -> Result<Vec<NamedTensor>> {
     let splitting = tokio::task::spawn_blocking(move || {
         let planned = match <[Planned; 1]>::try_from(planned) {
-            // The run is the tensor.
+            // The run is the only tensor.
             Ok([only]) => return Ok(vec![only.finish(run)?]),
             Err(several) => several,
         };

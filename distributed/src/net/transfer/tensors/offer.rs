@@ -1,4 +1,4 @@
-//! The side that is asked: what it has for the other now.
+//! The side that is asked: the tensors that it offers now.
 
 use super::{Answer, CHUNK_BYTES, Large, Source, hashed, total};
 use crate::error::{Error, Result};
@@ -20,7 +20,7 @@ const READ_BYTES: u64 = 1 << 20;
 #[derive(Default)]
 pub(crate) struct Offers(Mutex<HashMap<[u8; 32], Vec<Arc<Large>>>>);
 
-/// Holds as long as its attempt.
+/// An offer of tensors, which ends when this is dropped.
 pub(crate) struct Offer {
     offers: Arc<Offers>,
     large: Arc<Large>,
@@ -31,7 +31,7 @@ impl Drop for Offer {
     fn drop(&mut self) {
         let mut offers = self.offers.lock();
         let Some(offered) = offers.get_mut(&self.blob.sha256) else { return };
-        // One of a task with several attempts is as good as another.
+        // Offers for several attempts at one task are alike.
         if let Some(at) = offered.iter().position(|large| Arc::ptr_eq(large, &self.large)) {
             offered.swap_remove(at);
         }
@@ -46,14 +46,14 @@ impl Offers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Offers tensors for as long as the answer lives.
+    /// Offers tensors for as long as the result lives.
     pub(crate) async fn offer(self: &Arc<Self>, large: &Arc<Large>) -> Result<Offer> {
         let blob = large.blob().await?;
         self.lock().entry(blob.sha256).or_default().push(Arc::clone(large));
         Ok(Offer { offers: Arc::clone(self), large: Arc::clone(large), blob })
     }
 
-    /// All that are offered under a digest.
+    /// All tensors that are offered under a digest.
     fn find(&self, sha256: [u8; 32]) -> Vec<Arc<Large>> {
         self.lock().get(&sha256).cloned().unwrap_or_default()
     }
@@ -77,7 +77,7 @@ pub(crate) async fn send(
         Source::Disk(blob_store) => Some((blob_store, large)),
     });
     match (in_memory, on_disk) {
-        // What lies in memory cannot be lost.
+        // Tensors in memory cannot be lost.
         (Some(parts), _) => send_parts(parts, offset, send).await?,
         (None, Some((blob_store, large))) => {
             let blob = large.blob().await?;
@@ -90,8 +90,8 @@ pub(crate) async fn send(
     send.finish().map_err(wire::lost)
 }
 
-/// What a file that cannot be read means. One that is not what it was ends the tasks that need it:
-/// nobody else has the bytes. After anything else the worker asks again.
+/// The error for a file that cannot be read. A missing or changed file ends the tasks that need it,
+/// because its bytes are nowhere else. After any other failure the worker asks again.
 fn broken(unread: Unread, offered: &[Arc<Large>]) -> Error {
     match unread {
         Unread::Lost(what) => {
@@ -124,9 +124,9 @@ async fn send_chunks(mut bytes: Bytes, send: &mut SendStream) -> Result<()> {
     Ok(())
 }
 
-/// Sends a run from the disk, or says why it cannot be read. Damage shows where a run was sent from
-/// its beginning; a worker whose transfer was pieced together asks for that when the digest is not
-/// right.
+/// Sends a run from the disk, or says why it cannot be read. Damage shows when a run is sent from
+/// its beginning; a worker whose transfer was pieced together asks for that when the digest is
+/// wrong.
 async fn send_file(
     blob_store: &BlobStore,
     blob: TensorBlob,

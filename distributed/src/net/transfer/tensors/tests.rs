@@ -31,7 +31,7 @@ async fn a_transfer_goes_on_where_stream_and_connection_were_cut() {
     rig.serve(send, &rig.run[300_000..1_000_001]).await;
     let (offset, _send) = rig.question(&first).await;
     assert_eq!(offset, 1_000_001);
-    // The connection goes too, and the next attempt comes with another.
+    // The connection is cut, too, and the next attempt comes over another one.
     first.connection.close(0u32.into(), b"cut");
     let second = rig.greet().await;
     let answer = rig.task(&second, 2, rig.blob).await;
@@ -39,7 +39,7 @@ async fn a_transfer_goes_on_where_stream_and_connection_were_cut() {
     assert_eq!(offset, 1_000_001, "each byte was served once");
     rig.serve(send, &rig.run[offset..]).await;
     assert_eq!(outcome(answer).await, Ok(rig.inputs.clone()));
-    // What is done is not kept.
+    // A finished transfer is not kept.
     let _answer = rig.task(&second, 3, rig.blob).await;
     assert_eq!(rig.question(&second).await.0, 0);
 }
@@ -55,7 +55,7 @@ async fn an_attempt_that_is_not_wanted_ends_while_its_inputs_are_fetched() {
     wire::write_report(&mut greeted.control, Kind::Recall, &attempt_id(1)).await.unwrap();
     let error = outcome(answer).await.expect_err("it was asked back");
     assert_eq!(error.message, "refused");
-    // One that is cancelled ends as soon, and what came by then is gone on with.
+    // A cancelled attempt ends as soon, and the next one continues after the bytes that came.
     let mut answer = rig.task(&greeted, 2, rig.blob).await;
     let (offset, _slow) = rig.question(&greeted).await;
     assert!(offset > 0, "{offset}");
@@ -69,7 +69,7 @@ async fn an_attempt_that_is_not_wanted_ends_while_its_inputs_are_fetched() {
         }
     };
     tokio::time::timeout(Duration::from_secs(5), released).await.expect("it lets go at once");
-    // A worker that is to leave gives back what it has not begun.
+    // A worker that is to leave gives back attempts that it has not begun.
     let answer = rig.task(&greeted, 3, rig.blob).await;
     let (_, _slow) = rig.question(&greeted).await;
     wire::write_report(&mut greeted.control, Kind::Drain, &()).await.unwrap();
@@ -159,7 +159,7 @@ async fn a_worker_takes_no_more_than_it_is_set_to() {
 async fn a_coordinator_serves_inputs_while_an_attempt_needs_them() {
     let (coordinator, pki) = coordinator().await;
     serves(coordinator, pki, false).await;
-    // Those of durable tasks lie on the disk.
+    // Inputs of durable tasks lie on the disk.
     let folder = tempfile::tempdir().unwrap();
     let pki = Pki::generate().unwrap();
     let config = CoordinatorConfig {
@@ -247,7 +247,7 @@ async fn inputs_in_memory_outlive_a_durable_task_that_has_the_same() {
     let durable = TaskSpec { durable: true, ..in_memory.clone() };
     let first = coordinator.submit_all(vec![(durable, Vec::new())]).await.unwrap()[0];
     coordinator.submit_all(vec![(in_memory, Vec::new())]).await.unwrap();
-    // Both are under way, and wait for their inputs.
+    // Both attempts are under way, and wait for their inputs.
     let mut attempts = Vec::new();
     for (_, connection) in &workers {
         let (send, mut recv) = connection.accept_bi().await.unwrap();

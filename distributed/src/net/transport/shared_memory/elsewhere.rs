@@ -1,4 +1,4 @@
-//! Systems without memfd: nobody is invited to a link, and there are none.
+//! Systems without memfd: there are no links, and no worker is invited to one.
 
 use super::SharedMemory;
 use crate::error::Result;

@@ -1,5 +1,5 @@
-//! How a link begins. The coordinator tells each worker, over their connection, a socket and a
-//! nonce; one that reaches the socket is on this machine, and the nonce says which session it is.
+//! How a link begins. The coordinator tells each worker a socket and a nonce over their connection.
+//! A process that reaches the socket is on this machine, and the nonce names its session.
 
 use super::SharedMemory;
 use super::link::Link;
@@ -19,7 +19,7 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-/// Time for the nonce of a process of the same user that has connected.
+/// Time for a connected process of the same user to send its nonce.
 const NONCE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 64;
@@ -28,7 +28,7 @@ const BREATH: Duration = Duration::from_millis(100);
 
 type Nonce = [u8; 32];
 
-/// Where workers of this machine come for their links. A thread lets them in until this is dropped.
+/// Where workers of this machine get their links. A thread admits them until this is dropped.
 pub(crate) struct Lender(Arc<Inner>);
 
 struct Inner {
@@ -38,7 +38,7 @@ struct Inner {
     budget: Arc<Budget>,
 }
 
-/// Holds as long as it lives, for one link.
+/// An invitation for one link, which holds as long as this lives.
 pub(crate) struct Invitation {
     lender: Arc<Lender>,
     pub(crate) offer: SharedMemoryOffer,
@@ -58,8 +58,8 @@ impl Drop for Lender {
 }
 
 impl Lender {
-    /// Opens a lender to at most so many bytes of memory, if that can be done. The socket's name is
-    /// abstract: it needs no folder, and goes with the process.
+    /// Opens a lender of at most `bytes_max` bytes of memory, if that can be done. The socket's
+    /// name is abstract: it needs no folder, and goes with the process.
     pub(crate) fn open(bytes_max: usize) -> Option<Arc<Self>> {
         if bytes_max == 0 {
             return None;
@@ -83,12 +83,12 @@ impl Lender {
         Ok(lender)
     }
 
-    /// Buffers that were asked for here, and how many of those had served before.
+    /// Buffers that links of this lender asked for, and how many of them were reused.
     pub(crate) fn buffers(&self) -> Hits {
         self.0.budget.counts()
     }
 
-    /// Expects a session's worker.
+    /// Invites a session's worker.
     pub(crate) fn invite(self: &Arc<Self>, shared_memory: &Arc<SharedMemory>) -> Invitation {
         let offer = SharedMemoryOffer { name: self.0.name.clone(), nonce: rand::random() };
         self.0.invited().insert(offer.nonce, Arc::downgrade(shared_memory));
@@ -105,7 +105,7 @@ impl Inner {
         loop {
             let admitted = match accept_with(&self.socket, SocketFlags::CLOEXEC) {
                 Ok(socket) => self.admit(socket),
-                // Shut down.
+                // The socket was shut down.
                 Err(Errno::INVAL) => return,
                 Err(error) => {
                     std::thread::sleep(BREATH);
@@ -123,31 +123,31 @@ impl Inner {
         sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(NONCE_TIMEOUT))?;
         let mut nonce: Nonce = [0; 32];
         let (_, given) = recv(&socket, &mut nonce[..], RecvFlags::empty())?;
-        // Once used, it is worth nothing.
+        // A nonce is worth nothing once it was used.
         let shared_memory = self.invited().remove(&nonce).filter(|_| given == nonce.len());
         let shared_memory = shared_memory.and_then(|shared_memory| shared_memory.upgrade());
         let shared_memory = shared_memory.ok_or_else(|| io::Error::other("it was not invited"))?;
         let link = Arc::new(Link::new(socket, Arc::clone(&self.budget), true));
-        // The worker lends only once it is told to, and its link is here then.
+        // The worker lends only once it is told to, and by then its link is here.
         let _ = shared_memory.0.set(Arc::clone(&link));
         link.post(Message::Go, None)?;
         Ok(())
     }
 }
 
-/// The worker's side: accepts an invitation, if the lender can be reached from here. At most so many
-/// bytes of memory are lent.
+/// The worker's side: accepts an invitation, if the lender can be reached from here. It lends at
+/// most `bytes_max` bytes of memory.
 pub(crate) fn accept_offer(
     offer: &SharedMemoryOffer,
     shared_memory: &Arc<SharedMemory>,
     bytes_max: usize,
 ) -> io::Result<()> {
-    // A lender that many stand at is no reason to wait.
+    // Do not wait for a lender whose backlog is full.
     let socket = unix_socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     connect(&socket, &address(&offer.name)?)?;
     check_user(&socket)?;
     let nonce = socket.try_clone()?;
-    // It is here before the coordinator can use it.
+    // The link is here before the coordinator can use it.
     let _ = shared_memory.0.set(Arc::new(Link::new(socket, Budget::new(bytes_max), false)));
     send(&nonce, &offer.nonce, SendFlags::NOSIGNAL)?;
     Ok(())
@@ -162,7 +162,7 @@ fn address(name: &str) -> io::Result<SocketAddrUnix> {
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
 }
 
-/// Whether the other end belongs to the user of this process, as the kernel says.
+/// Checks that the other end belongs to the user of this process, as the kernel says.
 fn check_user(socket: &OwnedFd) -> io::Result<()> {
     let (given, own) = (sockopt::socket_peercred(socket)?.uid, rustix::process::geteuid());
     if given == own {

@@ -1,5 +1,5 @@
-//! One link: passes buffers with their tickets, and says when it is done with those of the other
-//! side.
+//! One link: passes buffers with their tickets, and reports when it is done with buffers of the
+//! other side.
 
 use super::message::{MESSAGE_BYTES, Message};
 use super::pool::{Budget, LENT_MAX, Pool, check};
@@ -23,8 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time for the header that says what a buffer is for. It is sent right after the buffer; one that
-/// never comes belongs to an attempt that was cancelled on the way.
+/// Time for the header that uses a buffer. The header is sent right after the buffer; if it never
+/// comes, its attempt was cancelled on the way.
 const UNCLAIMED_MAX: Duration = Duration::from_secs(5);
 
 /// Memory of the other side whose header has not come yet.
@@ -39,7 +39,7 @@ struct State {
     next_ticket: u64,
     may_lend: bool,
     arrived: BTreeMap<u64, Arrived>,
-    /// Tickets that are done with, which the other side has yet to be told.
+    /// Tickets of buffers that were read, which the other side has yet to be told.
     owed: Vec<u64>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// `socket` is connected and keeps messages apart.
+    /// `socket` is connected and keeps message boundaries.
     pub(super) fn new(socket: OwnedFd, budget: Arc<Budget>, may_lend: bool) -> Self {
         let state = State {
             pool: Pool::new(budget),
@@ -109,14 +109,14 @@ impl Link {
         });
         let buffer = match written {
             Ok(buffer) => buffer?,
-            // No memory, or no descriptor. It may be had again later.
+            // No memory, or no descriptor: both may be available later.
             Err(error) => {
                 tracing::debug!(%error, "no shared memory for an attempt");
                 return None;
             }
         };
         let mut state = self.lock();
-        // Others may have lent meanwhile: the other side counts too.
+        // Another attempt may have lent a buffer meanwhile, and the other side counts them.
         if self.is_dead() || state.pool.is_lent_out() {
             state.pool.keep(buffer);
             return None;
@@ -139,8 +139,8 @@ impl Link {
         }
     }
 
-    /// Copies out what the other side lent for an attempt. A link on which that fails is not used
-    /// any more.
+    /// Copies out the buffer that the other side lent for an attempt. A link on which that fails is
+    /// not used any more.
     pub(super) fn take(
         &self,
         id: AttemptId,
@@ -149,7 +149,7 @@ impl Link {
     ) -> Result<Vec<NamedTensor>> {
         let arrived = {
             let mut state = self.lock();
-            // It was passed before its header was sent, so it is here.
+            // The buffer was passed before its header was sent, so it is here.
             self.drain(&mut state);
             state.arrived.remove(&ticket)
         };
@@ -175,14 +175,14 @@ impl Link {
         while let Some(&ticket) = state.owed.last() {
             match self.post(Message::Done { ticket }, None) {
                 Ok(true) => state.owed.pop(),
-                // Later, then.
+                // The socket is full: later, then.
                 Ok(false) => return,
                 Err(_) => return self.closed(),
             };
         }
     }
 
-    /// Lets go of what was not asked for or used in a while. Answers whether the link works.
+    /// Drops buffers that were not claimed or used in a while. Returns whether the link works.
     pub(super) fn tidy(&self) -> bool {
         let mut state = self.lock();
         self.drain(&mut state);
@@ -206,7 +206,7 @@ impl Link {
         state.may_lend
     }
 
-    /// Takes in whatever the other side has said.
+    /// Takes in all messages that the other side has sent.
     fn drain(&self, state: &mut State) {
         while !self.is_dead() {
             match self.receive() {
@@ -245,7 +245,7 @@ impl Link {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         match sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut control, flags) {
             Ok(_) => Ok(true),
-            // Full; or too many descriptors are under way; or there is no memory for it.
+            // The socket is full, too many descriptors are under way, or there is no memory.
             Err(Errno::AGAIN | Errno::INTR | Errno::TOOMANYREFS | Errno::NOBUFS | Errno::NOMEM) => {
                 Ok(false)
             }

@@ -1,11 +1,11 @@
-//! What the two sides of a link tell each other.
+//! The messages between the two sides of a link.
 
 use crate::proto::message::AttemptId;
 
-/// Every message has as many.
+/// Bytes of every message.
 pub(super) const MESSAGE_BYTES: usize = 32;
 
-/// One message, with which memory may come.
+/// One message, which may carry memory.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Message {
     /// The tensors of an attempt lie in the memory that comes with this.

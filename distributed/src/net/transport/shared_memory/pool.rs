@@ -1,5 +1,5 @@
-//! Buffers of shared memory that this side writes: a bounded number, used again once the other
-//! side is done with them.
+//! Buffers of shared memory that this side writes: a bounded number, which are reused once the
+//! other side is done with them.
 
 use crate::net::transport::wire;
 use crate::worker_info::Hits;
@@ -15,14 +15,14 @@ use std::time::{Duration, Instant};
 
 /// Bytes of the smallest buffer. Others are powers of two, so that tasks of like sizes share them.
 const CAPACITY_MIN: usize = 64 << 10;
-/// Buffers of one process: each takes two of its file descriptors.
+/// Most buffers of one process: each takes two of its file descriptors.
 const BUFFERS_MAX: usize = 128;
-/// Buffers that the other side of one link may have at once.
+/// Most buffers that the other side of one link has at once.
 pub(super) const LENT_MAX: usize = 64;
 /// Time after which an unused buffer is given back to the system.
 const IDLE_MAX: Duration = Duration::from_secs(10);
 
-/// What all links of a process may take together.
+/// The memory and buffers that all links of a process may take together.
 pub(super) struct Budget {
     bytes_max: usize,
     taken: Mutex<Taken>,
@@ -32,7 +32,7 @@ pub(super) struct Budget {
 struct Taken {
     bytes: usize,
     buffers: usize,
-    /// Buffers that links asked for, and those of them that were there.
+    /// Buffers that links asked for, and how many of them were reused.
     asked: u64,
     reused: u64,
 }
@@ -88,7 +88,7 @@ impl Drop for Grant {
 /// A file without a name, in memory, that vanishes with its last descriptor.
 pub(super) struct Buffer {
     file: File,
-    /// What the other side gets: through it nothing can be written.
+    /// The other side's descriptor, which cannot write.
     reader: OwnedFd,
     grant: Grant,
 }
@@ -126,7 +126,7 @@ pub(super) struct Pool {
     idle: Vec<(Buffer, Instant)>,
     /// Buffers that the other side may read, by ticket.
     lent: BTreeMap<u64, Buffer>,
-    /// Buffers asked for, and how many of those were there.
+    /// Buffers asked for, and how many of them were reused.
     asked: u64,
     reused: u64,
 }
@@ -141,7 +141,7 @@ impl Pool {
         self.lent.len() >= LENT_MAX
     }
 
-    /// A buffer that nobody else has; `None` where the bounds allow none.
+    /// A buffer that is not in use; `None` where the bounds allow none.
     pub(super) fn get(&mut self, bytes: usize) -> io::Result<Option<Buffer>> {
         let Some(capacity) = bytes.checked_next_power_of_two() else { return Ok(None) };
         let capacity = capacity.max(CAPACITY_MIN);
@@ -172,15 +172,14 @@ impl Pool {
         self.idle.push((buffer, Instant::now()));
     }
 
-    /// The other side is done with what it got under the ticket; a ticket that stands for nothing
-    /// changes nothing.
+    /// The other side is done with the buffer of a ticket; an unknown ticket changes nothing.
     pub(super) fn returned(&mut self, ticket: u64) {
         if let Some(buffer) = self.lent.remove(&ticket) {
             self.keep(buffer);
         }
     }
 
-    /// Gives back to the system what was not used for a while.
+    /// Gives buffers back to the system that were not used for a while.
     pub(super) fn trim(&mut self) {
         self.idle.retain(|(_, since)| since.elapsed() < IDLE_MAX);
     }
@@ -195,15 +194,15 @@ impl Pool {
         (self.asked, self.reused)
     }
 
-    /// Lets go of everything. What the other side still reads stays as it is until it is done.
+    /// Drops all buffers. Memory that the other side still reads stays until it is done.
     pub(super) fn clear(&mut self) {
         self.idle.clear();
         self.lent.clear();
     }
 }
 
-/// Whether a file that came from the other side is memory that cannot shrink: reading it then
-/// neither waits for anything nor comes up short.
+/// Checks that a file from the other side is memory that cannot shrink: reading it then neither
+/// blocks nor comes up short.
 pub(super) fn check(file: &File, bytes: u64) -> crate::error::Result<()> {
     let seals = rustix::fs::fcntl_get_seals(file).map_err(wire::lost)?;
     if !seals.contains(SealFlags::SHRINK) {

@@ -1,4 +1,4 @@
-//! Both ends of a link, the manners of its peers, and tasks whose tensors travel through one.
+//! Both ends of a link, peers that misbehave, and tasks whose tensors travel through a link.
 
 use super::link::Link;
 use super::message::Message;
@@ -27,7 +27,7 @@ fn id(seq: u64) -> AttemptId {
     AttemptId { epoch: 7, seq, attempt: 1 }
 }
 
-/// Two tensors, the first of which has so many elements.
+/// Two tensors, the first of which has `count` elements.
 fn tensors(values: f32, count: usize) -> Vec<NamedTensor> {
     let x = Tensor::from_slice([count], &vec![values; count]).unwrap();
     let mask = Tensor::from_slice([3], &[true, false, true]).unwrap();
@@ -156,7 +156,7 @@ fn what_is_lent_can_be_neither_written_nor_truncated_by_its_reader() {
 
 #[test]
 fn a_peer_without_manners_ends_the_lane_and_nothing_else() {
-    // More than was agreed.
+    // More buffers than were agreed.
     let (here, there, _) = pair(PLENTY);
     let file = File::open("/dev/null").unwrap();
     for ticket in 0..=u64::try_from(LENT_MAX).unwrap() {
@@ -167,7 +167,7 @@ fn a_peer_without_manners_ends_the_lane_and_nothing_else() {
     let (here, there, _) = pair(PLENTY);
     assert!(here.post(Message::Body { ticket: 1, id: id(1) }, None).unwrap());
     assert!(!there.tidy());
-    // A word about a ticket that was never given changes nothing.
+    // A message about a ticket that was never given changes nothing.
     let (here, there, _) = pair(PLENTY);
     assert!(here.post(Message::Done { ticket: 99 }, None).unwrap());
     assert!(there.tidy());
@@ -185,7 +185,7 @@ fn memory_is_bounded_and_comes_back() {
     lend(&here, id(2), &sent).expect("there is room");
     assert_eq!((lend(&here, id(3), &sent), budget.taken()), (None, 256 << 10));
     assert_eq!(take(&there, id(1), first, &sent).unwrap(), sent);
-    // What is idle makes room for another size.
+    // Idle buffers make room for another size.
     let small = tensors(1.0, 10_000);
     assert!(lend(&here, id(4), &small).is_some());
     assert_eq!(budget.taken(), (128 << 10) + (64 << 10));
@@ -271,7 +271,7 @@ async fn large_tensors_of_a_task_lie_in_shared_memory_both_ways() {
     let record = coordinator.wait(id).await.unwrap();
     assert_eq!((record.state, record.outputs), (TaskState::Succeeded, Some(outputs)));
 
-    // What is small follows its header.
+    // Small tensors follow their header.
     let small = tensors(1.0, 100);
     let id = coordinator.submit(task(&small)).unwrap();
     let (header, inputs, _send) = hand.task().await;
@@ -291,7 +291,7 @@ async fn an_answer_with_the_memory_of_an_older_attempt_is_refused_and_quic_takes
     let bytes = describe(&sent).unwrap().1;
     let shared = hand.shared_memory.lend(older, &sent, bytes).await.expect("there is room");
     hand.answer(send, header.id, shared, &sent).await;
-    // The attempt broke, for which nobody is blamed; the next one comes without shared memory.
+    // The attempt broke by nobody's fault; the next one comes without shared memory.
     let (header, inputs, send) = hand.task().await;
     assert_eq!((header.id.attempt, header.shared, inputs), (2, None, sent.clone()));
     while coordinator.worker("w").unwrap().transport != Transport::Quic {
@@ -299,7 +299,7 @@ async fn an_answer_with_the_memory_of_an_older_attempt_is_refused_and_quic_takes
     }
     hand.answer(send, header.id, shared, &sent).await;
     let record = coordinator.wait(id).await.unwrap();
-    // Who answers with memory that is not shared any more is to blame.
+    // A worker that answers with memory that is not shared any more is to blame.
     let error = record.error.expect("one failure was allowed");
     assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::WorkerLost));
     coordinator.stop().await;
@@ -317,7 +317,7 @@ async fn who_was_not_invited_is_not_let_in() {
         wire::expect_report(&mut control, Kind::Welcome, "welcome").await.unwrap();
     let offer = welcome.link.expect("an invitation");
     let settled = |shared_memory: &Arc<SharedMemory>| {
-        // The coordinator closes the link of who is refused, and says Go to who is not.
+        // The coordinator closes the link of a worker that it refuses, and sends Go to another.
         (0..400).find_map(|_| {
             std::thread::sleep(std::time::Duration::from_millis(5));
             match (shared_memory.tidy(), shared_memory.link()) {
@@ -335,7 +335,7 @@ async fn who_was_not_invited_is_not_let_in() {
         accept_offer(offer, &shared_memory, PLENTY).unwrap();
         assert_eq!(settled(&shared_memory), expected, "a nonce counts once");
     }
-    // A name that nobody here has, as on another machine.
+    // A name that no process here has, as on another machine.
     let elsewhere =
         crate::proto::message::SharedMemoryOffer { name: "lgp-elsewhere".into(), ..offer };
     assert!(accept_offer(&elsewhere, &Arc::default(), PLENTY).is_err());

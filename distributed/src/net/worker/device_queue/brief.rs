@@ -1,4 +1,4 @@
-//! Tasks that are run by the thread that brings them: to wake another one takes longer than they do.
+//! Tasks that are run by the thread that receives them: waking another one takes longer than they do.
 
 use super::{DeviceQueue, Job, Ran, State};
 use crate::executor::ExecErrorKind;
@@ -6,14 +6,14 @@ use crate::run_trace::RunTrace;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The longest run that is brief. What it keeps waiting is the thread that serves the connection.
+/// The longest run that is brief. It delays the thread that serves the connection.
 const BRIEF: Duration = Duration::from_micros(50);
-/// After this a run that was to be brief is given up here, to be made by a thread of its device: how long it
-/// takes may depend on the numbers that it is given.
+/// After this, a run that should have been brief is stopped here, and made by a thread of its
+/// device: its time may depend on its inputs.
 const LONGEST: Duration = Duration::from_millis(5);
-/// Brief runs of a kind in a row before the next one is expected to be.
+/// Brief runs of a kind in a row after which the next one is expected to be brief.
 const SURE: u32 = 16;
-/// Kinds that are remembered.
+/// Most kinds that are remembered.
 const KINDS_MAX: usize = 1_024;
 
 impl State {
@@ -32,8 +32,8 @@ impl State {
 }
 
 impl DeviceQueue {
-    /// Runs a task at once and on this thread, where such runs are known to be brief and run alone, none
-    /// waits, and the device is no driver that one could hang in. Else it is given back.
+    /// Runs a task at once on this thread, if such runs are known to be brief and run alone, no task waits,
+    /// and the device has no driver in which a run could hang. Otherwise gives the job back.
     pub(crate) fn run_at_once(self: &Arc<Self>, job: Job) -> Result<Ran, Job> {
         let kind = job.kind();
         {
@@ -54,7 +54,7 @@ impl DeviceQueue {
         let took = began.elapsed();
         let mut state = self.lock();
         state.free += 1;
-        // To be measured takes longer.
+        // A traced run takes longer.
         if !job.traced {
             state.learn(kind, took);
         }
@@ -85,9 +85,9 @@ mod tests {
     struct Quick {
         away: AtomicBool,
         slow: AtomicBool,
-        /// A run ends when it is asked to.
+        /// Whether runs go on until they are asked to stop.
         endless: AtomicBool,
-        /// Where runs wait that begin while this is set.
+        /// Whether runs that begin wait at the gate.
         held: AtomicBool,
         gate: Barrier,
     }

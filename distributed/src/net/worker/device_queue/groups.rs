@@ -1,5 +1,5 @@
-//! Tasks that may run together, in groups, each with the time at which a thread may take a batch of it:
-//! kept as tasks come and go, so that no look goes through all that wait.
+//! Groups of tasks that may run together, each with the time at which a thread may take a batch. The
+//! groups are kept in order as tasks come and go, so that no look goes through all waiting tasks.
 
 use crate::batching::{Batching, DELAY_MAX};
 use crate::proto::queue::Place;
@@ -7,23 +7,23 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How tasks of a group run together.
+/// How tasks of a group are batched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Rule {
     max: usize,
-    /// Rising, none above the most.
+    /// Ascending, none above `max`.
     preferred: Vec<usize>,
     delay: Duration,
 }
 
 impl Rule {
-    /// Batches of so many, each of which waits so long to fill.
+    /// Batches of up to `max` tasks, each of which waits `delay` to fill.
     pub(super) fn new(max: u32, delay: Duration) -> Self {
         let (max, delay) = (wide(max).max(1), delay.min(DELAY_MAX));
         Self { max, preferred: Vec::new(), delay }
     }
 
-    /// As a model says.
+    /// The rule of a model's batching.
     pub(super) fn of(batching: &Batching) -> Self {
         let rule = Self::new(batching.max.get(), Duration::from_micros(batching.delay_us));
         let sizes = batching.preferred.iter().map(|size| wide(size.get()));
@@ -32,15 +32,15 @@ impl Rule {
         Self { preferred, ..rule }
     }
 
-    /// As many as run at once when they wait.
+    /// How many waiting tasks run at once, without a delay.
     pub(super) fn full(&self) -> usize {
         self.preferred.last().copied().unwrap_or(self.max)
     }
 
-    /// How many of those that wait are a batch, once it is time.
+    /// The size of the next batch, once it is due.
     fn size(&self, waiting: usize) -> usize {
         if self.delay > Duration::ZERO && waiting < self.full() {
-            // Nobody waits any longer for a number that runs well.
+            // The delay is over: no task waits longer for a preferred size.
             return waiting;
         }
         let fits = self.preferred.iter().rev().find(|size| **size <= waiting);
@@ -64,7 +64,7 @@ pub(super) enum Next {
 #[derive(Debug)]
 struct Group {
     rule: Rule,
-    /// Its tasks in their order, and when each came, by their numbers.
+    /// Its tasks in their order; `came` has when each came, by number.
     places: BTreeSet<Place>,
     came: BTreeMap<u64, Instant>,
     listed: Listed,
@@ -75,12 +75,12 @@ struct Group {
 enum Listed {
     No,
     Ready(Place),
-    /// A batch of it is waited for until then.
+    /// A thread waits until then for its batch to fill.
     Until(Instant),
 }
 
 impl Group {
-    /// Batches that wait, where each is as large as may be.
+    /// Batches that wait, each as large as possible.
     fn batches(&self) -> usize {
         self.places.len().div_ceil(self.rule.full())
     }
@@ -100,20 +100,20 @@ impl Group {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: HashMap<u64, Group>,
-    /// Those of which a batch may be taken, by their first tasks.
+    /// Groups of which a batch may be taken, by their first tasks.
     ready: BTreeMap<Place, u64>,
-    /// The others, by when one may.
+    /// The other groups, by when a batch of them may be taken.
     until: BTreeSet<(Instant, u64)>,
     batches: usize,
 }
 
 impl Groups {
-    /// How many batches wait, where each is as large as may be.
+    /// How many batches wait, each as large as possible.
     pub(super) fn batches(&self) -> usize {
         self.batches
     }
 
-    /// A task came, to a group whose rule is this one.
+    /// Adds a task to a group, whose rule is this one.
     pub(super) fn enter(&mut self, kind: u64, rule: Rule, place: Place, now: Instant) {
         let new =
             || Group { rule, places: BTreeSet::new(), came: BTreeMap::new(), listed: Listed::No };
@@ -125,7 +125,7 @@ impl Groups {
         self.list(kind, now);
     }
 
-    /// Tasks of a group went.
+    /// Removes tasks from a group.
     pub(super) fn leave(&mut self, kind: u64, places: &[Place], now: Instant) {
         let Some(group) = self.groups.get_mut(&kind) else { return };
         let before = group.batches();
@@ -203,7 +203,7 @@ mod tests {
         Place::new(MS * u32::try_from(seq).expect("few"), seq)
     }
 
-    /// Takes a batch as a thread does; answers its tasks' numbers.
+    /// Takes a batch as a thread does; returns its tasks' numbers.
     fn take(groups: &mut Groups, now: Instant) -> Option<Vec<u64>> {
         let Next::Take(kind) = groups.next(now) else { return None };
         let (places, size) = groups.batch(kind);
@@ -228,7 +228,7 @@ mod tests {
             (8, &[4], 0, 3, &[3], &[]),
             (8, &[], 0, 11, &[8, 3], &[]),
             (1, &[], 500, 2, &[1, 1], &[]),
-            // One that is above the most is none.
+            // A preferred size above the maximum is ignored.
             (8, &[16], 500, 9, &[8], &[1]),
         ];
         for (max, preferred, delay_us, tasks, at_once, late) in cases {
@@ -258,10 +258,10 @@ mod tests {
         assert_eq!(take(&mut groups, now), Some(vec![2, 4]));
         assert_eq!(take(&mut groups, now), Some(vec![3]));
         assert_eq!(groups.next(now + 2 * MS), Next::Wait(3 * MS));
-        // A second one is no reason to wait again.
+        // A second task is no reason to wait again.
         groups.enter(1, patient.clone(), place(9), now + 2 * MS);
         assert_eq!(groups.next(now + 2 * MS), Next::Wait(3 * MS));
-        // What left does not run, and the others wait for their own time.
+        // The task that left does not run, and the other one waits for its own time.
         groups.leave(1, &[place(1)], now + 2 * MS);
         assert_eq!(groups.next(now + 2 * MS), Next::Wait(5 * MS));
         assert_eq!(take(&mut groups, now + 7 * MS), Some(vec![9]));
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn ten_thousand_kinds_wait_and_none_is_lost() {
         let (rule, now) = (rule(2, &[], 5_000_000), Instant::now());
-        // Each of a kind of its own, so that none is full: a look at each would be a hundred million.
+        // Each task has its own kind, so that none is full: scans would be a hundred million steps.
         let tasks: Vec<(u64, &Rule)> = (0..10_000).map(|kind| (kind, &rule)).collect();
         let mut groups = groups(&tasks, now);
         for _ in 0..10_000 {

@@ -1,4 +1,4 @@
-//! An attempt at its worker: how far it has come, and whether its run is asked to end.
+//! An attempt at its worker: how far it has come, and whether its run is asked to stop.
 
 use crate::executor::Stop;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use tokio::sync::Notify;
 #[derive(Debug, Default)]
 pub(crate) struct Stage {
     begun: AtomicBool,
-    /// It is asked back.
+    /// Signals that it is recalled.
     pub(crate) recalled: Notify,
-    /// Nobody waits for it any more.
+    /// Signals that its answer is not wanted any more.
     pub(crate) cancelled: Notify,
-    /// Its run is asked to end.
+    /// Asks its run to stop.
     stop: Stop,
-    /// The batch that it is run in, where there are others in it.
+    /// The batch that it runs in, if there are others in it.
     batch: Mutex<Option<Arc<Batch>>>,
 }
 
@@ -30,13 +30,13 @@ impl Stage {
         self.begun.store(true, Ordering::SeqCst);
     }
 
-    /// What a run of this attempt alone is given.
+    /// The signal for a run of this attempt alone.
     pub(super) fn stopping(&self) -> &Stop {
         &self.stop
     }
 
-    /// Nobody waits for it any more: it does not begin, or its run is asked to end; at once where it
-    /// runs alone, else when nobody waits for any of its batch.
+    /// Its answer is not wanted any more: it does not begin, or its run is asked to stop; at once
+    /// if it runs alone, otherwise when no answer of its batch is wanted any more.
     pub(crate) fn cancel(&self) {
         self.stop.stop();
         if let Some(batch) = &*self.batch() {
@@ -45,13 +45,13 @@ impl Stage {
         self.cancelled.notify_one();
     }
 
-    /// Whether its answer is waited for.
+    /// Whether its answer is still wanted.
     pub(crate) fn is_wanted(&self) -> bool {
         !self.stop.is_stopped()
     }
 
-    /// Whether its run goes on for others. The last of a batch that is given up waits for the end of the
-    /// run, for its place is not free before.
+    /// Whether its run goes on for others. The last attempt of a batch that is given up waits for
+    /// the end of the run, because its place is not free before.
     pub(crate) fn goes_on_for_others(&self) -> bool {
         self.batch().as_ref().is_some_and(|batch| !batch.stop.is_stopped())
     }
@@ -61,7 +61,7 @@ impl Stage {
     }
 }
 
-/// Attempts that one run is for: it is stopped once nobody wants it any more.
+/// Attempts that share one run, which is stopped once none of their answers is wanted.
 #[derive(Debug)]
 pub(super) struct Batch {
     members: Vec<Stop>,
@@ -69,19 +69,19 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Joins attempts, of which any may be stopped meanwhile.
+    /// Joins attempts, any of which may be stopped meanwhile.
     pub(super) fn of(stages: &[Arc<Stage>]) -> Arc<Self> {
         let members = stages.iter().map(|stage| stage.stop.clone()).collect();
         let batch = Arc::new(Self { members, stop: Stop::new() });
         for stage in stages {
             *stage.batch() = Some(Arc::clone(&batch));
         }
-        // One that was stopped before it had its batch did not look here.
+        // An attempt that was stopped before it had its batch did not look here.
         batch.look();
         batch
     }
 
-    /// What the run of all of them is given.
+    /// The signal for the shared run.
     pub(super) fn stopping(&self) -> &Stop {
         &self.stop
     }

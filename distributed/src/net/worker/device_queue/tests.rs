@@ -1,21 +1,21 @@
-//! The line of a device and its threads, with executors that note what they are given.
+//! The queue of a device and its threads, with executors that note what they are given.
 
 use super::*;
 use crate::net::identity::pki::Pki;
 use crate::{ExecErrorKind, ExecutorStatus};
 use lgp_memory::Tensor;
 
-/// Notes what it is given; answers with it, once it is let.
+/// Notes its inputs, and returns them once it is allowed to.
 #[derive(Default)]
 struct Recorder {
     calls: Mutex<Vec<Vec<f32>>>,
     gate: Mutex<bool>,
     opened: Condvar,
-    /// Gives one result too few.
+    /// Whether it gives one result too few.
     short: bool,
 }
 
-/// An input of this value makes whatever it is in panic.
+/// An input of this value makes its whole run panic.
 const BAD: f32 = 13.0;
 
 impl Recorder {
@@ -118,7 +118,7 @@ async fn a_run_is_traced_where_a_task_of_its_batch_wants_it() {
     for (traced, values, told) in [
         ([false, false], [1., 2.], [0, 0]),
         ([false, true], [1., 2.], [0, 1]),
-        // Alone once more, of which nothing is told.
+        // Each runs alone once more, without a trace.
         ([true, true], [1., BAD], [0, 0]),
     ] {
         let tickets = [enter(values[0], traced[0]), enter(values[1], traced[1])];
@@ -153,10 +153,10 @@ async fn models_have_batches_of_their_own_and_one_task_stands_for_each() {
         line.enter(Job { batching, ..job(model, 1, value, Priority::Normal) })
     };
     let first = enter("a", 1., Some(8));
-    // It waits for a second one, which holds up no other model.
+    // The first task waits for a second one, and holds up no other model.
     let alone = enter("b", 2., None).ran.await.expect("it runs");
     assert_eq!((alone.batch, alone.joined), (1, false));
-    // One that says something else of its batches is not like it.
+    // A task with other batch settings is not like it.
     let other = enter("a", 3., Some(4));
     let second = enter("a", 4., Some(8));
     let mut stand = 0;
@@ -276,7 +276,7 @@ async fn a_batch_is_waited_for_until_it_is_full_or_late() {
     assert!(began.elapsed() >= Duration::from_millis(20));
 }
 
-/// Runs until it is asked to stop, and tells of what it was given.
+/// Runs until it is asked to stop, and shares the signals that it was given.
 #[derive(Default)]
 struct Stoppable {
     running: Mutex<Vec<Stop>>,
@@ -337,7 +337,7 @@ async fn a_batch_is_stopped_once_all_of_it_are_asked_to() {
     while executor.last().is_none() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    // These wait, and are one batch of which one was stopped before it began.
+    // These tasks wait, and are one batch, of which one is stopped before it begins.
     let batch: Vec<_> = [2., 3., 4.].into_iter().map(enter).collect();
     batch[1].0.cancel();
     first.cancel();

@@ -72,7 +72,7 @@ fn shared_memory_that_fails_costs_neither_task_nor_worker_anything() {
     let mut core = core();
     join(&mut core, ms(0), "w", 1);
     let task = submit(&mut core, ms(0), TaskSpec { max_attempts: 1, ..spec() });
-    // More often than a breaker takes.
+    // More often than a breaker allows.
     for attempt in 1..=10 {
         let (session, id) = dispatched(&mut core)[0];
         assert_eq!(id.attempt, attempt);
@@ -103,7 +103,7 @@ fn a_refusal_costs_the_task_nothing() {
     let task = submit(&mut core, ms(0), TaskSpec { max_attempts: 1, ..spec() });
     let (session, id) = dispatched(&mut core)[0];
     assert!(core.complete(ms(1), session, id, Completion::Refused));
-    // It held nothing else: it may go, and is no longer listed.
+    // The worker held nothing else: it may go, and is no longer listed.
     assert!(core.workers(ms(1)).is_empty());
     join(&mut core, ms(2), "b", 1);
     let (session, id) = dispatched(&mut core)[0];
@@ -126,13 +126,13 @@ fn an_attempt_that_its_worker_does_not_hold_expires() {
     core.tick(ms(10_500));
     core.heartbeat(ms(10_500), session, beat(&[]));
     assert_eq!(dispatched(&mut core), [(session, AttemptId { attempt: 2, ..id })]);
-    // An attempt that is held is left alone, however long it takes.
+    // A held attempt is left alone, however long it takes.
     let second = AttemptId { attempt: 2, ..id };
     for at in (11_000..60_000).step_by(500) {
         core.tick(ms(at));
         core.heartbeat(ms(at), session, beat(&[second]));
     }
-    // The heartbeat that no longer names it may come before its answer.
+    // The heartbeat that no longer names the attempt may come before its answer.
     core.heartbeat(ms(60_000), session, beat(&[]));
     assert!(core.complete(ms(60_001), session, second, done()));
 }
@@ -144,7 +144,7 @@ fn a_cancelled_attempt_keeps_its_slot_until_it_is_released() {
     let first = submit(&mut core, ms(0), spec());
     let (_, id) = dispatched(&mut core)[0];
     let second = submit(&mut core, ms(0), spec());
-    // A release of what is still wanted is an answer that never comes: it is ignored.
+    // A release of an attempt that is still wanted is ignored: its answer would never come.
     core.released(ms(1), session, id);
     assert_eq!(core.record(ms(1), first).expect("known").state, TaskState::Running);
     core.cancel(ms(2), first).expect("known");
@@ -170,7 +170,7 @@ fn deadlines_end_tasks_wherever_they_are() {
     assert_eq!(core.next_timeout(), Some(ms(100)));
     core.tick(ms(100));
     assert_eq!(core.record(ms(100), queued).expect("known").state, TaskState::Failed);
-    // While it waits for its next attempt.
+    // The deadline comes while the task waits for its next attempt.
     let session = join(&mut core, ms(200), "w", 1);
     let retried = submit(&mut core, ms(200), hurried);
     for _ in 0..3 {
@@ -183,7 +183,7 @@ fn deadlines_end_tasks_wherever_they_are() {
     let record = core.record(ms(300), retried).expect("known");
     assert_eq!(record.error.expect("failed").code, TaskErrorKind::DeadlineExceeded);
     assert!(core.is_idle());
-    // Nothing is left that would wake the timer but the watch over the worker.
+    // Only the watch over the worker is left to wake the timer.
     core.tick(ms(400));
     core.disconnected(ms(400), session, Parting::Farewell);
     core.tick(ms(1_000));

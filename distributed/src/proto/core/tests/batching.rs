@@ -1,4 +1,4 @@
-//! Models that say how their tasks run together have places of their own at each device.
+//! Models that say how their tasks are batched have places of their own at each device.
 
 use super::*;
 use crate::Batching;
@@ -33,7 +33,7 @@ fn give(core: &mut Core, name: &str, count: usize) {
     }
 }
 
-/// How many tasks of each model are sent now.
+/// How many tasks of each model are dispatched now.
 fn sent(core: &mut Core) -> (usize, usize) {
     let mut sent = (0, 0);
     while let Some(action) = core.next_action(ms(1)) {
@@ -44,7 +44,7 @@ fn sent(core: &mut Core) -> (usize, usize) {
     sent
 }
 
-/// Looks at what is kept where the build has such looks.
+/// Checks the counts that are kept, in builds that can.
 fn check(core: &Core) {
     #[cfg(feature = "planted")]
     core.placement.check();
@@ -61,7 +61,7 @@ fn a_device_is_sent_as_many_as_a_batch_takes_beside_other_models() {
     assert_eq!(sent(&mut core), (0, 1));
     let held: Vec<AttemptId> =
         (1..=32).map(|seq| AttemptId { epoch: 9, seq, attempt: 1 }).collect();
-    // What ends makes room for its own kind.
+    // A task that ends makes room for a task of its own model.
     assert!(core.complete(ms(2), session, held[0], done()));
     assert_eq!(sent(&mut core), (1, 0));
     let b = AttemptId { epoch: 9, seq: 41, attempt: 1 };

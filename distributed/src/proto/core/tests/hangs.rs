@@ -12,7 +12,7 @@ fn limited(limit: u64, max_attempts: u32) -> TaskSpec {
     TaskSpec { run_limit: Some(ms(limit)), max_attempts, ..spec() }
 }
 
-/// Empties the actions; answers the sessions whose runs are to stop, and those to be replaced.
+/// Empties the actions; returns the sessions whose runs must stop, and those to be replaced.
 fn asked(core: &mut Core) -> (Vec<SessionId>, Vec<SessionId>) {
     let (mut stop, mut replace) = (Vec::new(), Vec::new());
     for action in std::iter::from_fn(|| core.next_action(Duration::ZERO)) {
@@ -25,7 +25,7 @@ fn asked(core: &mut Core) -> (Vec<SessionId>, Vec<SessionId>) {
     (stop, replace)
 }
 
-/// Time passes, and a worker names what it holds all the while.
+/// Time passes, and a worker keeps naming the attempts that it holds.
 fn pass(core: &mut Core, from: u64, to: u64, session: SessionId, held: &[AttemptId]) {
     for now in (from..=to).step_by(50) {
         core.tick(ms(now));
@@ -137,7 +137,7 @@ fn who_stood_still_gives_its_workers_the_time_to_be_heard() {
     assert!(!core.is_live(session), "the worker's");
 }
 
-/// What a worker said before it got a task tells nothing about it, however late that is heard.
+/// What a worker said before it got a task says nothing about that task, however late it is heard.
 #[test]
 fn who_stood_still_does_not_take_tasks_for_lost_that_were_on_their_way() {
     for ticks_first in [true, false] {

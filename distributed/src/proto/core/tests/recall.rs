@@ -1,4 +1,4 @@
-//! What is asked back, what is not, and what becomes of it.
+//! Which attempts are recalled, which are not, and what becomes of them.
 
 use crate::executor::ExecutorStatus;
 use crate::proto::balance::by_name;
@@ -26,11 +26,11 @@ fn join(core: &mut Core, now: Duration, name: &str) -> SessionId {
 }
 
 fn of(priority: Priority) -> TaskSpec {
-    // One failure would be its end.
+    // One failure would end the task.
     TaskSpec { priority, max_attempts: 1, ..spec() }
 }
 
-/// Empties the actions; answers the dispatches and the recalls among them.
+/// Empties the actions; returns the dispatches and the recalls among them.
 fn acts(core: &mut Core) -> (Vec<At>, Vec<At>) {
     let (mut sent, mut recalled) = (Vec::new(), Vec::new());
     while let Some(action) = core.next_action(ms(0)) {
@@ -85,7 +85,7 @@ fn background_makes_room_for_urgent_tasks_and_loses_nothing_but_time() {
     assert_eq!(state(&core, back[3]), (TaskState::Queued, 1));
     assert_eq!(core.workers(ms(6))[0].state, WorkerState::Ready, "it does not leave");
     assert!(!core.complete(ms(6), session, sent[3].1, Completion::Refused), "said again");
-    // The other question came too late.
+    // The other recall came too late.
     assert!(core.complete(ms(7), session, sent[2].1, done()));
     assert_eq!(state(&core, back[2]), (TaskState::Succeeded, 1));
     acts(&mut core);
@@ -137,17 +137,17 @@ fn what_has_begun_or_has_the_older_right_stays() {
             .collect();
         beat(&mut core, ms(at), session, &held);
     }
-    // It would go before the urgent one again, and come back again.
+    // The background task would go before the urgent one again, and be recalled again.
     submit(&mut core, ms(50_000), of(Priority::High));
     assert_eq!(acts(&mut core).1, []);
     submit(&mut core, ms(50_000), of(Priority::Critical));
     assert_eq!(acts(&mut core).1, [], "fifty seconds of waiting count more than four levels");
 }
 
-/// A core with a slow worker that holds four tasks, of which three wait, and what it holds.
+/// A core with a slow worker that holds four tasks, of which three wait, and its attempts.
 fn slow_and_fast(slow: Duration, fast: Duration) -> (Core, [SessionId; 2], Vec<At>) {
     let mut core = core();
-    // It would send what comes back to where it came from.
+    // Other strategies would send recalled tasks back to where they came from.
     core.set_balancing(by_name("round_robin").expect("in the table"));
     let first = join(&mut core, ms(0), "slow");
     submit(&mut core, ms(0), of(Priority::Normal));
@@ -172,7 +172,7 @@ fn slow_and_fast(slow: Duration, fast: Duration) -> (Core, [SessionId; 2], Vec<A
 #[test]
 fn what_waits_at_a_slow_worker_moves_to_an_idle_one_and_once() {
     let (mut core, [slow, fast], held) = slow_and_fast(ms(100), ms(10));
-    // Each was measured; behind the one that runs wait three, the last of them for longest.
+    // Both were measured; three attempts wait behind the one that runs, the last one longest.
     assert_eq!(acts(&mut core).1, [held[3], held[2], held[1]]);
     assert!(core.complete(ms(8), slow, held[3].1, Completion::Refused));
     assert!(core.complete(ms(8), slow, held[2].1, Completion::Refused));
@@ -183,7 +183,7 @@ fn what_waits_at_a_slow_worker_moves_to_an_idle_one_and_once() {
     let why = core.explain(ms(8), moved).expect("known").here();
     let text = "it would be done in 175 ms there, in 10 ms on worker fast, which is idle";
     assert!(why.iter().any(|(_, line)| line.ends_with(text)), "{why:?}");
-    // They wait there now, and the other worker is idle and faster: they stay all the same.
+    // They wait at that worker now. The other one is idle and faster, but they stay.
     assert!(core.complete(ms(9), slow, held[0].1, took(ms(1))));
     assert!(core.complete(ms(9), slow, held[1].1, took(ms(1))));
     core.complete(ms(9), fast, sent[0].1, took(ms(1_000)));

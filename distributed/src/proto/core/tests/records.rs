@@ -1,4 +1,4 @@
-//! What is accepted, kept and saved.
+//! Which tasks are accepted, kept and saved.
 
 use super::*;
 use crate::proto::membership::Parting;
@@ -84,7 +84,7 @@ fn kept_results_refuse_nothing_and_stand_for_their_keys() {
     for (number, id) in (0..).zip(&ids) {
         assert_eq!(submit(&mut core, ms(60), keyed(number)), *id, "its key stands for it");
     }
-    // What is let go is so at once, but for the key.
+    // A discarded result is gone at once; only the key stays.
     assert!(matches!(core.let_go(ms(61), ids[49]), Ok((TaskState::Cancelled, true))));
     let told = journal(&mut core, ms(61));
     assert!(matches!(&told[..], [Change::Put(images)] if images[0].gone), "{told:?}");
@@ -225,14 +225,14 @@ fn an_end_goes_to_the_journal_once_its_outputs_lie_apart() {
     assert!(core.complete(ms(1), session, attempt, completion));
     let (stored, ticket, _) = sent(&mut core, ms(1));
     assert!(stored && ticket.is_none(), "first the outputs");
-    // However long that takes, and whatever becomes of its worker, it is not done again.
+    // However long storing takes, and whatever becomes of the worker, the task is not run again.
     core.disconnected(ms(20_000), session, Parting::Ended);
     let other = join(&mut core, ms(20_000), "v", 1);
     core.heartbeat(ms(40_000), other, beat(&[]));
     core.tick(ms(40_000));
     assert_eq!(core.state(id).expect("known"), TaskState::Running);
     assert!(!sent(&mut core, ms(40_000)).2);
-    // There is no room, and neither has the journal any: all of it is tried again.
+    // There is no room for the outputs, nor in the journal: all of it is tried again.
     assert!(core.stored(id.seq, None));
     let (stored, ticket, _) = sent(&mut core, ms(40_000));
     let (ticket, image) = ticket.expect("the journal is to keep them");

@@ -23,7 +23,7 @@ const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-/// Workers here need not say that they live.
+/// Workers here need not send heartbeats.
 const FOREVER: Duration = ms(1_000_000);
 
 fn model(name: &str) -> ModelRef {
@@ -34,12 +34,12 @@ fn model(name: &str) -> ModelRef {
 struct Cluster {
     core: Core,
     now: Duration,
-    /// What was done since it was last asked, in words.
+    /// What happened since the last call of `seen`, in words.
     seen: Vec<String>,
     running: Vec<(SessionId, AttemptId, String)>,
-    /// What loading takes.
+    /// The time that loading takes.
     loads: Duration,
-    /// Whether workers say that they have let go of what they were told to.
+    /// Whether workers confirm that they have unloaded models.
     confirms: bool,
 }
 
@@ -99,7 +99,7 @@ impl Cluster {
         id
     }
 
-    /// Submits without a look at what follows.
+    /// Submits a task without looking at what follows.
     fn ask(&mut self, name: &str) -> TaskId {
         let spec = Arc::new(TaskSpec::new(model(name), Vec::new()));
         let order = Order {
@@ -112,7 +112,7 @@ impl Cluster {
         self.core.submit(self.now, order).expect("there is room")
     }
 
-    /// Carries out what the core wants; loads succeed at once.
+    /// Carries out the core's actions; loads succeed at once.
     fn settle(&mut self) {
         while let Some(action) = self.core.next_action(self.now) {
             match action {
@@ -137,7 +137,7 @@ impl Cluster {
         }
     }
 
-    /// Every running task ends after so long.
+    /// Every running task ends after `took`.
     fn end_all(&mut self, took: Duration) {
         self.now += took;
         for (session, id, _) in std::mem::take(&mut self.running) {
@@ -171,10 +171,10 @@ fn models_go_where_they_fit() {
     cluster.join("any", None);
     cluster.load("a", 8);
     cluster.load("b", 8);
-    // The first has no room for the second any more; nothing is taken from it for that.
+    // The first device has no room for the second model; nothing is evicted for that.
     let expected = ["load a on 1", "load a on 2", "load a on 3", "load b on 2", "load b on 3"];
     assert_eq!(cluster.seen(), expected);
-    // What comes free is used.
+    // Room that becomes free is used.
     cluster.core.unload(cluster.now, &model("a"));
     cluster.settle();
     assert_eq!(cluster.seen()[3..], ["load b on 1"]);
@@ -239,7 +239,7 @@ fn a_model_whose_tasks_wait_gets_an_idle_device_too() {
     cluster.load("a", 8);
     cluster.join("two", Some(10));
     cluster.load("b", 8);
-    // Nobody has asked for it, and the second device is as good for the first model.
+    // No task needs it, and the second device is as good for the first model.
     assert_eq!(cluster.seen(), ["load a on 1", "load a on 2", "drop a on 1", "load b on 1"]);
     cluster.wait(ms(10));
     let tasks: Vec<TaskId> = (0..100).map(|_| cluster.submit("a")).collect();

@@ -133,7 +133,7 @@ fn another_process_or_one_that_was_away_for_longer_than_the_lease_begins_anew() 
     }
 }
 
-/// Its worker holds what another stint left behind, of which this one knows nothing.
+/// The worker holds attempts of another stint, of which this one knows nothing.
 #[test]
 fn a_worker_that_did_not_hear_of_a_stint_does_not_go_on_with_it() {
     for earlier in [false, true] {

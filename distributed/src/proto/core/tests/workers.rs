@@ -18,7 +18,7 @@ fn silence_is_suspicious_then_fatal_within_two_seconds() {
     // A sign of life clears the suspicion.
     core.heartbeat(ms(1_800), session, beat(&[held]));
     assert_eq!(dispatched(&mut core)[0].1.seq, second.seq);
-    // Then nothing more.
+    // Then the worker stays silent.
     let mut lost_at = None;
     while let Some(at) = core.next_timeout().filter(|at| *at < ms(10_000)) {
         core.tick(at);
@@ -61,7 +61,7 @@ fn a_load_whose_order_or_answer_went_missing_is_noticed() {
     assert_eq!(core.load_report(&model).expect("settled").len(), 1);
 }
 
-/// A worker that takes inputs of so many bytes.
+/// A worker that takes inputs of at most `input_bytes_max` bytes.
 fn join_with_limit(core: &mut Core, now: Duration, name: &str, input_bytes_max: u64) -> SessionId {
     let join = joining((name, core.next_session()), 2);
     let join = Join { threads: 1, input_bytes_max, ..join };
@@ -85,13 +85,13 @@ fn a_task_goes_where_its_inputs_are_taken_or_ends_with_that_reason() {
         }
         let sent = dispatched(&mut core);
         assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [large, large]);
-        // The small one is free, and does not count.
+        // The small worker is free, but does not count.
         let third = core.submit(ms(1), order(spec(), 101)).expect("there is room");
         assert_eq!(dispatched(&mut core), []);
         let why = core.explain(ms(1), third).expect("known").here();
         let text = "worker small: takes inputs of fewer bytes";
         assert!(why.iter().any(|(_, line)| line == text), "{why:?}");
-        // What is not too much for it need not wait behind what is.
+        // Tasks whose inputs it takes need not wait behind the larger one.
         for _ in 0..3 {
             core.submit(ms(1), order(spec(), 100)).expect("there is room");
         }
@@ -140,7 +140,7 @@ fn heartbeats_of_any_length_fit_their_frames_and_renew_every_lease() {
     }
     let now = core.workers(ms(30_000)).remove(0);
     assert_eq!((now.running, now.queued), (12_000, 12_000));
-    // What the one heartbeat that would name it does not name has ended.
+    // The attempt that the heartbeat would name but does not has ended.
     let (lost, rest) = held.split_at(1);
     for at in (30_500..=41_000).step_by(500) {
         core.tick(ms(at));

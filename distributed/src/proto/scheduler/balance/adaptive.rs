@@ -6,7 +6,7 @@ use std::time::Duration;
 /// Learns how fast each device is at each model.
 ///
 /// A device that was never measured is tried, by one task at a time. Old measurements fade (see
-/// [`Service`](crate::proto::scheduler::service::Service)), so that what was slow once is tried again.
+/// [`Service`](crate::proto::scheduler::service::Service)), so that a slow device is tried again.
 pub(super) struct Adaptive;
 
 impl Balance for Adaptive {
@@ -28,7 +28,7 @@ impl Balance for Adaptive {
                     best.offer(candidate, request.thrift * joules + ms);
                 }
                 None if hot.idle => unmeasured.offer(candidate, 0.0),
-                // Its first task is still under way: only where nothing else is free.
+                // Its first task is still under way: picked only if no other device is free.
                 None => best.offer(candidate, f64::MAX),
             }
         });

@@ -1,10 +1,10 @@
-//! GPU match: the device that is most of what the model wants, unless it is busy.
+//! GPU match: the device that best fits what the model wants, unless it is busy.
 
 use super::{Balance, Candidate, Choice, Request, View, least};
 use std::time::Duration;
 
-/// Scores a device by what its model wants: nothing where the memory is short, else its fit
-/// times (1 − load/2).
+/// Scores a device by what its model wants: nothing if the memory is short, otherwise its fit times
+/// (1 − load/2).
 pub(super) struct GpuMatch;
 
 impl Balance for GpuMatch {

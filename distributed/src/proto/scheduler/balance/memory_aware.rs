@@ -18,8 +18,8 @@ impl Balance for MemoryAware {
             let needs = if c.capable.resident { 0.0 } else { request.needs_mib };
             c.hot.free_mib.min(UNKNOWN_MIB) - needs
         };
-        // What is resident need not be loaded, whatever memory there is elsewhere. The load
-        // decides between devices that have about the same memory.
+        // A device that has the model need not load it, whatever memory there is elsewhere. The
+        // load decides between devices that have about the same memory.
         let score = |c: &Candidate<'_>| {
             let loading = if c.capable.resident { 0.0 } else { 10.0 * UNKNOWN_MIB };
             // Whole MiB in whole quarters of a GiB, rounded down.

@@ -1,6 +1,6 @@
 //! Power of two choices: the less loaded of two devices drawn at random (Mitzenmacher 2001).
-//! Costs the same however many there are, unless most are busy, and coordinators that know the same loads do not all
-//! run to the same device.
+//! The cost does not grow with the number of devices, unless most are busy, and coordinators that
+//! know the same loads do not all pick the same device.
 
 use super::{Balance, Candidate, Choice, Request, View, least};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Draws two.
 pub(super) struct PowerOfTwo;
 
-/// Draws that may meet a busy device before the search goes through all of them.
+/// Draws that may meet a busy device before all devices are searched.
 const DRAWS: u32 = 16;
 
 impl Balance for PowerOfTwo {

@@ -7,7 +7,7 @@ use crate::Error;
 use crate::net::transfer::blobs::{BlobsAt, Unread};
 use object_store::ObjectStoreExt;
 
-/// Pieces of an upload.
+/// Bytes enough for an upload in several pieces.
 const LARGE: usize = (20 << 20) + 1;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -34,7 +34,7 @@ async fn a_write_that_arrives_after_it_was_given_up_is_swept_by_the_next_leader(
     assert!(store.put(apart.blob, parts).await.is_err());
     swept(&store).await;
     way.faults().late = None;
-    // The removal before what it was to remove.
+    // The removal arrives before the file that it was to remove.
     assert_eq!(way.arrive().await, 2);
     let next = lead(&way.other(), 20, &[]).await;
     swept(&next).await;
@@ -79,7 +79,7 @@ async fn a_file_that_a_list_did_not_show_is_looked_for_again() {
     let (way, Run { tensors, apart, parts }) = (Shaky::default(), run(1, 1_000));
     lead(&way, 10, &[]).await.put(apart.blob, parts).await.unwrap().keep();
     let second = way.other();
-    // A list of the time when there was the marker alone.
+    // A listing from the time when there was the marker alone.
     let found = way.files().await;
     let name = object_store::path::Path::from(found[0].as_str());
     let bytes = way.inner.get(&name).await.unwrap().bytes().await.unwrap();
@@ -99,7 +99,7 @@ async fn a_place_without_the_files_of_a_log_is_refused() {
     let Some(Error::Blobs { place, reason }) = refused else { panic!("{refused:?}") };
     assert!(place == "shared" && reason.contains("not mounted"), "{reason}");
     assert!(way.files().await.is_empty(), "nothing was written");
-    // Whoever says that it is the right one goes on without them.
+    // An operator who says that it is the right store goes on without the files.
     way.inner.put(&"radeon-cluster".into(), "x".into()).await.unwrap();
     let store = lead(&way, 10, &[apart.blob.sha256]).await;
     assert!(matches!(store.load(apart).await, Err(Unread::Lost(_))));
@@ -113,7 +113,7 @@ async fn what_was_being_written_to_a_folder_goes_with_the_next_leader() {
     site.open(1, vec![]).await;
     let blobs = folder.path().join("blobs");
     let digest = "ab".repeat(32);
-    // Half a file of an earlier leader, and of one that nobody knows.
+    // Half a file of an earlier leader, and of an unknown one.
     for name in [format!("{digest}.1.7#1"), format!("{digest}.9.7#1")] {
         std::fs::write(blobs.join(name), "half").unwrap();
     }

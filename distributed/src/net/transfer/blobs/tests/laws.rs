@@ -1,4 +1,4 @@
-//! What holds wherever the files lie.
+//! Laws that hold wherever the files lie.
 
 use crate::net::transfer::blobs::{BlobStore, BlobsAt, Unread};
 use crate::proto::image::Apart;
@@ -36,7 +36,7 @@ impl Site {
         opening.await.unwrap().unwrap()
     }
 
-    /// What speaks with the place, past all that is tested.
+    /// A client of the place that bypasses all that is tested.
     fn store(&self) -> Arc<dyn ObjectStore> {
         match self {
             Self::Own(folder) => Arc::new(LocalFileSystem::new_with_prefix(folder).unwrap()),
@@ -44,7 +44,7 @@ impl Site {
         }
     }
 
-    /// The files of runs.
+    /// The files of blobs.
     pub(crate) async fn files(&self) -> Vec<Key> {
         let listed = self.store().list(None).map_ok(|found| found.location);
         let found: Vec<Key> = listed.try_collect().await.unwrap();
@@ -58,7 +58,7 @@ impl Site {
     }
 }
 
-/// Tensors, and the run that they are.
+/// Tensors, and the blob that they are.
 pub(super) struct Run {
     pub(super) tensors: Vec<NamedTensor>,
     pub(super) apart: Apart,
@@ -77,7 +77,7 @@ pub(super) fn run(seed: u8, count: usize) -> Run {
     Run { tensors, apart: Apart { blob, tensors: metas }, parts }
 }
 
-/// Waits for everything that was released to be gone.
+/// Waits until all released files are gone.
 pub(super) async fn swept(blob_store: &Arc<BlobStore>) {
     Arc::clone(blob_store).sweep().await;
     drop(blob_store.open.write().await);
@@ -91,7 +91,7 @@ pub(super) async fn obeys(site: Site) {
 
 async fn shares_and_removes(site: &Site) {
     let store = site.open(1, vec![]).await;
-    // One request, and several of which the last is short.
+    // One request, and several requests, of which the last is short.
     for count in [1_000, (20 << 20) + 5] {
         let Run { tensors, apart, parts } = run(3, count);
         let blob = apart.blob;

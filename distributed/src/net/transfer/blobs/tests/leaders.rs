@@ -1,4 +1,4 @@
-//! Leaders that follow one another on one store, of whom the earlier do not know yet that they were
+//! Leaders that follow one another on one store; the earlier ones do not know yet that they were
 //! deposed. Each order of events is one in which a name that two of them write would lose bytes.
 
 use super::laws::{Run, run, swept};
@@ -38,7 +38,7 @@ async fn a_removal_that_arrives_late_removes_nothing_of_the_next_leader() {
     let blob = it.apart.blob;
     let first = lead(&first_way, 10, &[]).await;
     first.put(blob, it.parts.clone()).await.unwrap().keep();
-    // The log has no task any more that needs it, and removing it takes its time.
+    // No task of the log needs the file any more, and its removal takes its time.
     first_way.faults().late = Some(String::new());
     first.release(blob.sha256);
     swept(&first).await;
@@ -72,12 +72,12 @@ async fn an_opening_that_is_late_removes_nothing_of_the_next_leader() {
     let (way, it) = (Shaky::default(), run(1, 1_000));
     let blob = it.apart.blob;
     lead(&way, 10, &[]).await.put(blob, it.parts.clone()).await.unwrap().keep();
-    // What nobody needs is to go, and does not yet.
+    // A file that no record names is to be removed, and is not yet.
     let second_way = way.other();
     second_way.faults().late = Some(hex::encode(blob.sha256));
     let second = lead(&second_way, 20, &[]).await;
     swept(&second).await;
-    // The next leader finds it, and must not rely on it: the one before may be removing it.
+    // The next leader finds the file but must not rely on it: the one before may be removing it.
     let mut found = HashMap::new();
     shared::look(&way.other(), &Names::new(30, &EPOCHS), &mut found).await.unwrap();
     assert!(!found[&blob.sha256].copies.is_whole());
@@ -92,17 +92,17 @@ async fn what_a_deposed_leader_was_writing_may_go_and_harms_nobody() {
     let (first_way, it) = (Shaky::default(), run(1, 1_000));
     let blob = it.apart.blob;
     let first = lead(&first_way, 10, &[]).await;
-    // Written, and the log has not heard of it.
+    // Written, but the log has not heard of it.
     let claim = first.put(blob, it.parts.clone()).await.unwrap();
     let second = lead(&first_way.other(), 20, &[]).await;
     swept(&second).await;
     assert!(first_way.files().await.is_empty(), "no record names it");
     second.put(blob, it.parts.clone()).await.unwrap().keep();
-    // The log refuses the deposed one, which removes what it wrote.
+    // The log refuses the deposed leader, which removes the file that it wrote.
     drop(claim);
     swept(&first).await;
     has(&second, &it).await;
-    // What it writes now is found by whoever leads next, and goes.
+    // The next leader finds the file that the deposed one writes now, and removes it.
     first.put(blob, it.parts.clone()).await.unwrap().keep();
     has(&second, &it).await;
     assert_eq!(first_way.files().await.len(), 2);
@@ -118,14 +118,14 @@ async fn what_a_record_names_outlives_the_refusals_of_a_deposed_leader() {
     let first = lead(&first_way, 10, &[]).await;
     first.put(blob, it.parts.clone()).await.unwrap().keep();
     let second = lead(&first_way.other(), 20, &[blob.sha256]).await;
-    // Another task of the deposed one, with the same tensors: sent before and after.
+    // Another task of the deposed leader, with the same tensors: sent before and after.
     for _ in 0..2 {
         let claim = first.put(blob, it.parts.clone()).await.unwrap();
         drop(claim);
         swept(&first).await;
         has(&second, &it).await;
     }
-    // The same as a task of the next one, which shares the file and then needs it no more.
+    // The same as a task of the next leader, which shares the file and then does not need it.
     drop(second.put(blob, it.parts.clone()).await.unwrap());
     swept(&second).await;
     has(&second, &it).await;
@@ -141,7 +141,7 @@ async fn who_does_not_know_what_the_log_has_removes_nothing() {
     let blob = it.apart.blob;
     let first = lead(&first_way, 10, &[]).await;
     let claim = first.put(blob, it.parts.clone()).await.unwrap();
-    // The log broke while it was asked to keep the task: that may have happened.
+    // The log broke while it was asked to keep the task: it may have kept it.
     first.keep_all();
     drop(claim);
     swept(&first).await;
@@ -152,7 +152,7 @@ async fn who_does_not_know_what_the_log_has_removes_nothing() {
 async fn files_of_others_are_left_alone() {
     let (way, it) = (Shaky::default(), run(1, 1_000));
     let blob = it.apart.blob;
-    // Of another log's coordinator, and of one that leads already while this one does not know.
+    // Files of another log's coordinator, and of a later leader that this one does not know of.
     for epoch in [15, 30] {
         let names = Names::new(epoch, &[]);
         let arc = Arc::new(way.other());

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// Whoever holds them may do all; the server does not ask.
+/// Any keys will do: the server does not check them.
 const KEYS: [(&str, &str); 2] =
     [("AWS_ACCESS_KEY_ID", "someone"), ("AWS_SECRET_ACCESS_KEY", "swordfish")];
 const PATIENCE: Duration = Duration::from_secs(3);

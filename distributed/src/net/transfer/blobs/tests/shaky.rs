@@ -16,18 +16,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// What goes wrong from now on.
 #[derive(Debug, Default)]
 pub(super) struct Faults {
-    /// Writes are done, and nobody hears of it.
+    /// Writes are done, but their answers are lost.
     pub(super) puts_unanswered: bool,
-    /// Writes and removals of names that begin with it wait on their way, and nobody hears of them.
+    /// Writes and removals of names that begin with this are delayed, and their answers are lost.
     pub(super) late: Option<String>,
     waiting: Vec<(Path, Option<PutPayload>)>,
-    /// So many parts of an upload arrive.
+    /// Most parts of an upload that arrive.
     pub(super) parts_max: Option<usize>,
     /// Uploads of several parts that were begun, and that were given up.
     pub(super) uploads: (usize, usize),
     /// Reading breaks.
     pub(super) reads_broken: bool,
-    /// Another place is there instead, where nothing lies.
+    /// Another, empty place is there instead.
     pub(super) elsewhere: bool,
 }
 
@@ -37,7 +37,7 @@ impl Faults {
     }
 }
 
-/// What a leader speaks with: its own way to a store that others have too.
+/// The client of one leader: its own way to a store that others have too.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Shaky {
     pub(super) inner: Arc<InMemory>,
@@ -54,7 +54,7 @@ impl Shaky {
         self.faults.lock().unwrap()
     }
 
-    /// What waited on its way arrives, what was sent last before the others.
+    /// Delayed requests arrive, the last one first.
     pub(super) async fn arrive(&self) -> usize {
         let waiting = std::mem::take(&mut self.faults().waiting);
         let count = waiting.len();
@@ -67,7 +67,7 @@ impl Shaky {
         count
     }
 
-    /// The files of runs.
+    /// The files of blobs.
     pub(super) async fn files(&self) -> Vec<String> {
         let listed = self.inner.list(None).map_ok(|found| found.location.to_string());
         let found: Vec<String> = listed.try_collect().await.unwrap();

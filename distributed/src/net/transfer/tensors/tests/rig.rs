@@ -17,7 +17,7 @@ use quinn::{Connection, Endpoint, RecvStream, SendStream, ServerConfig};
 use sha2::{Digest, Sha256};
 use std::sync::{Arc, Condvar, Mutex};
 
-/// Answers with its inputs, once it is let.
+/// Returns its inputs, once it is allowed to.
 #[derive(Default)]
 pub(super) struct Echo {
     pub(super) shut: Mutex<bool>,
@@ -80,7 +80,7 @@ impl Rig {
         let mut reports = connection.accept_uni().await.unwrap();
         let hello: Hello = wire::expect_report(&mut reports, Kind::Hello, "hello").await.unwrap();
         let mut control = connection.open_uni().await.unwrap();
-        // What the worker holds of an earlier connection is not waited for.
+        // Attempts that the worker holds of an earlier connection are not expected.
         let session = hello.stint.map_or(1, |last| last.session + 1);
         let stint = Stint { epoch: 1, session };
         let welcome = Welcome { version: VERSION, epoch: 1, heartbeat_ms: 500, link: None, stint };
@@ -88,7 +88,7 @@ impl Rig {
         Greeted { connection, reports, control }
     }
 
-    /// Sends the task, and answers where its outcome will come.
+    /// Sends the task; returns the stream on which its outcome will come.
     pub(super) async fn task(
         &self,
         greeted: &Greeted,
@@ -112,7 +112,7 @@ impl Rig {
         recv
     }
 
-    /// The worker's question: from where on, and where the answer goes.
+    /// The worker's request: the offset, and the stream for the answer.
     pub(super) async fn question(&self, greeted: &Greeted) -> (usize, SendStream) {
         let (send, mut recv) = greeted.connection.accept_bi().await.unwrap();
         let question: Ask = rpc::read(&mut recv).await.unwrap();

@@ -1,4 +1,4 @@
-//! Sizes that turn out otherwise, and variants.
+//! Models whose sizes turn out otherwise, and variants.
 
 use super::{Cluster, model, ms};
 use crate::executor::ExecError;
@@ -76,7 +76,7 @@ fn the_variant_that_is_done_first_answers() {
     assert!(runs["fast"] > 50 && runs["m"] >= 1 && runs["slow"] >= 1, "{runs:?}");
     let record = cluster.core.record(cluster.now, last.expect("some ran")).expect("known");
     assert_eq!((record.model.name.as_str(), record.variant), ("m", Some(model("fast"))));
-    // Other strategies keep to what was asked for.
+    // Other strategies run the model that was asked for.
     cluster.core.set_balancing(by_name("least_loaded").expect("in the table"));
     cluster.submit("m");
     assert_eq!(cluster.running[0].2, "m");
@@ -92,7 +92,7 @@ fn an_exchange_that_turns_out_too_small_is_begun_anew() {
     cluster.confirms = false;
     cluster.load("b", 6);
     assert_eq!(cluster.seen(), ["load c on 1", "load a on 1", "drop c on 1"]);
-    // Beside what stays there is no room any more.
+    // Beside the model that stays there is no room any more.
     let needs = ModelNeeds { memory_bytes: Some(8), ..ModelNeeds::default() };
     cluster.core.set_needs(cluster.now, &model("a"), needs);
     cluster.confirms = true;
@@ -115,7 +115,7 @@ fn a_load_is_tried_again_when_something_goes_that_was_not_in_the_books() {
         cluster.seen()
     };
     assert_eq!(gone(&mut cluster), [""; 0], "nothing has failed");
-    // A task of a model that nobody placed has loaded that first.
+    // A task of a model that the core did not place has loaded that model first.
     let full = Err(ExecError::unavailable("does not fit"));
     cluster.core.loaded(cluster.now, 1, 0, &model("a"), full, None);
     assert_eq!(gone(&mut cluster), ["load a on 1"]);

@@ -1,4 +1,4 @@
-//! What workers hold that was not placed there, and orders that take their time.
+//! Models that workers hold but the core did not place, and orders that take their time.
 
 use super::{Cluster, model, ms};
 use crate::executor::{DeviceStatus, ExecError, ExecutorStatus};
@@ -7,13 +7,13 @@ use crate::proto::models::ModelNeeds;
 use crate::proto::state::Action;
 use crate::task::TaskState;
 
-/// A device that has models and, for these, so many bytes.
+/// A device that has models, and so many bytes for models.
 pub(super) fn device(memory: Option<u64>, models: &[&str]) -> DeviceStatus {
     let models = models.iter().map(|name| model(name)).collect();
     DeviceStatus { vram_total_bytes: memory, models, ..DeviceStatus::default() }
 }
 
-/// The worker of a session says what it has.
+/// The worker of a session reports its models.
 pub(super) fn beat(cluster: &mut Cluster, session: u64, device: DeviceStatus) {
     cluster.now += ms(500);
     for beat in Heartbeat::all(&[], ExecutorStatus::of(device)) {
@@ -28,7 +28,7 @@ fn what_a_worker_brings_along_is_taken_into_the_books_as_far_as_it_fits() {
     cluster.load("a", 6);
     cluster.load("b", 6);
     cluster.come("w", device(Some(10), &["b", "a"]));
-    // What it named first fits; both do not.
+    // The model that it named first fits; both do not.
     assert_eq!(cluster.seen(), ["drop a on 1"]);
     cluster.submit("b");
     assert_eq!(cluster.seen(), ["run b on 1"]);
@@ -40,7 +40,7 @@ fn what_was_unloaded_while_its_worker_was_away_is_let_go_of() {
     for memory in [None, Some(10)] {
         cluster.come("w", device(memory, &["gone"]));
         let session = cluster.core.next_session() - 1;
-        // It may be that a caller is about to ask for it.
+        // A caller may be about to ask for the model.
         beat(&mut cluster, session, device(memory, &["gone"]));
         assert_eq!(cluster.seen(), [""; 0]);
         for _ in 0..21 {
@@ -74,7 +74,7 @@ fn what_is_there_unasked_takes_room_and_goes_first_when_that_is_needed() {
         &model("a"),
         ModelNeeds { memory_bytes: Some(4), ..ModelNeeds::default() },
     );
-    // Of what size it is nobody knows: nothing is known to fit beside it.
+    // The size of the stray is unknown: no model is known to fit beside it.
     cluster.settle();
     assert_eq!(cluster.seen(), ["drop stray on 1", "load a on 1"]);
 }
@@ -108,7 +108,7 @@ fn room_is_promised_when_what_had_it_is_gone() {
     cluster.load("b", 6);
     assert_eq!(cluster.seen(), ["load a on 1", "drop a on 1"]);
     assert_eq!(cluster.core.load_report(&model("b")), None, "it is to come");
-    // The order, or the word that it was followed, was lost.
+    // The order, or its confirmation, was lost.
     for _ in 0..21 {
         beat(&mut cluster, 1, device(Some(10), &["a"]));
     }
@@ -140,7 +140,7 @@ fn models_that_exclude_each_other_are_not_loaded_at_once() {
     let mut cluster = Cluster::new("least_loaded");
     cluster.join("w", Some(10));
     let needs = || ModelNeeds { memory_bytes: Some(6), ..ModelNeeds::default() };
-    // Both failed once.
+    // Both models failed once.
     for name in ["a", "b"] {
         cluster.core.load(cluster.now, &model(name), needs());
         let failed = Err(ExecError::failed("a bad file"));
@@ -179,7 +179,7 @@ fn sizes_are_those_of_the_device_s_backend() {
             cluster.core.loaded(cluster.now, session, device, &model, Ok(Some(bytes)), None);
         }
     }
-    // More than the card has, for the processor's sessions are larger; the card was seen to hold it.
+    // The known size is more than the card has, but another card was seen to hold the model.
     cluster.come("card2", on("opencl", 10));
     assert_eq!(cluster.seen(), ["load m on 3"]);
     cluster.come("cuda", on("cuda", 10));
@@ -199,7 +199,7 @@ fn loading_takes_what_the_worker_says_and_not_what_it_waited_for_its_turn() {
     cluster.core.load(cluster.now, &m, ModelNeeds::default());
     cluster.core.loaded(ms(60_000), 1, 0, &m, Ok(None), Some(ms(200)));
     assert_eq!(load_ms(&cluster), 200.0);
-    // It was there already.
+    // The model was there already.
     cluster.core.loaded(ms(61_000), 1, 0, &m, Ok(None), None);
     assert_eq!(load_ms(&cluster), 200.0);
 }
@@ -216,7 +216,7 @@ fn a_task_whose_model_found_no_room_waits_until_it_is_known_what_has_it() {
         cluster.core.loaded(cluster.now, 1, 0, &a, full, None);
         while cluster.core.next_action(cluster.now).is_some() {}
         let task = cluster.submit("a");
-        // A task of a model that nobody asked for was faster. The first heartbeat was, too.
+        // A task of a model that no caller asked for was faster, and so was the first heartbeat.
         beat(&mut cluster, 1, device(Some(10), &[]));
         assert_eq!(cluster.state(task), TaskState::Queued);
         let there: &[&str] = if stray { &["lazy"] } else { &[] };

@@ -1,4 +1,4 @@
-//! Models that a person has unloaded while tasks of them wait or run.
+//! Models that a person has unloaded while their tasks wait or run.
 
 use super::stock::{beat, device};
 use super::{Cluster, model, ms};
@@ -32,7 +32,7 @@ fn tasks_of_a_model_that_was_withdrawn_wait_until_it_is_loaded_again() {
         let why = cluster.core.explain(cluster.now, task).expect("known").here();
         assert!(why.last().is_some_and(|(_, text)| text.contains("was unloaded")), "{why:?}");
     }
-    // Others are not kept by it.
+    // Other models are not affected.
     cluster.load("b", 6);
     cluster.submit("b");
     assert_eq!(cluster.seen(), ["load b on 1", "run b on 1"]);

@@ -12,9 +12,9 @@ pub(super) struct Line {
 
 #[derive(Default)]
 struct Faults {
-    /// Connections that end where the next answers begin.
+    /// How many of the next connections end where their answer begins.
     lost: AtomicUsize,
-    /// Nothing arrives.
+    /// Whether nothing arrives.
     cut: AtomicBool,
 }
 
@@ -51,7 +51,7 @@ impl Line {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// The next answers are lost, though what was asked is done.
+    /// The next answers are lost, though their requests are carried out.
     pub(super) fn lose(&self, count: usize) {
         self.faults.lost.store(count, SeqCst);
     }

@@ -1,4 +1,4 @@
-//! A server that refuses everything in one way or another: what is said of it.
+//! A server that refuses everything in one way or another, and how that is reported.
 
 use super::{Line, PATIENCE, at, open, refusal};
 use crate::Error;
@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// What each request is answered by, from its first line.
+/// The answer to each request, by its first line.
 type Answers = Arc<Mutex<Box<dyn Fn(&str) -> Vec<u8> + Send>>>;
 
 /// Listens, and answers each request on a connection of its own; an empty answer never comes.
@@ -110,7 +110,7 @@ async fn what_is_no_server_is_said_within_bounded_time() {
     }
 }
 
-/// Lists nothing, has the marker and takes what is written, but for what `refuses` says.
+/// Lists nothing, has the marker and takes writes, except for requests that `refuses` answers.
 fn bucket(refuses: impl Fn(&str) -> Option<Vec<u8>> + Send + 'static) -> String {
     const LIST: &str = "<?xml version=\"1.0\"?><ListBucketResult><Name>tensors</Name><KeyCount>0\
         </KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>";

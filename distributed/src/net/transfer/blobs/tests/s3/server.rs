@@ -14,10 +14,10 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts one that has a bucket `tensors`.
+    /// Starts a server that has a bucket `tensors`.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// Why none can be started.
     pub(crate) async fn start(tls: bool) -> Result<Self, String> {
         tokio::task::spawn_blocking(move || Self::start_now(tls)).await.expect("no panic")
     }
@@ -46,7 +46,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Waits until it answers, too.
+    /// Makes the bucket, once the server answers.
     fn make_bucket(&self) {
         let end = Instant::now() + Duration::from_secs(60);
         while TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).is_err() {
@@ -109,7 +109,7 @@ impl Drop for Server {
 fn ask(mut stream: impl Read + Write, request: &str) -> String {
     stream.write_all(request.as_bytes()).expect("it listens");
     let mut answer = Vec::new();
-    // It may end the connection without a farewell.
+    // The server may end the connection without a farewell.
     let _ = stream.read_to_end(&mut answer);
     String::from_utf8_lossy(&answer).into_owned()
 }
