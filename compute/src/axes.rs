@@ -134,6 +134,23 @@ impl Axes {
             .fold(Self::new(), |axes, axis| axes.each([(0, axis)], (0..outputs).map(|o| (o, axis))))
     }
 
+    /// Of an operator whose output has the input's elements in the same order, under another shape:
+    /// axes of one length that have as many elements before them, or after them, in both shapes.
+    /// Axes that are merged or split are left out, and lengths of 1 where one shape has more.
+    #[must_use]
+    pub fn reshaped(input: &ValueInfo, output: &ValueInfo) -> Self {
+        let (Some(from), Some(to)) = (input.sym_shape(), output.sym_shape()) else {
+            return Self::new();
+        };
+        let mut free: Vec<usize> = (0..to.len()).collect();
+        (0..from.len()).fold(Self::new(), |axes, i| {
+            match free.iter().position(|&j| lines_up((from, i), (to, j))) {
+                Some(at) => axes.each([(0, i)], [(0, free.remove(at))]),
+                None => axes,
+            }
+        })
+    }
+
     /// The axes.
     pub fn iter(&self) -> impl Iterator<Item = &Axis> {
         self.0.iter()
@@ -167,6 +184,45 @@ impl Axes {
     }
 }
 
+/// Whether axis `i` of a shape is axis `j` of another that the same elements have.
+fn lines_up((from, i): (&[Dim], usize), (to, j): (&[Dim], usize)) -> bool {
+    let (before, after) = ([&from[..i], &to[..j]], [&from[i + 1..], &to[j + 1..]]);
+    let alike = |[a, b]: [&[Dim]; 2]| size(a).is_some_and(|a| size(b) == Some(a));
+    let fixed = |[a, b]: [&[Dim]; 2]| size(a).is_some_and(|a| a.1.is_empty() && size(b) == Some(a));
+    match (&from[i], &to[j]) {
+        (Dim::Known(1), Dim::Known(1)) => {
+            let [a, b] = before.map(|dims| ones(dims.iter().rev()));
+            let [c, d] = after.map(|dims| ones(dims.iter()));
+            a == b && c == d && (alike(before) || alike(after))
+        }
+        (Dim::Known(a), Dim::Known(b)) => a == b && (alike(before) || alike(after)),
+        (Dim::Known(_), _) | (_, Dim::Known(_)) => false,
+        (a, b) if a == b && *a != Dim::Unknown => alike(before) || alike(after),
+        // All other lengths are known: so much is left for both.
+        _ => fixed(before) && fixed(after),
+    }
+}
+
+/// How many elements dimensions hold: a factor and symbols. `None` where an unknown one or none at
+/// all leaves open where an axis stands.
+fn size(dims: &[Dim]) -> Option<(usize, Vec<&str>)> {
+    let (mut factor, mut symbols) = (1usize, Vec::new());
+    for dim in dims {
+        match dim {
+            Dim::Known(n) => factor = factor.checked_mul(*n)?,
+            Dim::Symbol(name) => symbols.push(&**name),
+            Dim::Unknown => return None,
+        }
+    }
+    symbols.sort_unstable();
+    (factor > 0).then_some((factor, symbols))
+}
+
+/// How many lengths of 1 come first.
+fn ones<'a>(dims: impl Iterator<Item = &'a Dim>) -> usize {
+    dims.take_while(|dim| **dim == Dim::Known(1)).count()
+}
+
 impl ValueInfo {
     /// The rank, where it is known.
     #[must_use]
@@ -178,5 +234,35 @@ impl ValueInfo {
     #[must_use]
     pub fn dim(&self, axis: usize) -> Option<&Dim> {
         self.ty.shape.as_ref()?.0.get(axis)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::info;
+
+    #[test]
+    fn axes_outlive_a_reshape() {
+        let cases: [(&str, &str, &[(usize, usize)]); 12] = [
+            ("n 12 8", "n 96", &[(0, 0)]),
+            ("n s 96", "n s 12 8", &[(0, 0), (1, 1)]),
+            ("n s 8", "? 8", &[(2, 1)]),
+            ("2 3 7 4 5", "6 7 20", &[(2, 1)]),
+            ("4 6", "6 4", &[]),
+            ("? 5 1 1", "? 5", &[(0, 0), (1, 1)]),
+            ("? n", "? n", &[(1, 1)]),
+            ("1 1 3", "1 3", &[(2, 1)]),
+            ("n 1 6", "n 1 2 3", &[(0, 0), (1, 1)]),
+            ("2 3 1 4", "6 1 4", &[(2, 1), (3, 2)]),
+            ("0 3 5", "0 5 3", &[(0, 0)]),
+            ("", "1 1", &[]),
+        ];
+        for (from, to, expected) in cases {
+            let axes = Axes::reshaped(&info(&format!("f32 {from}")), &info(&format!("f32 {to}")));
+            let want =
+                expected.iter().fold(Axes::new(), |axes, (i, j)| axes.each([(0, *i)], [(0, *j)]));
+            assert_eq!(axes, want, "{from} to {to}");
+        }
     }
 }

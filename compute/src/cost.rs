@@ -24,6 +24,18 @@ impl Cost {
     }
 }
 
+impl std::ops::Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            multiply_adds: self.multiply_adds.saturating_add(other.multiply_adds),
+            bytes_read: self.bytes_read.saturating_add(other.bytes_read),
+            bytes_written: self.bytes_written.saturating_add(other.bytes_written),
+        }
+    }
+}
+
 /// The cost of an operator for inputs and outputs whose dimensions are known: of others the bytes
 /// and the work count as none. Memory that is only passed on is not touched.
 #[must_use]

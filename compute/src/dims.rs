@@ -91,8 +91,15 @@ pub(crate) fn quotient(op: &'static str, whole: &[Dim], parts: &[Dim]) -> Result
             None => rest.push(part.clone()),
         }
     }
-    match (product(op, &whole)?, product(op, &rest)?) {
-        (n, Dim::Known(1)) => Ok(n),
+    let (fixed, others): (Vec<Dim>, Vec<Dim>) =
+        whole.into_iter().partition(|dim| dim.known().is_some());
+    match (product(op, &fixed)?, product(op, &rest)?) {
+        (n, Dim::Known(1)) => mul(op, &product(op, &others)?, &n),
+        // Of sizes that are not known all must be left over.
+        (Dim::Known(n), Dim::Known(d)) if d > 0 && !others.is_empty() && n % d == 0 => {
+            mul(op, &product(op, &others)?, &Dim::Known(n / d))
+        }
+        _ if !others.is_empty() => Ok(Dim::Unknown),
         (Dim::Known(n), Dim::Known(d)) if d > 0 => {
             if n % d == 0 {
                 Ok(Dim::Known(n / d))
@@ -102,6 +109,11 @@ pub(crate) fn quotient(op: &'static str, whole: &[Dim], parts: &[Dim]) -> Result
         }
         _ => Ok(Dim::Unknown),
     }
+}
+
+/// Whether two sizes are the same, whatever symbols stand for.
+pub(crate) fn surely_equal(a: Option<&Dim>, b: Option<&Dim>) -> bool {
+    a.is_some_and(|a| *a != Dim::Unknown) && a == b
 }
 
 fn known(op: &'static str, size: Option<usize>) -> Result<Dim> {
@@ -139,11 +151,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unknown_is_equal_to_nothing() {
+        let [a, n, m] = ["7 7 ?", "n 7 ?", "m n ?"].map(dims);
+        let equal = |a: &[Dim], b: &[Dim]| [0, 1, 2, 3].map(|i| surely_equal(a.get(i), b.get(i)));
+        assert_eq!(equal(&a, &n), [false, true, false, false]);
+        assert_eq!(equal(&n, &n), [true, true, false, false]);
+        assert_eq!(equal(&n, &m), [false; 4]);
+    }
+
+    #[test]
     fn quotients_cancel_symbols() {
         for (whole, parts, out) in [
             ("n 4 6", "n 3", Some("8")),
             ("n 4 6", "8", Some("?")),
             ("n 4", "4", Some("n")),
+            ("n 2 2", "4", Some("n")),
+            ("n 3", "2", Some("?")),
             ("2 6", "5", None),
             ("0 6", "0", Some("6")),
             ("6", "0", Some("?")),

@@ -28,17 +28,19 @@
 
 mod args;
 mod axes;
+pub mod bytes;
 pub mod comm;
 mod cost;
 pub mod device;
 mod dims;
 mod epilogue;
 mod error;
+mod facts;
 mod gemm;
+mod generator;
 mod index;
 mod isa;
 mod list;
-
 mod matrix;
 mod movement;
 mod norm;
@@ -51,6 +53,8 @@ mod post_transform;
 mod qgemm;
 mod quantized;
 mod reduction;
+pub mod reorder;
+pub mod rewrite;
 mod simd;
 mod stop;
 #[cfg(test)]
@@ -64,7 +68,8 @@ pub use axes::{Axes, Axis, AxisKind};
 pub use cost::{Cost, cost};
 pub use epilogue::Activation;
 pub use error::{Error, Result};
+pub use facts::check_facts;
 pub use isa::{Isa, Simd};
-pub use op::{Context, Op, ValueInfo, launch};
+pub use op::{Context, Given, Op, ValueInfo, launch};
 pub use stop::{Stop, Stopped};
 pub use widen::scratch_bytes;

@@ -1,9 +1,13 @@
 //! Normalising rows to zero mean and unit variance: what the norms share.
 
+use crate::Axes;
+use crate::args::axis;
 use crate::isa::Simd;
 use crate::matrix::Real;
+use crate::op::ValueInfo;
 use crate::reduction::sum;
 use crate::simd::dispatch;
+use lgp_memory::Dim;
 use num_traits::NumCast;
 
 /// Mean and reciprocal standard deviation of a row that is not empty.
@@ -36,4 +40,72 @@ pub(crate) fn affine<T: Real>(simd: Simd, row: &[T], out: &mut [T], mean: T, sca
         #[inline(always)]
         || out.iter_mut().zip(row).for_each(|(o, x)| *o = (*x - mean) * scale + shift),
     );
+}
+
+/// The axes of a norm over the axes of input 0 from `first` on, negative from the back; the other
+/// inputs are parameters that broadcast to these axes.
+pub(crate) fn axes(op: &'static str, first: i64, inputs: &[Option<&ValueInfo>]) -> Axes {
+    let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+    let Ok(first) = axis(op, first, rank) else { return Axes::new() };
+    let normalised: Vec<usize> = (first..rank).collect();
+    let axes = Axes::each_but(&normalised, inputs, 1);
+    normalised.iter().fold(axes, |axes, &at| {
+        match parameters(inputs, at, |own| (at + own).checked_sub(rank)) {
+            Some(own) => axes.all(own, [(0, at)]),
+            None => axes,
+        }
+    })
+}
+
+/// The axes of a norm of `[n, c, …]` over all places of a sample's channels, but for the channels'.
+pub(crate) fn sample_axes(inputs: &[Option<&ValueInfo>]) -> Axes {
+    let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+    let samples = Axes::new().each([(0, 0)], [(0, 0)]);
+    (2..rank).fold(samples, |axes, at| axes.all([(0, at)], [(0, at)]))
+}
+
+/// Axis `at` of input 0 with the axes of the other inputs, the parameters, that are the same one:
+/// `place` says where one of a rank has it. `None` where a parameter may have it or be broadcast
+/// along it.
+pub(crate) fn parameters(
+    inputs: &[Option<&ValueInfo>],
+    at: usize,
+    place: impl Fn(usize) -> Option<usize>,
+) -> Option<Vec<(usize, usize)>> {
+    let length = inputs.first().copied().flatten()?.dim(at)?;
+    let mut own = vec![(0, at)];
+    for (i, parameter) in inputs.iter().enumerate().skip(1) {
+        let Some(parameter) = parameter else { continue };
+        let Some(axis) = place(parameter.rank()?) else { continue };
+        match parameter.dim(axis)? {
+            Dim::Known(1) => {}
+            Dim::Unknown => return None,
+            Dim::Symbol(_) if parameter.dim(axis) != Some(length) => return None,
+            _ => own.push((i, axis)),
+        }
+    }
+    Some(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::info;
+
+    #[test]
+    fn parameters_share_the_axes_that_they_are_not_broadcast_along() {
+        let each = |rank: usize| (0..rank).fold(Axes::new(), |a, i| a.each([(0, i)], [(0, i)]));
+        for (x, first, scale, bias, want) in [
+            ("n s 8", -1, "8", "1", each(2).all([(0, 2), (1, 0)], [(0, 2)])),
+            ("n ? 8", 1, "8", "", each(1).all([(0, 1)], [(0, 1)]).all([(0, 2), (1, 0)], [(0, 2)])),
+            ("n s", 1, "s", "s", each(1).all([(0, 1), (1, 0), (2, 0)], [(0, 1)])),
+            ("n s", 1, "s", "?", each(1)),
+            ("n s", 1, "m", "1", each(1)),
+            ("n s", 2, "s", "1", Axes::new()),
+        ] {
+            let given = [x, scale, bias].map(|dims| info(&format!("f32 {dims}")));
+            let given: Vec<Option<&ValueInfo>> = given.iter().map(Some).collect();
+            assert_eq!(axes("op", first, &given), want, "{x} from {first} by {scale} and {bias}");
+        }
+    }
 }

@@ -1,10 +1,15 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
-use crate::axes::Axes;
+use crate::axes::{Axes, Axis};
+use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::{Element, Launches};
+use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::isa::{Isa, Simd};
+use crate::ops::BinaryKind;
 use crate::planned::Planned;
+use crate::reorder::Reordered;
+use crate::rewrite::{Absorbed, Affine, Decoder, Following, Hints, Operand, Step};
 use crate::stop::{Stop, Stopped};
 use crate::threads::Threads;
 use lgp_memory::{
@@ -167,6 +172,43 @@ impl Context {
     }
 }
 
+/// An input that a run may write over.
+#[derive(Debug)]
+pub struct Given {
+    /// Which one it is.
+    pub input: usize,
+    /// The tensor.
+    pub tensor: Tensor,
+}
+
+impl Given {
+    /// The tensor to write over, once an operator has no complaint against it and the other inputs.
+    pub(crate) fn checked(self, op: &dyn Op, inputs: &[Option<TensorView<'_>>]) -> Result<Tensor> {
+        let mut all = inputs.to_vec();
+        if let Some(input) = all.get_mut(self.input) {
+            *input = Some(self.tensor.view());
+        }
+        let (dtype, shape) = crate::args::concrete_one(op, &all)?;
+        if (dtype, &shape) != (self.tensor.dtype(), self.tensor.shape()) {
+            let (given, own) = (self.tensor.shape(), self.tensor.dtype());
+            let message = format!("{dtype} {shape:?} is written over {own} {given:?}");
+            return Err(Error::invalid(op.name(), message));
+        }
+        Ok(self.tensor)
+    }
+}
+
+/// Of an operator that may write over an input of its output's dtype and shape: the inputs that are
+/// such, halves aside, which are computed through copies.
+pub(crate) fn as_large(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
+    let Some(out) = outputs.first() else { return Vec::new() };
+    let is_half = matches!(out.ty.dtype, DType::F16 | DType::BF16);
+    let fits = |info: &&ValueInfo| info.ty.concrete_shape().is_some() && info.ty == out.ty;
+    let fits =
+        inputs.iter().enumerate().filter(|(_, info)| !is_half && info.as_ref().is_some_and(fits));
+    fits.map(|(i, _)| i).collect()
+}
+
 /// An operator with its attributes: pure, and safe to run from several threads at once.
 ///
 /// `Any` lets a graph pass recognise the ops that it rewrites.
@@ -191,19 +233,22 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
 
-    /// As [`Op::run`], with the input that [`Op::overwrites`] names given away: its place in
-    /// `inputs` is `None`, and output 0 may be written over it.
+    /// As [`Op::run`], with one of the inputs that [`Op::overwrites`] names given away: output 0 is
+    /// written over it. In its place in `inputs` is `None`.
     ///
     /// # Errors
     /// As [`Op::run`].
     fn run_over(
         &self,
         ctx: &Context,
-        given: Tensor,
+        given: Given,
         inputs: &[Option<TensorView<'_>>],
     ) -> Result<Vec<Tensor>> {
-        let _ = (ctx, given, inputs);
-        Err(Error::unsupported(self.name(), "writing over an input"))
+        let mut inputs = inputs.to_vec();
+        if let Some(input) = inputs.get_mut(given.input) {
+            *input = Some(given.tensor.view());
+        }
+        self.run(ctx, &inputs)
     }
 
     /// Of an operator each element of whose output is a function of its inputs' elements at the
@@ -227,17 +272,30 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         }
     }
 
+    /// The operator for tensors of which an axis of its own has become of another length, where an
+    /// attribute says that length; `None` is the same operator.
+    fn for_length(&self, axis: &Axis, length: usize) -> Option<Arc<dyn Op>> {
+        let _ = (axis, length);
+        None
+    }
+
+    /// The input whose contents are the shape that output 0 has, or that input 0 is broadcast to, and
+    /// say nothing else.
+    fn shape_input(&self) -> Option<usize> {
+        None
+    }
+
     /// Whether every element of its outputs is an element of input 0, or of any input where all have
     /// the outputs' dtype: it copies and moves them, whatever they are.
     fn moves(&self) -> bool {
         false
     }
 
-    /// The input that [`Op::run_over`] may write over, for inputs and outputs of these types: output
-    /// 0 has its dtype and shape.
-    fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<usize> {
+    /// The inputs of which [`Op::run_over`] may write over any one, for inputs and outputs of these
+    /// types, the best first: output 0 has its dtype and shape.
+    fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
         let _ = (inputs, outputs);
-        None
+        Vec::new()
     }
 
     /// How many multiplications with an addition outputs of these types take: pairs that a sum of
@@ -245,6 +303,129 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         let _ = inputs;
         if self.moves() { 0 } else { outputs.iter().map(crate::cost::elements).sum() }
+    }
+
+    /// The name for people: of an operator that joins others, theirs.
+    fn label(&self) -> String {
+        self.name().to_owned()
+    }
+
+    /// Whether two runs on the same inputs give the same.
+    fn is_deterministic(&self) -> bool {
+        true
+    }
+
+    /// The dtype that it converts input 0 to, where that is all it does.
+    fn casts_to(&self) -> Option<DType> {
+        None
+    }
+
+    /// The function of two elements that it computes, by numpy's rules, of inputs 0 and 1.
+    fn arithmetic(&self) -> Option<BinaryKind> {
+        None
+    }
+
+    /// The function of one element of input 0 that it is for these inputs, where a kernel may apply
+    /// that to its result.
+    fn activation(&self, inputs: &[Option<&ValueInfo>]) -> Option<Activation> {
+        let _ = inputs;
+        None
+    }
+
+    /// What it is of one of these inputs, where the others are constants and it is a product and a
+    /// sum with them.
+    fn affine(&self, inputs: &[Option<&ValueInfo>]) -> Option<Affine> {
+        let _ = inputs;
+        None
+    }
+
+    /// How it makes floats of input 0, which takes fewer bytes.
+    fn decodes(&self) -> Option<Decoder> {
+        None
+    }
+
+    /// Whether it quantises input 0, with its scale and zero point as inputs 1 and 2.
+    fn quantizes(&self) -> bool {
+        false
+    }
+
+    /// The operator on tensors of `order.len()` axes that lie in another order: axis `i` of such a
+    /// tensor is axis `order[i]` of the plain one. `None` where it has no such form.
+    ///
+    /// By default the operator itself, where every axis is [`AxisKind::Each`](crate::AxisKind::Each)
+    /// and in the same place in inputs and outputs.
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        crate::reorder::elementwise(&self.axes(inputs, outputs), order, inputs, outputs)
+    }
+
+    /// An operator that computes the same faster from constants that were prepared for it, once.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn prepared(&self, inputs: &[Option<&ValueInfo>], hints: Hints) -> Result<Option<Step>> {
+        let _ = (inputs, hints);
+        Ok(None)
+    }
+
+    /// The operator with what followed it done as well.
+    fn absorbing(&self, inputs: &[Option<&ValueInfo>], next: &Following<'_>) -> Option<Absorbed> {
+        let _ = (inputs, next);
+        None
+    }
+
+    /// The inputs with which the operator's result is `x · factor + shift` of what it is now, where
+    /// constants among them can carry that.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn with_affine(
+        &self,
+        inputs: &[Option<&ValueInfo>],
+        affine: &Affine,
+    ) -> Result<Option<Vec<Operand>>> {
+        let _ = (inputs, affine);
+        Ok(None)
+    }
+
+    /// The operator on the bytes behind some inputs, with a result in bytes; a third input of one that
+    /// has two is a row of `[n]` that is added to its result.
+    ///
+    /// By default operators that [move](Op::moves) move bytes, and those that compute each element
+    /// from one of a single input look bytes up in a table.
+    fn on_bytes(&self, inputs: &[Option<Dequantized<'_>>], y: &Requantized) -> Option<OnBytes> {
+        crate::bytes::generic(self, inputs, y)
+    }
+
+    /// The operator on input 0 as `DynamicQuantizeLinear` gives it, with a result in floats: the step
+    /// reads the bytes, the scale and the zero point as [`Operand::Made`] 0 to 2.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn on_dynamic_bytes(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<(Step, bool)>> {
+        let _ = inputs;
+        Ok(None)
+    }
+
+    /// The operator with results in bf16, where it can also give those.
+    fn narrowed(&self) -> Option<Arc<dyn Op>> {
+        None
+    }
+
+    /// The operator with an input left as a decoder would read it: the decoder's inputs take the
+    /// place of that input and those after it. The infos are those of such inputs.
+    fn reading_stored(
+        &self,
+        input: usize,
+        decoder: &Decoder,
+        inputs: &[Option<&ValueInfo>],
+    ) -> Option<Arc<dyn Op>> {
+        let _ = (input, decoder, inputs);
+        None
     }
 
     /// The kernels that compute it on a device, for inputs and outputs of types whose dimensions

@@ -207,7 +207,7 @@ pub use pad::{Pad, PadMode};
 pub use pool::{Pool, PoolKind};
 pub use pool_nhwc::{GlobalPoolNhwc, PoolNhwc};
 pub use q_conv::{QConv, QConvParts};
-pub use q_elementwise::{QAdd, QLookup};
+pub use q_elementwise::{QAdd, QLookup, QMul};
 pub use q_matmul::{QKind, QMatMul, QMatMulParts};
 pub use q_pool::{QGlobalAveragePool, QMaxPool};
 pub use quantize_linear::QuantizeLinear;

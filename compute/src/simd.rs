@@ -56,6 +56,20 @@ pub(crate) fn map<T: Copy, U>(out: &mut [U], x: &[T], f: impl Fn(T) -> U) {
     }
 }
 
+/// Elements that are copied before they are written over: few enough for the first cache.
+const BLOCK: usize = 1024;
+
+/// Calls `work` for blocks of `out` with where each begins and a copy of what is in it: so a loop
+/// that reads from elsewhere writes over what it reads.
+pub(crate) fn over<T: Copy + Default>(out: &mut [T], mut work: impl FnMut(usize, &mut [T], &[T])) {
+    let mut copy = [T::default(); BLOCK];
+    for (i, block) in out.chunks_mut(BLOCK).enumerate() {
+        let copy = &mut copy[..block.len()];
+        copy.copy_from_slice(block);
+        work(i * BLOCK, block, copy);
+    }
+}
+
 /// `out[i] = f(a[i], b[i])`, to be called inside [`dispatch`].
 #[inline(always)]
 pub(crate) fn zip<T: Copy, U>(out: &mut [U], a: &[T], b: &[T], f: impl Fn(T, T) -> U) {

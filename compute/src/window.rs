@@ -1,8 +1,12 @@
 //! Sliding windows: what convolution and pooling share.
 
+mod facts;
+
 use crate::error::{Error, Result};
 use lgp_memory::Dim;
 use std::ops::Range;
+
+pub(crate) use facts::{channel_axes, image_axes, multiply_adds};
 
 /// Padding around the spatial axes.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,8 +3,7 @@
 
 use crate::amd::ids::AmdChip;
 use crate::amd::sysfs::Card;
-use crate::backend::{Missing, Probe};
-use crate::id::BackendKind;
+use crate::backend::{BackendKind, Missing, Platform, Probe};
 use std::io;
 use std::path::Path;
 
@@ -26,13 +25,25 @@ pub(crate) enum RenderNode {
     Absent(String),
 }
 
+/// Why an OpenCL driver for AMD cards may be there and show none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hides {
+    /// Mesa's rusticl shows the cards of those drivers alone that `RUSTICL_ENABLE` names.
+    UnlessNamed,
+    /// AMD's own shows cards older than Vega only where `ROC_ENABLE_PRE_VEGA` is set, and none
+    /// without the kernel's compute driver.
+    PreVega,
+    /// Mesa's Clover cannot drive the cards that models run on.
+    All,
+}
+
 /// What the advice depends on besides the card.
 #[derive(Debug, Clone)]
 pub(crate) struct Situation<'a> {
     /// Whether the card's backend is in this build.
     pub(crate) compiled: bool,
     /// The OpenCL platforms seen.
-    pub(crate) platforms: &'a [String],
+    pub(crate) platforms: &'a [Platform],
     /// Why the card's backend has no devices.
     pub(crate) missing: Option<&'a Missing>,
     /// What of the environment the OpenCL drivers heed.
@@ -150,13 +161,11 @@ fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
         }
         RenderNode::Open => {}
     }
-    let has = |part: &str| {
-        situation.platforms.iter().any(|name| name.to_ascii_lowercase().contains(part))
-    };
-    if has("rusticl") {
+    let has = |why: Hides| situation.platforms.iter().any(|it| it.hides == Some(why));
+    if has(Hides::UnlessNamed) {
         return rusticl(situation.variables.rusticl_enable.as_deref());
     }
-    if has("amd accelerated") {
+    if has(Hides::PreVega) {
         return amd_own(card, situation.variables);
     }
     if let Some(place) = &situation.variables.icd_vendors {
@@ -167,7 +176,7 @@ fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
             "unset OCL_ICD_VENDORS",
         );
     }
-    if has("clover") {
+    if has(Hides::All) {
         return advice(
             "Mesa's old Clover driver cannot drive this card, and Mesa 25.2 has dropped it for rusticl",
             INSTALL_RUSTICL,

@@ -1,12 +1,13 @@
 //! Which device `auto` means.
 
+use crate::backend::{BACKENDS, BackendKind, Line};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::{BackendKind, DeviceId};
+use crate::id::DeviceId;
 use crate::info::DeviceInfo;
 use crate::probe::{ProbeOptions, SELF_TEST_LIMIT, test_in_time};
-use crate::registry::{BACKENDS, Line, open_in};
+use crate::registry::open_in;
 use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,18 +15,14 @@ use std::sync::Arc;
 /// What the better of two devices has more of.
 type Worth = (u8, Option<u64>, Reverse<u32>);
 
-/// How good a device is for models; `None` for one that `auto` never takes: an OpenCL device of
+/// How good a device is for models; `None` for one that `auto` never takes: a driver's device of
 /// type CPU is the processor in disguise, and slower.
 fn worth(id: DeviceId, kind: DeviceKind, memory: Option<u64>) -> Option<Worth> {
-    let rank = match id.backend {
-        BackendKind::Null => return None,
-        BackendKind::OpenCl if kind == DeviceKind::Cpu => return None,
-        BackendKind::Cpu => 0,
-        BackendKind::OpenCl => 1,
-        BackendKind::Cuda => 2,
-    };
+    if kind == DeviceKind::Cpu && id.backend != BackendKind::Cpu {
+        return None;
+    }
     // Of equals the larger memory, then the lower number.
-    Some((rank, memory, Reverse(id.ordinal)))
+    Some((id.backend.line().rank?, memory, Reverse(id.ordinal)))
 }
 
 /// The device that `auto` means: the usable one that is fastest by kind, and the processor if

@@ -53,7 +53,7 @@ pub struct Caps {
     pub fp64: bool,
     /// Whether the device compiles and runs programs.
     pub programs: bool,
-    /// Whether the vendor's library multiplies matrices ([`crate::Queue::gemm`]).
+    /// Whether the vendor's library multiplies matrices ([`crate::Device::blas`]).
     pub gemm: bool,
     /// Instruction sets of a processor, extensions of an OpenCL device.
     pub features: Vec<String>,

@@ -1,5 +1,6 @@
 //! The device: the root from which buffers, programs and queues come.
 
+use crate::blas::Blas;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::error::Result;
@@ -48,6 +49,11 @@ pub trait Device: Debug + Send + Sync {
     /// When the driver refuses.
     fn timed_queue(&self) -> Result<Box<dyn Queue>> {
         self.queue()
+    }
+
+    /// The vendor's library of linear algebra; `None` where there is none, as [`Caps::gemm`] says.
+    fn blas(&self) -> Option<Arc<dyn Blas>> {
+        None
     }
 
     /// Allocates `bytes` bytes of host memory that the device reaches by itself, for

@@ -8,12 +8,10 @@ mod scene;
 
 use crate::amd::sysfs::Card;
 use crate::auto::select_auto;
-use crate::backend::{Missing, Probe};
+use crate::backend::{BACKENDS, BackendKind, Missing, Probe};
 use crate::caps::DeviceKind;
-use crate::id::BackendKind;
 use crate::info::{DeviceInfo, SelfTest};
 use crate::probe::{ProbeOptions, Survey};
-use crate::registry::BACKENDS;
 use crate::telemetry::Telemetry;
 use scene::Scene;
 use serde::Serialize;
@@ -97,7 +95,7 @@ const CHECKS: &[fn(&Scene<'_>) -> Vec<Finding>] =
 pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> {
     let mut all = Vec::new();
     for (kind, feature, probe) in &survey.probes {
-        if matches!(kind, BackendKind::OpenCl | BackendKind::Cuda) {
+        if kind.line().driver.is_some() {
             all.push(backend(*kind, feature, probe.as_ref()));
         }
     }
@@ -130,7 +128,8 @@ fn backend(kind: BackendKind, feature: &str, probe: Option<&Probe>) -> Finding {
     };
     match &probe.missing {
         None => {
-            let platforms = match probe.platforms.as_slice() {
+            let names: Vec<&str> = probe.platforms.iter().map(|it| it.name.as_str()).collect();
+            let platforms = match names.as_slice() {
                 [] => String::new(),
                 names => format!(" (platforms: {})", names.join(", ")),
             };

@@ -1,6 +1,7 @@
 //! What can go wrong between the host and a device.
 
-use crate::id::{BackendKind, DeviceId};
+use crate::backend::BackendKind;
+use crate::id::DeviceId;
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -10,9 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The text does not name a device.
-    #[error(
-        "unknown device {given:?}, expected cpu, opencl:N or cuda:N, with N from 0 as in opencl:0"
-    )]
+    #[error("unknown device {given:?}, expected {}, with N from 0 as in opencl:0", forms())]
     ParseDevice {
         /// The text.
         given: String,
@@ -91,10 +90,10 @@ pub enum Error {
         /// Length in bytes.
         bytes: usize,
     },
-    /// A buffer, event or program of another opened device was passed.
+    /// A buffer, event, program or queue of another opened device was passed.
     #[error("the {what} belongs to another opened device than {device}")]
     Foreign {
-        /// "buffer", "event" or "program".
+        /// "buffer", "event", "program" or "queue".
         what: &'static str,
         /// The device that was to use it.
         device: DeviceId,
@@ -146,4 +145,19 @@ pub enum Error {
         /// The driver's error name.
         code: String,
     },
+}
+
+/// How devices are named, but the one for tests: `cpu, opencl:N or cuda:N`.
+fn forms() -> String {
+    let named = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Null);
+    let forms: Vec<String> = named
+        .map(|kind| match kind {
+            BackendKind::Cpu => kind.to_string(),
+            _ => format!("{kind}:N"),
+        })
+        .collect();
+    match forms.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} or {last}", others.join(", ")),
+        _ => forms.concat(),
+    }
 }

@@ -2,7 +2,6 @@
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
-use crate::queue::Queue;
 
 /// `c = alpha · op(a) · op(b) + beta · c` for each of `batch` products: row-major f32, with `op(a)`
 /// of `m × k`, `op(b)` of `k × n` and `c` of `m × n`. With `beta` 0 the old `c` is not read. No
@@ -50,8 +49,8 @@ impl Gemm<'_> {
         Error::Launch { kernel: "gemm".to_owned(), reason: reason.into() }
     }
 
-    /// Refuses operands that reach beyond their buffers and results that overlap, as every queue
-    /// that multiplies does.
+    /// Refuses operands that reach beyond their buffers and results that overlap, as every library
+    /// does.
     ///
     /// # Errors
     /// [`Error::Launch`].
@@ -87,38 +86,6 @@ impl Gemm<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Multiplies on the host, reading and writing through `queue`: for devices in tests that have no
-    /// library.
-    ///
-    /// # Errors
-    /// As [`Gemm::check`], and what the queue refuses.
-    pub fn on_host(&self, queue: &mut dyn Queue) -> Result<()> {
-        self.check()?;
-        let mut floats = |matrix: &Matrix<'_>| -> Result<Vec<f32>> {
-            let mut bytes = vec![0; matrix.buffer.bytes()];
-            queue.read(matrix.buffer, 0, &mut bytes)?;
-            let words = bytes.chunks_exact(4).map(|it| [it[0], it[1], it[2], it[3]]);
-            Ok(words.map(f32::from_ne_bytes).collect())
-        };
-        let (a, b, mut c) = (floats(&self.a)?, floats(&self.b)?, floats(&self.c)?);
-        let place = |matrix: &Matrix<'_>, product: usize, transposed: bool, at: [usize; 2]| {
-            let [row, column] = if transposed { [at[1], at[0]] } else { at };
-            product * matrix.batch_stride + row * matrix.row_stride + column
-        };
-        for at in 0..self.batch * self.m * self.n {
-            let (product, i, j) = (at / (self.m * self.n), at / self.n % self.m, at % self.n);
-            let terms = (0..self.k).map(|k| {
-                a[place(&self.a, product, self.transpose_a, [i, k])]
-                    * b[place(&self.b, product, self.transpose_b, [k, j])]
-            });
-            let result = &mut c[place(&self.c, product, false, [i, j])];
-            let old = if self.beta == 0.0 { 0.0 } else { self.beta * *result };
-            *result = self.alpha * terms.sum::<f32>() + old;
-        }
-        let bytes: Vec<u8> = c.iter().flat_map(|value| value.to_ne_bytes()).collect();
-        queue.write(self.c.buffer, 0, &bytes)
     }
 }
 

@@ -1,37 +1,16 @@
 //! How a device is named: `cpu`, `opencl:0`, `cuda:1`, and where it sits on the PCI bus.
 
+use crate::backend::BackendKind;
 use crate::error::{Error, Result};
 use serde::{Serialize, Serializer};
 use std::fmt;
 use std::str::FromStr;
 
-/// The families of devices. Every variant exists in every build, so that settings and errors can
-/// speak of a backend that is not compiled in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum BackendKind {
-    /// A recording device for tests; opened by name, never listed.
-    Null,
-    /// The host's processor.
-    Cpu,
-    /// OpenCL 1.2 devices: AMD cards through Mesa rusticl, ROCm or AMD's legacy driver.
-    OpenCl,
-    /// NVIDIA devices.
-    Cuda,
-}
-
 impl BackendKind {
-    /// Every backend, in the order of the table.
-    pub const ALL: [Self; 4] = [Self::Null, Self::Cpu, Self::OpenCl, Self::Cuda];
-
     /// The name in device ids, settings and messages.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Null => "null",
-            Self::Cpu => "cpu",
-            Self::OpenCl => "opencl",
-            Self::Cuda => "cuda",
-        }
+        self.line().name
     }
 }
 

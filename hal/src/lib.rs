@@ -45,8 +45,11 @@
 //! A device without programs (the processor, the recording device, an NVIDIA card without NVRTC)
 //! answers [`Error::Unsupported`]. What was compiled can be kept ([`Program::binary`]) and loaded
 //! again ([`Device::load`]); a binary that is refused is [`Error::Binary`], and compiling is the
-//! answer to it. Where the vendor's library of products is there
-//! ([`Caps::gemm`]), [`Queue::gemm`] calls it.
+//! answer to it.
+//!
+//! **Libraries.** A queue moves bytes and launches programs; it knows no maths. Where the vendor's
+//! library of products is there, [`Device::blas`] has it, and it works in the order of the queue
+//! that it is given.
 //!
 //! The crate `lgp-hal-conformance` holds these laws as code and runs them against every backend.
 //!
@@ -80,6 +83,7 @@ mod advice;
 mod amd;
 mod auto;
 mod backend;
+mod blas;
 mod buffer;
 mod caps;
 mod device;
@@ -100,13 +104,17 @@ mod registry;
 mod self_test;
 mod telemetry;
 pub mod testing;
+mod versions;
 
 pub use amd::ids::AmdChip;
 pub use amd::kfd::KfdNode;
 pub use amd::sysfs::Card;
 pub use auto::{open_auto, select_auto};
+pub use backend::BackendKind;
 pub use backend::cpu::host_free_bytes;
-pub use backend::null::{Command, NullDevice};
+pub use backend::host::Command;
+pub use backend::null::NullDevice;
+pub use blas::Blas;
 pub use buffer::Buffer;
 pub use caps::{Caps, DeviceKind};
 pub use device::Device;
@@ -114,7 +122,7 @@ pub use diagnose::{Finding, Status, diagnose, examine};
 pub use error::{Error, Result};
 pub use event::Event;
 pub use gemm::{Gemm, Matrix};
-pub use id::{BackendKind, DeviceId, PciAddress};
+pub use id::{DeviceId, PciAddress};
 pub use info::{DeviceInfo, SelfTest};
 pub use monitor::Monitor;
 pub use pinned::{Pinned, Transfer};

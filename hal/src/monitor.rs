@@ -1,10 +1,10 @@
 //! One device's sensors, read again and again.
 
 use crate::amd::sysfs::{Card, Sysfs};
-use crate::backend::Found;
-use crate::id::{BackendKind, DeviceId};
+use crate::backend::{BACKENDS, BackendKind, Found, Line};
+use crate::id::DeviceId;
 use crate::probe::{ProbeOptions, join};
-use crate::registry::{BACKENDS, Line, backend_of};
+use crate::registry::backend_of;
 use crate::telemetry::Telemetry;
 use std::path::Path;
 use std::time::Instant;
@@ -191,7 +191,7 @@ mod tests {
     #[test]
     fn a_card_says_what_its_files_say() {
         static TABLE: [Line; 1] =
-            [Line { kind: BackendKind::OpenCl, feature: "rocm", backend: Some(&Ellesmere) }];
+            [Line { backend: Some(&Ellesmere), ..*BackendKind::OpenCl.line() }];
         let tree = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rx580");
         let monitor = |ordinal| {
             let id = DeviceId::new(BackendKind::OpenCl, ordinal);

@@ -23,7 +23,7 @@
 //! no local memory as an argument. A work-group has [`GROUP_MAX`] work-items and [`LOCAL_BYTES`] of
 //! local memory at most.
 
-use crate::id::BackendKind;
+use crate::backend::BackendKind;
 
 /// Work-items that a work-group has at most: what every device takes that this platform is for.
 pub const GROUP_MAX: usize = 256;
@@ -34,15 +34,7 @@ pub const LOCAL_BYTES: u64 = 32 * 1024;
 /// for one that compiles no programs.
 #[must_use]
 pub fn prelude(backend: BackendKind) -> Option<&'static str> {
-    match backend {
-        BackendKind::OpenCl => {
-            Some(concat!(include_str!("portable/opencl.h"), include_str!("portable/shared.h")))
-        }
-        BackendKind::Cuda => {
-            Some(concat!(include_str!("portable/cuda.h"), include_str!("portable/shared.h")))
-        }
-        BackendKind::Null | BackendKind::Cpu => None,
-    }
+    backend.line().prelude
 }
 
 /// A source as a compiler gets it; its messages then count lines from the source's own first.

@@ -2,13 +2,13 @@
 
 use crate::advice::{Advice, Environment, unbacked};
 use crate::amd::sysfs::{Card, Reader, Sysfs};
-use crate::backend::{Found, Probe};
+use crate::backend::{BACKENDS, BackendKind, Found, Line, Probe};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::{BackendKind, DeviceId};
+use crate::id::DeviceId;
 use crate::info::{DeviceInfo, SelfTest};
-use crate::registry::{BACKENDS, Line, backend_of, open_in};
+use crate::registry::{backend_of, open_in};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -140,7 +140,7 @@ pub(crate) struct Tested {
 impl Tested {
     fn new(device: Arc<dyn Device>) -> Self {
         // A CUDA device without a compiler says why before it reads the source. No other device is
-        // given a program without kernels: NVIDIA's OpenCL crashes over one.
+        // given a program without kernels, over which a driver may crash.
         let lacks_compiler = device.id().backend == BackendKind::Cuda && !device.caps().programs;
         let no_programs = match lacks_compiler.then(|| device.compile("", "")) {
             Some(Err(Error::Unsupported { reason, .. })) => Some(reason),
@@ -214,11 +214,8 @@ fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Teste
 }
 
 fn driver_update(id: DeviceId) -> Option<String> {
-    match id.backend {
-        BackendKind::OpenCl => Some("update the OpenCL driver, then: radeon-cluster doctor".into()),
-        BackendKind::Cuda => Some("update the NVIDIA driver, then: radeon-cluster doctor".into()),
-        BackendKind::Null | BackendKind::Cpu => None,
-    }
+    let driver = id.backend.line().driver?;
+    Some(format!("update {driver}, then: radeon-cluster doctor"))
 }
 
 /// A card's id where no backend gives it one.

@@ -1,12 +1,12 @@
 //! The queue: the order in which a device does things.
 
 use crate::buffer::Buffer;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
-use crate::gemm::Gemm;
 use crate::id::DeviceId;
 use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
+use std::any::Any;
 use std::sync::Arc;
 
 /// An in-order queue of commands on one device: each command sees the effects of those before it
@@ -80,17 +80,6 @@ pub trait Queue: Send {
     /// [`crate::Error::Unsupported`] on a device without programs.
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()>;
 
-    /// Queues a product of matrices by the vendor's library.
-    ///
-    /// # Errors
-    /// [`crate::Error::Unsupported`] on a device whose caps have no `gemm`;
-    /// [`crate::Error::Launch`] when sizes, strides and buffers do not fit;
-    /// [`crate::Error::Foreign`]; or the library's refusal.
-    fn gemm(&mut self, _gemm: &Gemm<'_>) -> Result<()> {
-        let reason = "there is no library of the vendor's for it".to_owned();
-        Err(Error::Unsupported { device: self.device(), what: "gemm", reason })
-    }
-
     /// Marks this point of the queue, and submits what is queued before it.
     ///
     /// # Errors
@@ -115,4 +104,8 @@ pub trait Queue: Send {
     /// # Errors
     /// A failure of an earlier command.
     fn finish(&mut self) -> Result<()>;
+
+    /// The backend's own type behind the trait, for what works on the device's queues besides:
+    /// the vendor's library.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
 }

@@ -2,9 +2,9 @@
 
 use crate::error::{Error, Result};
 use crate::model::ValueSpec;
-use crate::profile::Profile;
+use crate::options::RunOptions;
 use crate::session::Session;
-use lgp_compute::{Context, Stop, launch, ops};
+use lgp_compute::{Context, launch, ops};
 use lgp_memory::{Dim, Layout, NamedTensor, Tensor, TensorView};
 
 impl Session {
@@ -16,37 +16,22 @@ impl Session {
     /// [`Error::Batch`] for a model without such a dimension, and as [`Session::run`] for a request
     /// that does not fit the others or the model.
     pub fn run_batch(&self, requests: &[Vec<NamedTensor>]) -> Result<Vec<Vec<NamedTensor>>> {
-        self.run_batch_until(requests, &Stop::new())
+        self.run_batch_with(requests, RunOptions::new())
     }
 
-    /// As [`Session::run_batch`], unless it is asked to end first.
+    /// Runs several requests as one batch, as the options say. A profile is that of all requests
+    /// together; its total has the joining and the cutting in it.
     ///
     /// # Errors
     /// As [`Session::run_batch`], and [`Error::Stopped`].
-    pub fn run_batch_until(
+    pub fn run_batch_with(
         &self,
         requests: &[Vec<NamedTensor>],
-        stop: &Stop,
+        options: RunOptions<'_>,
     ) -> Result<Vec<Vec<NamedTensor>>> {
-        self.run_joined(requests, |views| self.run_until(views, stop))
-    }
-
-    /// As [`Session::run_batch_until`], and tells what each node took for all of them.
-    ///
-    /// # Errors
-    /// As [`Session::run_batch_until`].
-    pub fn profile_batch_until(
-        &self,
-        requests: &[Vec<NamedTensor>],
-        stop: &Stop,
-    ) -> Result<(Vec<Vec<NamedTensor>>, Profile)> {
-        let mut told = Profile::default();
-        let answers = self.run_joined(requests, |views| {
-            let (outputs, profile) = self.profile_until(views, stop)?;
-            told = profile;
-            Ok(outputs)
-        })?;
-        Ok((answers, told))
+        options.apply(&self.ctx, |ctx, recorder| {
+            self.run_joined(requests, |views| self.run_tensors(ctx, views, recorder))
+        })
     }
 
     fn run_joined(

@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::model::names;
+use crate::options::RunOptions;
 use crate::session::Session;
 use lgp_memory::{Tensor, TensorView};
 
@@ -75,12 +76,20 @@ impl Binding<'_> {
     /// # Errors
     /// As [`Session::run`]. The outputs of the run before are gone then.
     pub fn run(&mut self) -> Result<()> {
+        self.run_with(RunOptions::new())
+    }
+
+    /// Runs the session on what is bound, as the options say.
+    ///
+    /// # Errors
+    /// As [`Session::run_with`]. The outputs of the run before are gone then.
+    pub fn run_with(&mut self, options: RunOptions<'_>) -> Result<()> {
         self.outputs.fill(None);
         let bound = self.session.inputs().iter().zip(&self.inputs);
         let views: Vec<(&str, TensorView<'_>)> = bound
             .filter_map(|(spec, tensor)| Some((spec.name.as_str(), tensor.as_ref()?.view())))
             .collect();
-        let outputs = self.session.run(&views)?;
+        let outputs = self.session.run_with(&views, options)?;
         self.outputs = outputs.into_iter().map(|output| Some(output.tensor)).collect();
         Ok(())
     }

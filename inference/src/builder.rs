@@ -1,6 +1,7 @@
 //! Writes a model node by node, for everything that makes models: training, compression, tests.
 
 use crate::error::{Error, Result};
+use crate::operators::Operators;
 use crate::model::{Attr, Model, ModelNode, ValueSpec};
 use lgp_memory::{Tensor, TensorType};
 use std::collections::{BTreeMap, HashSet};
@@ -65,6 +66,11 @@ struct Pending {
     attributes: BTreeMap<String, Attr>,
 }
 
+/// Domain and name of an operator.
+fn split(op: &str) -> (&str, &str) {
+    op.rsplit_once("::").unwrap_or(("", op))
+}
+
 impl GraphBuilder {
     /// An empty graph of opset 18.
     #[must_use]
@@ -107,7 +113,8 @@ impl GraphBuilder {
         Value(Some(id))
     }
 
-    /// Applies an operator with one output. `op` and the attributes are ONNX's.
+    /// Applies an operator with one output. `op` and the attributes are ONNX's; an operator of another
+    /// domain is `DOMAIN::NAME`.
     pub fn node<'a>(
         &mut self,
         op: &str,
@@ -151,8 +158,8 @@ impl GraphBuilder {
         let names = &self.names;
         let nodes = self.nodes.iter().enumerate().map(|(i, node)| ModelNode {
             name: format!("{}_{i}", node.op),
-            op_type: node.op.clone(),
-            domain: String::new(),
+            op_type: split(&node.op).1.to_owned(),
+            domain: split(&node.op).0.to_owned(),
             inputs: node
                 .inputs
                 .iter()
@@ -161,7 +168,10 @@ impl GraphBuilder {
             outputs: node.outputs.iter().map(|&i| names[i].clone()).collect(),
             attributes: node.attributes.clone(),
         });
-        let nodes = nodes.collect();
+        let nodes: Vec<ModelNode> = nodes.collect();
+        let mut opsets: BTreeMap<String, i64> =
+            nodes.iter().map(|node| (node.domain.clone(), 1)).collect();
+        opsets.insert(String::new(), self.opset);
         let mut initializers = BTreeMap::new();
         for (id, tensor) in self.initializers {
             if initializers.insert(self.names[id].clone(), tensor).is_some() {
@@ -173,13 +183,14 @@ impl GraphBuilder {
             name: self.name,
             producer: "radeon-cluster".to_owned(),
             ir_version: IR_VERSION,
-            opsets: [(String::new(), self.opset)].into(),
+            opsets,
             metadata: self.metadata,
             inputs: self.inputs,
             defaults: Vec::new(),
             outputs: self.outputs.into_iter().map(|(spec, _)| spec).collect(),
             initializers,
             nodes,
+            operators: Operators::default(),
         }
         .validated()
     }

@@ -12,6 +12,7 @@ pub(crate) use repeat::Loop;
 pub(crate) use scan::Scan;
 pub(crate) use sequence_map::SequenceMap;
 
+use crate::compiled::Compiled;
 use crate::error::Error;
 use crate::exec::Program;
 use crate::graph::Graph;

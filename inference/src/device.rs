@@ -18,11 +18,12 @@ pub use report::{DeviceMemoryReport, MemoryNeed, WeightBytes};
 pub(crate) use split::Split;
 pub use tune::{MeasuredPlacement, TunedModel, TunedNode};
 
+use crate::compiled::Compiled;
 use crate::error::{Error, Result};
-use crate::exec::Slot;
 use crate::graph::{Graph, ValueId};
 use crate::plan::{MemoryReport, PlanCache, Signature};
 use crate::profile::Recorder;
+use crate::slots::Slot;
 use layout::{Layout, TooSmall};
 use lgp_compute::Context;
 use lgp_compute::device::{Accelerator, HostLimit, Kept};
@@ -30,6 +31,7 @@ use lgp_memory::{DType, Datum};
 use plan::{DevicePlan, Drafted};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Where nodes run that were compiled for the CPU.
 pub(crate) fn on_cpu(graph: &Graph) -> Vec<Placement> {
@@ -47,12 +49,7 @@ pub(crate) fn on_cpu(graph: &Graph) -> Vec<Placement> {
 /// The types of what a run is given. What is no tensor has no shape: a model that takes it has
 /// nothing that a device could plan.
 fn signature_of(inputs: &[Slot<'_>]) -> Signature {
-    let known = |input: &Slot<'_>| match input {
-        Slot::View(view) => Some((view.dtype(), view.shape().clone())),
-        Slot::Own(Datum::Tensor(tensor)) => Some((tensor.dtype(), tensor.shape().clone())),
-        _ => None,
-    };
-    inputs.iter().filter_map(known).collect()
+    inputs.iter().filter_map(Slot::signature).collect()
 }
 
 /// Tensors of a graph that stay on a device while there is room, by value.
@@ -110,56 +107,9 @@ impl OnDevice {
         Ok(Self { graph, accelerator, plans: PlanCache::default(), weights, on_disk })
     }
 
-    /// The device.
-    pub(crate) fn accelerator(&self) -> &Accelerator {
-        &self.accelerator
-    }
-
-    /// Runs the graph on inputs in its order; the outputs come in theirs.
-    ///
-    /// # Errors
-    /// What a node has against its inputs, with the node's name, or what the device refuses.
-    pub(crate) fn run(
-        &self,
-        ctx: &Context,
-        inputs: Vec<Slot<'_>>,
-        recorder: Option<&mut Recorder>,
-    ) -> Result<Vec<Datum>> {
-        let plan = self.plan(ctx, signature_of(&inputs))?;
-        run::run(self, &plan, ctx, inputs, recorder)
-    }
-
-    /// What a run with inputs of these types takes of memory.
-    ///
-    /// # Errors
-    /// A node whose inputs cannot fit.
-    pub(crate) fn memory_report(&self, signature: &Signature) -> Result<MemoryReport> {
-        let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
-        let layout = self.layout(&drafted).unwrap_or_else(|small| small.layout);
-        Ok(report::memory(&drafted, &layout))
-    }
-
-    /// What a run with inputs of these types takes of the device's memory, and what it moves.
-    ///
-    /// # Errors
-    /// A node whose inputs cannot fit.
-    pub(crate) fn device_memory(&self, signature: &Signature) -> Result<DeviceMemoryReport> {
-        let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
-        let layout = self.layout(&drafted);
-        Ok(DeviceMemoryReport::new(&drafted, layout, &self.accelerator, &self.on_disk))
-    }
-
     fn layout(&self, drafted: &Drafted) -> Result<Layout, Box<TooSmall>> {
         let limits = self.accelerator.pool().limits();
         Layout::new(&drafted.needs, limits, self.accelerator.buffer_bytes_max())
-    }
-
-    /// Where each node runs, for inputs of these types.
-    ///
-    /// # Errors
-    /// A node whose inputs cannot fit.
-    pub(crate) fn placement(&self, ctx: &Context, signature: Signature) -> Result<Vec<Placement>> {
-        Ok(self.plan(ctx, signature)?.placement(self.accelerator.id()))
     }
 
     fn plan(&self, ctx: &Context, signature: Signature) -> Result<Arc<DevicePlan>> {
@@ -185,6 +135,42 @@ impl OnDevice {
         let kept = if is_shared { &self.weights.kept } else { &plan.constants };
         let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(kept.entry(id).or_insert_with(|| self.accelerator.keep()))
+    }
+}
+
+impl Compiled for OnDevice {
+    fn run(
+        &self,
+        ctx: &Context,
+        inputs: Vec<Slot<'_>>,
+        recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<Datum>> {
+        let plan = self.plan(ctx, signature_of(&inputs))?;
+        run::run(self, &plan, ctx, inputs, recorder)
+    }
+
+    fn memory_report(&self, _: &Context, signature: &Signature) -> Result<MemoryReport> {
+        let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
+        let layout = self.layout(&drafted).unwrap_or_else(|small| small.layout);
+        Ok(report::memory(&drafted, &layout))
+    }
+
+    fn placement(&self, ctx: &Context, signature: Signature) -> Result<Vec<Placement>> {
+        Ok(self.plan(ctx, signature)?.placement(self.accelerator.id()))
+    }
+
+    fn device_memory(&self, signature: &Signature) -> Result<Option<DeviceMemoryReport>> {
+        let drafted = Drafted::new(&self.graph, signature, &self.accelerator)?;
+        let layout = self.layout(&drafted);
+        Ok(Some(DeviceMemoryReport::new(&drafted, layout, &self.accelerator, &self.on_disk)))
+    }
+
+    fn tune(&self, ctx: &Context, signature: &Signature, budget: Duration) -> Result<TunedModel> {
+        self.measure(ctx, signature, budget)
+    }
+
+    fn accelerator(&self) -> Option<&Accelerator> {
+        Some(&self.accelerator)
     }
 }
 

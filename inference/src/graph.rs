@@ -1,9 +1,10 @@
 //! The graph that passes rewrite and sessions run: SSA values with types, nodes with operators.
 
 use crate::error::{Error, Result};
-use crate::session::SessionOptions;
+use crate::options::SessionOptions;
+use lgp_compute::rewrite::Operand;
 use lgp_compute::{Op, ValueInfo};
-use lgp_memory::{Shape, Tensor, TensorType};
+use lgp_memory::{DType, Shape, Tensor, TensorType};
 use std::sync::Arc;
 
 /// A value of a [`Graph`].
@@ -35,6 +36,33 @@ impl Node {
     /// The operator's name for people: the model's own, where it has one.
     pub(crate) fn shown(&self) -> &str {
         self.op_type.as_deref().unwrap_or_else(|| self.op.name())
+    }
+}
+
+/// Who reads each value of a graph.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    nodes: Vec<Vec<usize>>,
+    is_output: Vec<bool>,
+}
+
+impl Readers {
+    /// The nodes that read a value, each as often as it does.
+    pub(crate) fn nodes(&self, id: ValueId) -> &[usize] {
+        self.nodes.get(id.0).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether it is an output of the graph.
+    pub(crate) fn is_output(&self, id: ValueId) -> bool {
+        self.is_output.get(id.0) == Some(&true)
+    }
+
+    /// The node that reads a value, if nothing else does.
+    pub(crate) fn only(&self, id: ValueId) -> Option<usize> {
+        match *self.nodes(id) {
+            [node] if !self.is_output(id) => Some(node),
+            _ => None,
+        }
     }
 }
 
@@ -119,6 +147,52 @@ impl Graph {
         uses
     }
 
+    /// What is known of a node's inputs.
+    pub(crate) fn infos(&self, node: &Node) -> Vec<Option<&ValueInfo>> {
+        node.inputs.iter().map(|id| id.and_then(|id| self.info(id))).collect()
+    }
+
+    /// The values that an operator reads in a node's stead: the node's inputs, constants that are
+    /// added here, and values that were made for it.
+    pub(crate) fn bind(
+        &mut self,
+        node: &Node,
+        operands: Vec<Operand>,
+        made: &[ValueId],
+    ) -> Vec<Option<ValueId>> {
+        let mut bound = Vec::with_capacity(operands.len());
+        for (i, operand) in operands.into_iter().enumerate() {
+            bound.push(match operand {
+                Operand::Absent => None,
+                Operand::Input(i) => node.inputs.get(i).copied().flatten(),
+                Operand::Constant(tensor) => {
+                    Some(self.add_constant(format!("{}.{i}", node.name), tensor))
+                }
+                Operand::Made(i) => made.get(i).copied(),
+            });
+        }
+        bound
+    }
+
+    /// Which nodes read each value, and whether the caller does.
+    pub(crate) fn readers(&self) -> Readers {
+        let mut readers = Readers {
+            nodes: vec![Vec::new(); self.values.len()],
+            is_output: vec![false; self.values.len()],
+        };
+        for (index, node) in self.nodes.iter().enumerate() {
+            node.inputs.iter().flatten().for_each(|id| readers.nodes[id.0].push(index));
+        }
+        self.outputs.iter().for_each(|(_, id)| readers.is_output[id.0] = true);
+        readers
+    }
+
+    /// Drops the nodes that are marked.
+    pub(crate) fn remove(&mut self, marked: &[bool]) {
+        let mut marked = marked.iter();
+        self.nodes.retain(|_| !marked.next().is_some_and(|marked| *marked));
+    }
+
     /// The node that makes each value.
     pub(crate) fn producers(&self) -> Vec<Option<usize>> {
         let mut producers = vec![None; self.values.len()];
@@ -180,6 +254,47 @@ impl Graph {
         Ok(())
     }
 
+    /// What is known of every value for inputs of these types, in the graph's order.
+    pub(crate) fn concrete(&self, inputs: &[(DType, Shape)]) -> Vec<Option<ValueInfo>> {
+        self.concrete_with(inputs, |_, _, _| {})
+    }
+
+    /// As [`Graph::concrete`], with each node's place shown to `visit`, and what is known of its
+    /// inputs and outputs.
+    pub(crate) fn concrete_with(
+        &self,
+        inputs: &[(DType, Shape)],
+        mut visit: impl FnMut(usize, &[Option<&ValueInfo>], &[ValueInfo]),
+    ) -> Vec<Option<ValueInfo>> {
+        let known = |info: &ValueInfo| info.constant.is_some();
+        let mut infos: Vec<Option<ValueInfo>> =
+            self.values.iter().map(|value| value.info.clone().filter(known)).collect();
+        for (id, (dtype, shape)) in self.inputs.iter().zip(inputs) {
+            infos[id.0] = Some(ValueInfo::of(TensorType::concrete(*dtype, shape)));
+        }
+        for (index, node) in self.nodes.iter().enumerate() {
+            let given: Option<Vec<Option<&ValueInfo>>> = node
+                .inputs
+                .iter()
+                .map(|input| match input {
+                    None => Some(None),
+                    // Where a shape could not be made concrete, what is known without it remains.
+                    Some(id) => infos[id.0].as_ref().or_else(|| self.info(*id)).map(Some),
+                })
+                .collect();
+            let Some(given) = given else { continue };
+            // A run with such inputs says what is wrong with them.
+            let Ok(outputs) = node.op.infer(&given) else { continue };
+            visit(index, &given, &outputs);
+            for (id, info) in node.outputs.iter().zip(outputs) {
+                if let Some(id) = id {
+                    infos[id.0] = with_constant(info).ok();
+                }
+            }
+        }
+        infos
+    }
+
     /// Infers every type.
     ///
     /// # Errors
@@ -205,7 +320,7 @@ pub(crate) fn with_constant(mut info: ValueInfo) -> Result<ValueInfo> {
             .map(|d| d.known().and_then(|n| i64::try_from(n).ok()))
             .collect::<Option<Vec<_>>>()
     });
-    if let (None, Some(known), lgp_memory::DType::I64) = (&info.constant, known, info.ty.dtype) {
+    if let (None, Some(known), DType::I64) = (&info.constant, known, info.ty.dtype) {
         let shape = match info.ty.shape.as_ref().map(lgp_memory::SymShape::rank) {
             Some(0) => Shape::default(),
             _ => Shape::from([known.len()]),

@@ -7,20 +7,28 @@
 mod batch;
 mod binding;
 mod builder;
+mod compiled;
 mod control;
 mod device;
+mod division;
 mod error;
 mod exec;
+mod facts;
 mod graph;
 mod inputs;
 mod model;
 mod onnx;
+mod operators;
+mod options;
+mod outputs;
 mod passes;
 mod plan;
 mod profile;
 mod repository;
+mod rows;
 mod session;
 mod slices;
+mod slots;
 mod task;
 mod weights;
 
@@ -31,15 +39,18 @@ pub use device::{
     TunedNode, WeightBytes, recipes,
 };
 pub use error::{Error, Result};
+pub use facts::check_facts;
 pub use lgp_compute::{Isa, Stop, Stopped};
 pub use model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
 pub use onnx::{
     Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, read_value, supported_operators,
 };
+pub use operators::Operators;
+pub use options::{Precision, RunOptions, SessionOptions};
 pub use passes::{PassReport, pass_reports};
 pub use plan::{MemoryReport, PlacedTensor, TensorBytes};
 pub use profile::{NodeProfile, Profile};
 pub use repository::{Entry, Repository};
-pub use session::{Precision, Session, SessionOptions};
+pub use session::Session;
 pub use task::RunTask;
 pub use weights::{BoundWeight, BoundWeights, KeptFloats, StoredFloats, Weights};

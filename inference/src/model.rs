@@ -4,6 +4,7 @@
 //! in which they can run. Whether its operators exist here is asked when a session is made of it.
 
 use crate::error::{Error, Result};
+use crate::operators::Operators;
 use lgp_memory::{Tensor, TensorType, ValueKind};
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -203,6 +204,8 @@ pub struct Model {
     pub(crate) outputs: Vec<ValueSpec>,
     pub(crate) initializers: BTreeMap<String, Tensor>,
     pub(crate) nodes: Vec<ModelNode>,
+    /// Those of other crates.
+    pub(crate) operators: Operators,
 }
 
 impl From<Model> for Cow<'_, Model> {
@@ -435,6 +438,7 @@ mod tests {
             outputs: vec![spec("y")],
             initializers: [("w".to_owned(), Tensor::scalar(1f32)?)].into(),
             nodes,
+            operators: Operators::default(),
         }
         .validated()
     }

@@ -1,25 +1,23 @@
 //! What happens to a graph between its file and its first run, a file a pass.
 
+mod affine;
 mod attention;
-mod batch_norm;
+mod bf16_values;
 mod cast;
 mod common;
 mod constant_folding;
-mod conv_bf16;
-mod conv_epilogue;
-mod conv_scale;
 mod dead_code;
 mod device_fusion;
+mod dynamic_products;
+mod epilogue;
 mod gelu;
 mod identity;
 mod layout;
-mod matmul_fusion;
-mod matmul_packing;
 mod norms;
 mod pattern;
+mod preparation;
 mod quantized;
 mod report;
-mod sparse_weights;
 mod stored_weights;
 mod transpose;
 
@@ -38,88 +36,85 @@ pub(crate) trait Pass: Sync {
     fn run(&self, graph: &mut Graph) -> Result<()>;
 }
 
-/// Every pass, in the order in which they run. The first one also infers the types that the
-/// others rely on.
-const PASSES: [&dyn Pass; 20] = [
-    &constant_folding::ConstantFolding { keep_bytes: true },
-    &identity::IdentityElimination,
-    &quantized::QuantizedFusion,
-    // Before what integer kernels have taken over is folded to floats.
-    &dead_code::DeadCodeElimination,
-    &constant_folding::ConstantFolding { keep_bytes: false },
-    &cast::CastElimination,
-    &common::CommonSubexpressions,
-    &batch_norm::BatchNormFolding,
-    &conv_scale::ConvScaleFolding,
-    &norms::NormFusion,
-    &gelu::GeluFusion,
-    &attention::AttentionFusion,
-    // The passes that follow count readers.
-    &dead_code::DeadCodeElimination,
-    &layout::ChannelsLast,
-    &transpose::TransposeJoining,
-    &conv_epilogue::ConvEpilogue,
-    &conv_bf16::ConvBf16,
-    &matmul_packing::MatMulPacking,
-    &matmul_fusion::MatMulFusion,
-    &dead_code::DeadCodeElimination,
-];
+/// When a pass runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// When a graph is compiled for the CPU.
+    Cpu,
+    /// When it is compiled for a device.
+    Device,
+    /// When its inputs have become of known shapes, on a device.
+    Shapes,
+}
 
-/// The passes for graphs that run on a device: those that choose no kernels of the CPU.
-const DEVICE_PASSES: [&dyn Pass; 14] = [
-    &stored_weights::StoredWeights,
+use Stage::{Cpu, Device, Shapes};
+
+/// Every pass with its stages, in the order in which they run. The first one that runs also infers
+/// the types that the others rely on.
+const PASSES: &[(&dyn Pass, &[Stage])] = &[
+    (&constant_folding::ConstantFolding { keep_bytes: true }, &[Cpu]),
+    (&stored_weights::StoredWeights, &[Device]),
     // Before what only made floats of such weights is computed.
-    &dead_code::DeadCodeElimination,
-    &constant_folding::ConstantFolding { keep_bytes: false },
-    &identity::IdentityElimination,
-    &cast::CastElimination,
-    &common::CommonSubexpressions,
-    &batch_norm::BatchNormFolding,
-    &conv_scale::ConvScaleFolding,
-    &norms::NormFusion,
-    &gelu::GeluFusion,
-    &attention::AttentionFusion,
-    &transpose::TransposeJoining,
-    &sparse_weights::SparseWeights,
-    &dead_code::DeadCodeElimination,
+    (&dead_code::DeadCodeElimination, &[Device]),
+    (&identity::IdentityElimination, &[Cpu]),
+    (&quantized::QuantizedFusion, &[Cpu]),
+    (&dynamic_products::DynamicProducts, &[Cpu]),
+    // Before what integer kernels have taken over is folded to floats.
+    (&dead_code::DeadCodeElimination, &[Cpu]),
+    (&constant_folding::ConstantFolding { keep_bytes: false }, &[Cpu, Device, Shapes]),
+    (&identity::IdentityElimination, &[Device, Shapes]),
+    (&cast::CastElimination, &[Cpu, Device]),
+    (&common::CommonSubexpressions, &[Cpu, Device]),
+    (&affine::AffineFolding, &[Cpu, Device]),
+    (&norms::NormFusion, &[Cpu, Device]),
+    (&gelu::GeluFusion, &[Cpu, Device]),
+    (&attention::AttentionFusion, &[Cpu, Device]),
+    // The passes that follow count readers.
+    (&dead_code::DeadCodeElimination, &[Cpu, Shapes]),
+    (&layout::ChannelsLast, &[Cpu]),
+    (&transpose::TransposeJoining, &[Cpu, Device]),
+    (&preparation::Preparation { on_device: false }, &[Cpu]),
+    (&preparation::Preparation { on_device: true }, &[Device]),
+    (&epilogue::Epilogues, &[Cpu]),
+    (&bf16_values::Bf16Values, &[Cpu]),
+    (&dead_code::DeadCodeElimination, &[Cpu, Device]),
+    (&device_fusion::DeviceFusion, &[Shapes]),
 ];
 
-/// The passes that have more to do once dimensions are known.
-const SPECIALIZING_PASSES: [&dyn Pass; 4] = [
-    &constant_folding::ConstantFolding { keep_bytes: false },
-    &identity::IdentityElimination,
-    &dead_code::DeadCodeElimination,
-    // Counts readers.
-    &device_fusion::DeviceFusion,
-];
+/// Runs the passes of a stage.
+fn run(graph: &mut Graph, stage: Stage, mut watch: impl FnMut(&'static str, &Graph)) -> Result<()> {
+    for (pass, stages) in PASSES {
+        if stages.contains(&stage) {
+            let before = graph.nodes.len();
+            pass.run(graph)?;
+            tracing::debug!(pass = pass.name(), before, after = graph.nodes.len(), "graph pass");
+            watch(pass.name(), graph);
+        }
+    }
+    Ok(())
+}
 
 /// Runs the passes for a device.
 pub(crate) fn optimize_for_device(graph: &mut Graph) -> Result<()> {
-    DEVICE_PASSES.iter().try_for_each(|pass| pass.run(graph))
+    run(graph, Device, |_, _| {})
 }
 
 /// Rewrites a graph whose inputs have become of known shapes.
 pub(crate) fn specialize(graph: &mut Graph) -> Result<()> {
-    SPECIALIZING_PASSES.iter().try_for_each(|pass| pass.run(graph))
+    run(graph, Shapes, |_, _| {})
 }
 
-/// Runs every pass.
+/// Runs the passes for the CPU.
 pub(crate) fn optimize(graph: &mut Graph) -> Result<()> {
     optimize_watched(graph, |_, _| {})
 }
 
-/// Runs every pass and shows the graph to `watch` after each, with the pass's name.
+/// Runs the passes for the CPU and shows the graph to `watch` after each, with the pass's name.
 pub(crate) fn optimize_watched(
     graph: &mut Graph,
-    mut watch: impl FnMut(&'static str, &Graph),
+    watch: impl FnMut(&'static str, &Graph),
 ) -> Result<()> {
-    for pass in PASSES {
-        let before = graph.nodes.len();
-        pass.run(graph)?;
-        tracing::debug!(pass = pass.name(), before, after = graph.nodes.len(), "graph pass");
-        watch(pass.name(), graph);
-    }
-    Ok(())
+    run(graph, Cpu, watch)
 }
 
 #[cfg(test)]

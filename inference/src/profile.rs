@@ -1,5 +1,7 @@
 //! What a run spent its time on, node by node.
 
+use crate::graph::{Node, ValueId};
+use lgp_compute::ValueInfo;
 use lgp_memory::TensorType;
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,8 @@ pub struct NodeProfile {
     pub bytes_read: usize,
     /// Bytes of its outputs.
     pub bytes_written: usize,
+    /// Multiplications with an addition, as the operator counts them for these shapes.
+    pub multiply_adds: u64,
     /// Types of its tensor outputs.
     pub outputs: Vec<TensorType>,
 }
@@ -72,8 +76,37 @@ impl Recorder {
         self.begin.elapsed()
     }
 
-    pub(crate) fn node(&mut self, node: NodeProfile) {
-        self.profile.nodes.push(node);
+    /// Tells of a node that began at `start` and has just ended. `ty` has the types of its inputs
+    /// and outputs, as far as they are tensors.
+    pub(crate) fn node(
+        &mut self,
+        node: &Node,
+        start: Duration,
+        ty: impl Fn(ValueId) -> Option<TensorType>,
+    ) {
+        let duration = self.now().saturating_sub(start);
+        let types = |ids: &[Option<ValueId>]| -> Vec<TensorType> {
+            ids.iter().flatten().filter_map(|id| ty(*id)).collect()
+        };
+        let bytes = |types: &[TensorType]| {
+            let sizes = types.iter().filter_map(|ty| ty.concrete_shape()?.byte_len(ty.dtype).ok());
+            sizes.sum()
+        };
+        let outputs = types(&node.outputs);
+        let known = |id: &Option<ValueId>| id.and_then(&ty).map(ValueInfo::of);
+        let given: Vec<Option<ValueInfo>> = node.inputs.iter().map(known).collect();
+        let given: Vec<Option<&ValueInfo>> = given.iter().map(Option::as_ref).collect();
+        let made: Vec<ValueInfo> = outputs.iter().cloned().map(ValueInfo::of).collect();
+        self.profile.nodes.push(NodeProfile {
+            name: node.name.clone(),
+            op: node.op.name(),
+            start,
+            duration,
+            bytes_read: bytes(&types(&node.inputs)),
+            bytes_written: bytes(&outputs),
+            multiply_adds: node.op.multiply_adds(&given, &made),
+            outputs,
+        });
     }
 
     pub(crate) fn finish(mut self) -> Profile {

@@ -12,7 +12,8 @@ pub use entry::Entry;
 
 use crate::error::{Error, Result};
 use crate::model::Model;
-use crate::session::{Session, SessionOptions};
+use crate::options::SessionOptions;
+use crate::session::Session;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

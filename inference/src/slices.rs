@@ -3,105 +3,47 @@
 //! for each other inside a layer.
 
 use crate::error::{Error, Result};
-use crate::exec::{Program, Slot};
+use crate::exec::Program;
 use crate::graph::{Graph, ValueId};
-use crate::plan::{MemoryPlan, MemoryReport};
-use lgp_compute::ops::{
-    Binary, Clip, Concat, ConvNhwc, Flatten, GlobalPool, GlobalPoolNhwc, MatMulPacked, Pool,
-    PoolNhwc, Reshape, Transpose, Unary,
-};
-use lgp_compute::{Context, Op};
+use crate::plan::{MemoryPlan, MemoryReport, Signature};
+use crate::rows;
+use crate::slots::Slot;
+use lgp_compute::ops::Concat;
+use lgp_compute::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Datum, Dim, Shape, TensorView};
-use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 /// Products for each weight that make up for reading all weights again for each image.
-const PRODUCTS_A_WEIGHT: usize = 50;
+const PRODUCTS_A_WEIGHT: u64 = 50;
 
-/// Whether a graph is one of images that know nothing of each other, and convolves enough for it
-/// to pay to run them one by one.
-pub(crate) fn are_independent(graph: &Graph) -> bool {
-    let Some(batch) = graph.inputs.first().and_then(|&id| leading_symbol(graph, id)) else {
-        return false;
+/// Whether a graph is one of rows that know nothing of each other, and multiplies enough for it to
+/// pay to run them one by one.
+pub(crate) fn run_one_by_one(graph: &Graph) -> bool {
+    // Only of inputs whose other dimensions are known is it known what one row takes.
+    let one = |id: &ValueId| {
+        let ty = &graph.info(*id)?.ty;
+        let [_, rest @ ..] = ty.shape.as_ref()?.0.as_slice() else { return None };
+        let rest = rest.iter().map(Dim::known);
+        let dims: Vec<usize> = std::iter::once(Some(1)).chain(rest).collect::<Option<_>>()?;
+        (ty.dtype != DType::Str).then(|| (ty.dtype, Shape::new(dims)))
     };
-    let of_batch = |id: ValueId| leading_symbol(graph, id) == Some(batch);
-    let inputs = graph
-        .inputs
-        .iter()
-        .all(|&id| of_batch(id) && graph.info(id).is_some_and(|info| info.ty.dtype == DType::F32));
-    let nodes = graph.nodes.iter().all(|node| {
-        node.outputs.iter().flatten().all(|&id| of_batch(id)) && keeps_apart(graph, node, &of_batch)
-    });
-    inputs && nodes && graph.outputs.iter().all(|(_, id)| of_batch(*id)) && pays(graph)
+    let one: Option<Signature> = graph.inputs.iter().map(one).collect();
+    one.is_some_and(|one| rows::are_independent(graph) && pays(graph, &one))
 }
 
-/// The first dimension of a value, if it is a symbol and all others are known.
-fn leading_symbol(graph: &Graph, id: ValueId) -> Option<&str> {
-    match graph.info(id)?.ty.shape.as_ref()?.0.as_slice() {
-        [Dim::Symbol(name), rest @ ..] if rest.iter().all(|d| d.known().is_some()) => Some(name),
-        _ => None,
-    }
-}
-
-/// Whether an operator computes each image's part of its output from that image's part of its
-/// inputs, given that its outputs have a part for each image.
-fn keeps_apart(
-    graph: &Graph,
-    node: &crate::graph::Node,
-    of_batch: &impl Fn(ValueId) -> bool,
-) -> bool {
-    let op: &dyn Any = &*node.op;
-    let first = node.inputs.first().copied().flatten().is_some_and(of_batch);
-    if op.is::<Binary>() {
-        // The others are broadcast: the same for each image.
-        let rank = |id: ValueId| graph.info(id)?.ty.shape.as_ref().map(|s| s.0.len());
-        let out = node.outputs.first().copied().flatten().and_then(rank);
-        return node.inputs.iter().flatten().all(|&id| match graph.constant(id) {
-            Some(constant) => {
-                Some(constant.shape().rank()) < out || constant.shape().first() == Some(&1)
-            }
-            None => of_batch(id) && rank(id) == out,
-        });
-    }
-    if let Some(concat) = op.downcast_ref::<Concat>() {
-        return concat.axis > 0 && node.inputs.iter().flatten().all(|&id| of_batch(id));
-    }
-    // Residuals have a part for each image; weights, biases and limits are the same for each.
-    let rest = node.inputs.iter().enumerate().skip(1).all(|(i, id)| {
-        id.is_none_or(|id| if i == 3 { of_batch(id) } else { graph.constant(id).is_some() })
-    });
-    if !first || !rest {
-        return false;
-    }
-    if op.is::<ConvNhwc>() || op.is::<MatMulPacked>() {
-        return true;
-    }
-    if let Some(transpose) = op.downcast_ref::<Transpose>() {
-        return transpose.perm.as_ref().is_some_and(|perm| perm.first() == Some(&0));
-    }
-    let elementwise = op.is::<Unary>() || op.is::<Clip>();
-    let pools = op.is::<PoolNhwc>()
-        || op.is::<GlobalPoolNhwc>()
-        || op.is::<Pool>()
-        || op.is::<GlobalPool>();
-    // Both keep the order of elements; that the first dimension stays keeps the images.
-    let reshapes = op.is::<Reshape>() || op.is::<Flatten>();
-    elementwise || pools || reshapes
-}
-
-fn pays(graph: &Graph) -> bool {
-    let (mut products, mut weights) = (0usize, 0usize);
-    for (index, node) in graph.nodes.iter().enumerate() {
-        for id in node.inputs.iter().flatten() {
-            weights = weights.saturating_add(graph.constant(*id).map_or(0, |t| t.len()));
-        }
-        let out = node.outputs.first().copied().flatten().and_then(|id| graph.info(id));
-        let shape = out.and_then(|info| info.ty.shape.as_ref());
-        if let (Some(conv), Some(shape)) = (graph.op::<ConvNhwc>(index), shape) {
-            let g = conv.geometry();
-            let depth = (g.channels / g.group).saturating_mul(g.kernel[0] * g.kernel[1]);
-            let outputs = shape.0.iter().filter_map(Dim::known);
-            products = products.saturating_add(outputs.fold(depth, |n, d| n.saturating_mul(d)));
+fn pays(graph: &Graph, one: &Signature) -> bool {
+    let (mut products, mut weights) = (0u64, 0u64);
+    let infos = graph.concrete(one);
+    for node in &graph.nodes {
+        let info = |id: &Option<ValueId>| id.and_then(|id| infos[id.0].as_ref());
+        let inputs: Vec<Option<&ValueInfo>> = node.inputs.iter().map(info).collect();
+        let outputs: Vec<ValueInfo> =
+            node.outputs.iter().filter_map(|id| info(id).cloned()).collect();
+        let read = node.inputs.iter().flatten().filter_map(|id| graph.constant(*id));
+        let read: usize = read.map(lgp_memory::Tensor::len).sum();
+        if read > 0 {
+            weights = weights.saturating_add(read as u64);
+            products = products.saturating_add(node.op.multiply_adds(&inputs, &outputs));
         }
     }
     products >= weights.saturating_mul(PRODUCTS_A_WEIGHT) && products > 0
@@ -112,27 +54,20 @@ impl Program {
     /// evenly; `None` where the inputs are no batch for that.
     ///
     /// # Errors
-    /// As [`Program::run`].
+    /// As [`Program::run_whole`].
     pub(crate) fn run_images(
         &self,
         ctx: &Context,
         inputs: &[Slot<'_>],
     ) -> Option<Result<Vec<Datum>>> {
-        let views: Vec<TensorView<'_>> = inputs
-            .iter()
-            .map(|input| match input {
-                Slot::View(view) => Some(view.clone()),
-                Slot::Own(Datum::Tensor(tensor)) => Some(tensor.view()),
-                _ => None,
-            })
-            .collect::<Option<_>>()?;
+        let views: Vec<TensorView<'_>> = inputs.iter().map(Slot::view).collect::<Option<_>>()?;
         let batch = batch_of_images(views.iter().map(TensorView::shape), ctx.threads())?;
         Some(self.images(ctx, &views, batch))
     }
 
     /// What a run with inputs of these types takes of memory. Images that run one by one take an
     /// arena a thread; when all have run, their outputs are joined to those of the batch.
-    pub(crate) fn memory_report(&self, inputs: &[(DType, Shape)], threads: usize) -> MemoryReport {
+    pub(crate) fn report(&self, inputs: &[(DType, Shape)], threads: usize) -> MemoryReport {
         let whole = MemoryPlan::new(&self.graph, inputs, threads).report(&self.graph);
         let batch = batch_of_images(inputs.iter().map(|(_, shape)| shape), threads);
         if !self.by_image || batch.is_none() {
@@ -160,6 +95,8 @@ impl Program {
             lower_bound_bytes: each(image.lower_bound_bytes),
             naive_bytes: each(image.naive_bytes),
             tensors: image.tensors * threads,
+            multiply_adds: whole.multiply_adds,
+            moved_bytes: whole.moved_bytes,
             ..image
         }
     }
@@ -203,12 +140,12 @@ fn batch_of_images<'a>(
 /// One image of a batch.
 fn part<'a>(view: &TensorView<'a>, image: usize, batch: usize) -> Result<TensorView<'a>> {
     let mut dims = view.shape().to_vec();
-    let elements = view.as_slice::<f32>()?;
-    let each = elements.len() / batch;
+    let bytes = view.as_bytes();
+    let each = bytes.len() / batch;
     if let Some(first) = dims.first_mut() {
         *first = 1;
     }
-    Ok(TensorView::from_slice(dims, &elements[image * each..][..each])?)
+    Ok(TensorView::from_bytes(view.dtype(), dims, &bytes[image * each..][..each])?)
 }
 
 /// One output of all images.
@@ -229,6 +166,7 @@ mod tests {
     use super::*;
     use crate::GraphBuilder;
     use crate::builder::Value;
+    use crate::compiled::Compiled;
     use crate::passes::tests::graph_of;
     use lgp_memory::{SymShape, Tensor, TensorType};
 
@@ -259,7 +197,7 @@ mod tests {
             let y = g.node("GlobalAveragePool", &[y], []);
             g.node("Flatten", &[y], [])
         })?;
-        assert!(are_independent(&program.graph));
+        assert!(run_one_by_one(&program.graph));
         for (threads, batch) in [(1, 3), (2, 5), (3, 3), (4, 2)] {
             let data: Vec<f32> = (0..batch * 3 * 256).map(|i| ((i * 31) % 101) as f32).collect();
             let x = Tensor::from_slice([batch, 3, 16, 16], &data)?;
@@ -293,7 +231,7 @@ mod tests {
             g.node("Clip", &[y, b], [])
         })?;
         for program in [softmax, joined, reduced, biased, clipped] {
-            assert!(!are_independent(&program.graph));
+            assert!(!run_one_by_one(&program.graph));
         }
         Ok(())
     }

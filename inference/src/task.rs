@@ -1,6 +1,7 @@
 //! Runs that somebody waits for later: a future that needs no particular runtime.
 
 use crate::error::{Error, Result};
+use crate::options::RunOptions;
 use crate::session::Session;
 use lgp_compute::Stop;
 use lgp_memory::NamedTensor;
@@ -91,7 +92,7 @@ impl Session {
             let run = || {
                 let views: Vec<_> =
                     inputs.iter().map(|x| (x.name.as_str(), x.tensor.view())).collect();
-                session.run_until(&views, &stop)
+                session.run_with(&views, RunOptions::new().until(&stop))
             };
             // A panic must not leave somebody waiting for ever.
             let result = catch_unwind(AssertUnwindSafe(run))

@@ -6,8 +6,8 @@
 
 use lgp_compute::ops::Cast;
 use lgp_compute::{Context, Op};
-use lgp_inference::{Model, Session, SessionOptions, read_tensor};
-use lgp_memory::{DType, Tensor};
+use lgp_inference::{Model, Session, SessionOptions, check_facts, read_tensor};
+use lgp_memory::{DType, Datum, Tensor};
 use std::path::{Path, PathBuf};
 
 fn folders(suite: &str) -> Vec<PathBuf> {
@@ -58,6 +58,8 @@ fn agrees(folder: &Path) {
             assert!(close, "{folder:?} {name}: element {i} is {a}, expected {b}");
         }
     }
+    let given = inputs.iter().map(|(name, x)| (name.as_str(), Datum::Tensor(x.clone()))).collect();
+    assert_eq!(check_facts(&model, given, 1).unwrap(), [] as [&str; 0], "{folder:?}");
 }
 
 #[test]

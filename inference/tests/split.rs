@@ -2,7 +2,9 @@
 
 use lgp_compute::device::Accelerator;
 use lgp_hal::{BackendKind, DeviceId};
-use lgp_inference::{Attr, Error, GraphBuilder, Model, Placement, Session, SessionOptions};
+use lgp_inference::{
+    Attr, Error, GraphBuilder, Model, Placement, Profile, RunOptions, Session, SessionOptions,
+};
 use lgp_memory::{DType, Dim, NamedTensor, Shape, SymShape, Tensor, TensorType};
 use std::process::Command;
 
@@ -124,7 +126,8 @@ fn on_two_devices() -> Result {
     let wanted = format!("{} bytes of weights", LAYERS * LAYER_BYTES);
     assert!(refusal.to_string().contains(&wanted), "{refusal}");
     assert!(run(&small, 4).is_err());
-    let (_, profile) = split.profile(&[("x", input(4)?.view())])?;
+    let mut profile = Profile::default();
+    split.run_with(&[("x", input(4)?.view())], RunOptions::new().profile(&mut profile))?;
     assert_eq!(profile.nodes.len(), places(&split)?.len());
     Ok(())
 }

@@ -1,11 +1,13 @@
-//! Each crate compiled alone: what its siblings ask of a dependency, a crate must not rely on.
+//! Compiles each crate alone: a crate must not rely on features that its siblings enable in a
+//! dependency.
 
 use crate::cmd;
 use crate::report::Outcome;
 use crate::test::{step, tests};
 use anyhow::{Result, ensure};
 
-/// From the crate that features are about to the one that has all others below it.
+/// From the crate that features are about to the one that has all others below it: these two choose
+/// backends.
 const CRATES: &[&str] = &[
     "lgp-hal",
     "lgp-memory",
@@ -14,42 +16,49 @@ const CRATES: &[&str] = &[
     "lgp-research",
     "lgp-distributed",
     "lgp-distributed-sim",
+    "lgp-common",
+    "lgp-measure",
     "lgp-sdk",
     "lgp-server",
     "lgp-python",
     "lgp-cli",
 ];
-/// The features that each passes on.
-const FEATURES: &[&str] = &["cpu", "rocm", "cuda"];
+/// The first and the last of them.
+const CHOOSING: [&str; 2] = ["lgp-hal", "lgp-cli"];
 
-/// What every run of the tests tries: the first crate, whose code depends on features, under each
-/// of them, tests included, and the last under one.
+/// The part of every test run: the first crate, whose code depends on features, under each of them
+/// with its tests, and the last crate under one.
 pub(crate) fn sample() -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    for feature in FEATURES {
-        outcome.and(lint("lgp-hal", feature)?);
-        let selection = ["-p", "lgp-hal", "--no-default-features", "--features", feature];
+    for feature in cmd::backends(&cmd::metadata()?) {
+        outcome.and(lint("lgp-hal", Some(&feature))?);
+        let selection = ["-p", "lgp-hal", "--no-default-features", "--features", feature.as_str()];
         outcome.and(tests(&selection)?);
     }
-    outcome.and(lint("lgp-cli", "cpu")?);
+    outcome.and(lint("lgp-cli", Some("cpu"))?);
     Ok(outcome)
 }
 
-/// Each crate under each feature.
+/// Each crate with no backend chosen, those that choose under each feature besides.
 ///
 /// # Errors
 /// Names the first that does not compile without a warning.
 pub(crate) fn run() -> Result<()> {
+    let backends = cmd::backends(&cmd::metadata()?);
     for package in CRATES {
-        for feature in FEATURES {
-            ensure!(lint(package, feature)?.failed.is_empty(), "{package} under {feature} fails");
+        ensure!(lint(package, None)?.failed.is_empty(), "{package} without features fails");
+        for feature in backends.iter().filter(|_| CHOOSING.contains(package)) {
+            let outcome = lint(package, Some(feature))?;
+            ensure!(outcome.failed.is_empty(), "{package} under {feature} fails");
         }
     }
     Ok(())
 }
 
-fn lint(package: &str, feature: &str) -> Result<Outcome> {
+/// Compiles a crate with one feature or none.
+fn lint(package: &str, feature: Option<&str>) -> Result<Outcome> {
     let mut cargo = cmd::cargo();
     cargo.args(["clippy", "--quiet", "-p", package, "--no-default-features"]);
-    step(cargo.args(["--features", feature, "--", "-D", "warnings"]))
+    cargo.args(feature.into_iter().flat_map(|feature| ["--features", feature]));
+    step(cargo.args(["--", "-D", "warnings"]))
 }

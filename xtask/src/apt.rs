@@ -31,7 +31,7 @@ pub(crate) fn clang() -> Result<()> {
     install(&["clang-19", "rocm-device-libs"])
 }
 
-/// Makes sure that there is a simulator of OpenCL devices which finds races.
+/// Ensures that Oclgrind, a simulator of OpenCL devices that finds races, is installed.
 pub(crate) fn oclgrind() -> Result<()> {
     if Path::new(oclgrind::LIBRARY).exists() { Ok(()) } else { install(&["oclgrind"]) }
 }
@@ -50,7 +50,7 @@ pub(crate) fn libb64() -> Result<()> {
     if found { Ok(()) } else { install(&["libb64-0d"]) }
 }
 
-/// Makes sure that there is what checks metrics for Prometheus.
+/// Ensures that the checker of Prometheus metrics is installed.
 pub(crate) fn promtool() -> Result<()> {
     match cmd::capture(cmd::command("promtool").arg("--version")) {
         Ok(finished) if finished.ok => Ok(()),
@@ -58,7 +58,7 @@ pub(crate) fn promtool() -> Result<()> {
     }
 }
 
-/// What shows programs another clock.
+/// The library that shows programs another clock.
 pub(crate) const FAKETIME: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1";
 
 /// Makes sure that clocks can be made to jump.
@@ -74,7 +74,7 @@ pub(crate) fn iproute() -> Result<()> {
     }
 }
 
-/// Makes sure that there is what checks units of systemd.
+/// Ensures that the checker of systemd units is installed.
 pub(crate) fn systemd() -> Result<()> {
     match cmd::capture(cmd::command("systemd-analyze").arg("--version")) {
         Ok(finished) if finished.ok => Ok(()),
@@ -98,7 +98,7 @@ pub(crate) fn chromium() -> Result<()> {
     }
 }
 
-/// Installs what finds pages that not everybody can read, of the version that its results are known of.
+/// Installs axe-core, the checker of pages' accessibility, in a version with known results.
 pub(crate) fn axe() -> Result<()> {
     let folder = cmd::root().join("target/axe");
     if folder.join("node_modules/axe-core/axe.min.js").exists() {
@@ -118,7 +118,7 @@ pub(crate) fn axe() -> Result<()> {
     }
 }
 
-/// Installs the two servers of the control plane, and what makes users in one.
+/// Installs the two servers of the control plane, and the tool that makes users in one of them.
 pub(crate) fn etcd_and_nats() -> Result<()> {
     let programs = ["/usr/bin/etcd", "/usr/bin/etcdctl", "/usr/sbin/nats-server"];
     match programs.iter().all(|path| Path::new(path).exists()) {
@@ -142,7 +142,7 @@ fn install(packages: &[&str]) -> Result<()> {
     if cmd::capture(&mut apt)?.ok {
         return Ok(());
     }
-    // The lists of a fresh system are empty until they are fetched once.
+    // A fresh system has no package lists until they are fetched.
     cmd::capture(cmd::command("apt-get").arg("update"))?;
     if !cmd::capture(&mut apt)?.ok {
         bail!("apt-get cannot install {wanted}");

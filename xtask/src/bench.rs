@@ -1,4 +1,4 @@
-//! Measures: runs the thing several times, keeps every raw value, the machine and the commit.
+//! Runs benchmarks several times, and keeps every raw value, the machine and the commit.
 
 mod cluster;
 mod comm;
@@ -9,9 +9,9 @@ mod memory;
 mod program;
 mod run;
 mod serving;
-// The one place for intervals; the crate it is in has all others below it, and would be compiled first.
+// The only implementation of intervals. A dependency on its crate would compile all layers below first.
 #[allow(dead_code, unreachable_pub, reason = "another crate's module, of which a part is needed")]
-#[path = "../../apps/sdk/src/stats.rs"]
+#[path = "../../apps/measure/src/stats.rs"]
 mod stats;
 mod table;
 
@@ -120,7 +120,7 @@ pub(crate) fn run(what: What, options: Options) -> Result<()> {
         What::Control => table = Some(control::run(&mut run, &only, quick)?),
     }
     print!("{}", table.as_deref().map_or_else(|| run.summary(), str::to_owned));
-    // A part of the cases must not take the place of the day's whole run.
+    // A run of some cases must not replace the day's whole run.
     let partial = quick || !only.is_empty();
     let folder = if partial { "target/xtask" } else { "docs/bench-runs" };
     let out = out.unwrap_or_else(|| cmd::root().join(folder).join(run.file_name()));

@@ -1,5 +1,5 @@
-//! The book below `docs/book`: its commands are run, its pages of commands are what `--help` says,
-//! its contents are complete, and its HTML is made.
+//! The book below `docs/book`: runs its commands, compares its pages of commands with `--help`,
+//! checks its contents, and makes its HTML.
 
 mod cli;
 mod html;
@@ -11,16 +11,16 @@ use crate::report::Outcome;
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// The pages, and the list of them.
+/// The folder of the pages, and their list.
 const SOURCE: &str = "docs/book/src";
 const SUMMARY: &str = "SUMMARY.md";
 
-/// Makes the HTML; with `write` the pages that are made of `--help` instead.
+/// Makes the HTML or, with `write`, the pages from `--help`.
 pub(crate) fn run(write: bool) -> Result<()> {
     if write { cli::write(&source(), &cmd::programs()?) } else { html::build() }
 }
 
-/// Everything that must hold of the book, and of what it shows.
+/// All checks of the book.
 pub(crate) fn suite() -> Result<Outcome> {
     let programs = cmd::programs()?;
     let mut outcome = complete(&source())?;
@@ -54,7 +54,7 @@ fn pages_of(summary: &str) -> Vec<String> {
     targets.map(str::to_owned).collect()
 }
 
-/// Each page is in the summary, once, and the summary names no other.
+/// Checks that the summary lists each page once and no other.
 fn complete(source: &Path) -> Result<Outcome> {
     let mut listed = listed(source)?;
     listed.sort();

@@ -1,4 +1,4 @@
-//! The table of `docs/cards.md`, made of what `radeon-cluster card` measured on real machines.
+//! The table of `docs/cards.md`, from files that `radeon-cluster card` made on real machines.
 
 use crate::cmd;
 use anyhow::{Context, Result, bail};
@@ -9,10 +9,10 @@ const PAGE: &str = "docs/cards.md";
 const FOLDER: &str = "docs/cards";
 /// The form of the files that is read.
 const SCHEMA: u64 = 1;
-/// Between these lines the page is made, and else written by hand.
+/// The page is generated between these lines, and written by hand elsewhere.
 const MARKS: [&str; 2] = ["<!-- made by cargo xtask cards -->\n", "<!-- end -->\n"];
 
-/// Makes the table anew.
+/// Generates the table.
 pub(crate) fn run() -> Result<()> {
     let path = cmd::root().join(PAGE);
     std::fs::write(&path, made()?).with_context(|| format!("writing {}", path.display()))?;
@@ -20,7 +20,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Says where the page is not what the files make it.
+/// Where the page differs from the files.
 pub(crate) fn drift() -> Result<Option<String>> {
     let text = std::fs::read_to_string(cmd::root().join(PAGE))?;
     Ok((text != made()?)
@@ -32,7 +32,7 @@ fn made() -> Result<String> {
     let text = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
     let entries = match std::fs::read_dir(root.join(FOLDER)) {
         Ok(entries) => entries.collect::<std::io::Result<Vec<_>>>()?,
-        // Nobody has sent anything yet.
+        // No file has been sent yet.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
         Err(error) => return Err(error).context(FOLDER),
     };
@@ -64,7 +64,7 @@ fn page(text: &str, files: &[(String, Value)]) -> Result<String> {
     ))
 }
 
-/// The rows of a file: one for each device and what was measured of it.
+/// The rows of a file: one for each device, with its measurements.
 fn rows(name: &str, card: &Value) -> Result<Vec<String>> {
     if card["schema"] != SCHEMA {
         bail!("{FOLDER}/{name}: has schema {}, expected {SCHEMA}", card["schema"]);

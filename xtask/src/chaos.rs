@@ -1,5 +1,5 @@
-//! The cluster's guarantee, proved from outside on real processes: what was acknowledged ends once,
-//! whatever is killed, stopped, cut off or full.
+//! Proves the cluster's guarantee from outside on real processes: every acknowledged task ends
+//! once, whatever is killed, stopped, cut off or full.
 
 mod check;
 mod clock;
@@ -31,7 +31,7 @@ use rounds::{Plan, Results};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the short run draws from.
+/// The seed of the short run.
 const SAMPLE_SEED: u64 = 1;
 
 /// What is done to the cluster.
@@ -74,7 +74,7 @@ pub(crate) struct Options {
     out: Option<PathBuf>,
 }
 
-/// Does damage for some rounds, and writes what came of it.
+/// Runs some rounds of faults, and writes the results.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let given = options.binary.as_deref();
     if options.what != What::Rounds {
@@ -112,7 +112,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A few rounds, each a test, and everything else.
+/// Runs a few rounds, each a test, and the other checks.
 pub(crate) fn suite() -> Result<Outcome> {
     let results = rounds(Plan::Sample, SAMPLE_SEED, None)?;
     let passed = results.rounds.values().map(Vec::len).sum();
@@ -124,7 +124,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The program: the one given, or one that is built now.
+/// The given program, or one built now.
 fn program(given: Option<&Path>) -> Result<PathBuf> {
     match given {
         Some(file) => Ok(file.canonicalize().with_context(|| format!("no {}", file.display()))?),

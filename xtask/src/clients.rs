@@ -1,5 +1,5 @@
-//! Clients of the field, unchanged, against a running server: Triton's, its load generator, KServe's and
-//! Frigate's detector.
+//! Unmodified clients of other projects against a running server: Triton's, its load generator, KServe's, and Frigate's
+//! detector.
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Skip};
@@ -8,10 +8,10 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// Where pip puts what `perf_analyzer` was linked with, below its environment.
+/// pip's folder for the CUDA runtime that `perf_analyzer` links, below its environment.
 const CUDART: &str = "site-packages/nvidia/cuda_runtime/lib";
 
-/// Ways in which `perf_analyzer` asks: a name, its arguments, and whether it needs a key.
+/// Modes of `perf_analyzer`: a name, its arguments, and whether it needs a key.
 const WAYS: [(&str, &[&str], bool); 5] = [
     ("HTTP", &["-i", "http"], false),
     ("gRPC", &["-i", "grpc"], false),
@@ -40,7 +40,7 @@ pub(crate) fn kserve() -> Result<Outcome> {
 
 pub(crate) fn frigate() -> Result<Outcome> {
     let more = ["--frigate", "127.0.0.1:0"];
-    // A busy machine is no reason to find nothing on an image.
+    // A long timeout, so that a busy machine does not cause empty answers.
     let patience = [("RADEON_FRIGATE__TIMEOUT_MS", "10000")];
     let cluster = Cluster::start_with(Profile::Dev, "frigate", 2, &more, &patience)?;
     let script = "apps/server/tests/frigate_e2e.py";
@@ -89,7 +89,7 @@ fn measured(output: &str) -> bool {
     figures.any(|throughput| throughput > 0.0)
 }
 
-/// What starts the program, with the libraries that it was linked with.
+/// The command of the program, with the libraries that it links.
 fn perf_analyzer_program() -> Result<impl Fn() -> Result<Command>> {
     apt::libb64()?;
     let python = python::perf_analyzer()?;

@@ -1,4 +1,4 @@
-//! A cluster of our own binary, started for a test or a measurement and stopped after it.
+//! A cluster of our own binary for a test or a measurement.
 
 use crate::cmd;
 use anyhow::{Context, Result, ensure};
@@ -15,7 +15,7 @@ pub(crate) enum Profile {
     Release,
 }
 
-/// The `radeon-cluster` binary, built when it is asked for first.
+/// The `radeon-cluster` binary, built on the first call.
 pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
     let folder = match profile {
         Profile::Dev => cmd::programs()?,
@@ -33,11 +33,11 @@ pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
     Ok(folder.join("radeon-cluster"))
 }
 
-/// A running cluster. It is stopped when dropped, if not before.
+/// A running cluster, stopped when dropped.
 pub(crate) struct Cluster {
     binary: PathBuf,
     data: PathBuf,
-    /// What `start` printed.
+    /// The output of `start`.
     answer: Value,
     running: bool,
 }
@@ -48,7 +48,7 @@ impl Cluster {
         Self::start_with(profile, name, 2, &[], &[])
     }
 
-    /// The same with so many workers, more flags of `start`, and settings of the environment.
+    /// As [`Self::start`], with a number of workers, further flags and environment variables.
     pub(crate) fn start_with(
         profile: Profile,
         name: &str,
@@ -72,7 +72,7 @@ impl Cluster {
         Ok(Self { binary, data, answer, running: true })
     }
 
-    /// Where it answers HTTP, as a URL.
+    /// The URL of REST.
     pub(crate) fn http(&self) -> Result<String> {
         let address = self.answer["http"].as_str().context("`start` names no http address")?;
         let url =
@@ -80,7 +80,7 @@ impl Cluster {
         Ok(url)
     }
 
-    /// The file with its owner's key.
+    /// The owner's key file.
     pub(crate) fn key_file(&self) -> String {
         self.data.join("local.key").display().to_string()
     }
@@ -90,23 +90,23 @@ impl Cluster {
         self.data.join("pki/authority.pem").display().to_string()
     }
 
-    /// Where it answers gRPC, as `HOST:PORT`.
+    /// The address of gRPC, as `HOST:PORT`.
     pub(crate) fn grpc(&self) -> Result<String> {
         let address = self.answer["grpc"].as_str().context("`start` names no gRPC address")?;
         Ok(address.split("://").last().unwrap_or_default().to_owned())
     }
 
-    /// Where it serves Frigate's detector, as a URL.
+    /// The URL of Frigate's detector.
     pub(crate) fn frigate(&self) -> Result<&str> {
         self.answer["frigate"].as_str().context("`start` names no address for Frigate")
     }
 
-    /// The coordinator's process.
+    /// The coordinator's process id.
     pub(crate) fn pid(&self) -> Result<u64> {
         self.answer["pid"].as_u64().context("`start` names no pid")
     }
 
-    /// The process of its worker, where it has one.
+    /// The worker's process id.
     pub(crate) fn worker_pid(&self) -> Result<u64> {
         let mut workers = cmd::command(&self.binary);
         let listed = cmd::stdout(workers.args(["workers", "--json", "--data"]).arg(&self.data))?;
@@ -116,7 +116,7 @@ impl Cluster {
         ready.and_then(|worker| worker["pid"].as_u64()).context("no worker is ready")
     }
 
-    /// Stops it and waits for that.
+    /// Stops the cluster and waits for its end.
     pub(crate) fn stop(mut self) -> Result<()> {
         ensure!(self.ask_to_stop()?, "`stop` failed");
         Ok(())
@@ -132,7 +132,7 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if self.running {
-            // A test has failed already; nothing more can be told here.
+            // A test has failed already, so this error is not reported.
             let _ = self.ask_to_stop();
         }
     }

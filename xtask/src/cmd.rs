@@ -15,7 +15,7 @@ pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// A program to be run in the workspace's root, without what cargo told this process about xtask.
+/// A command in the workspace's root, without the variables that cargo set for xtask.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
@@ -28,22 +28,29 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     command
 }
 
-/// What cargo knows of the workspace and of all that it is made of.
+/// cargo's metadata of the workspace and its dependencies.
 pub(crate) fn metadata() -> Result<cargo_metadata::Metadata> {
     let mut command = cargo_metadata::MetadataCommand::new();
     command.current_dir(root()).other_options(["--locked".to_owned()]);
     command.exec().context("cargo metadata does not work here")
 }
 
-/// The folder of the workspace's programs, with their `examples` below, built now as the tests are,
-/// but without what the simulation opens and plants in the cluster's crate.
-/// All at once: a package built alone unifies other features, and compiles what it needs again.
+/// The cargo features that bring backends, as the crate of devices names them.
+pub(crate) fn backends(metadata: &cargo_metadata::Metadata) -> Vec<String> {
+    let hal = metadata.packages.iter().find(|package| package.name == "lgp-hal");
+    let features = hal.into_iter().flat_map(|hal| hal.features.keys());
+    features.filter(|name| *name != "default").cloned().collect()
+}
+
+/// Builds the workspace's programs and examples in the profile of the tests, without the features
+/// that the simulation enables in the cluster's crate; answers their folder. One call builds all: a
+/// package built alone unifies other features and recompiles its dependencies.
 pub(crate) fn programs() -> Result<PathBuf> {
     run(&mut build_programs())?;
     Ok(root().join("target/debug"))
 }
 
-/// The cargo that does so.
+/// The cargo command for this.
 pub(crate) fn build_programs() -> Command {
     let mut build = cargo();
     build.args(["build", "--quiet", "--workspace", "--exclude", "lgp-distributed-sim"]);
@@ -51,13 +58,13 @@ pub(crate) fn build_programs() -> Command {
     build
 }
 
-/// An example of the simulation's crate, built now as the tests are.
+/// Builds an example of the simulation's crate in the profile of the tests.
 pub(crate) fn simulation(example: &str) -> Result<PathBuf> {
     run(cargo().args(["build", "--quiet", "--workspace", "--example", example]))?;
     Ok(root().join("target/debug/examples").join(example))
 }
 
-/// What a finished program left.
+/// The result of a finished program.
 pub(crate) struct Finished {
     /// Standard output and, where it was captured, standard error after it.
     pub(crate) output: String,
@@ -65,7 +72,7 @@ pub(crate) struct Finished {
     pub(crate) ok: bool,
 }
 
-/// Runs to the end with output going where ours goes; a failure is an error.
+/// Runs a command with our own output streams; a failure is an error.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     eprintln!("$ {}", line(command));
     let status = command.status().with_context(|| format!("cannot run {}", line(command)))?;
@@ -75,18 +82,18 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs to the end and keeps standard output; errors still show as they come.
+/// Runs a command and keeps its standard output; standard error is shown.
 pub(crate) fn stdout(command: &mut Command) -> Result<Finished> {
     eprintln!("$ {}", line(command));
     finish(command.stdin(Stdio::null()).stderr(Stdio::inherit()))
 }
 
-/// Runs to the end and keeps all that it prints.
+/// Runs a command and keeps all its output.
 pub(crate) fn capture(command: &mut Command) -> Result<Finished> {
     capture_of(command, Stdio::null())
 }
 
-/// The same of a program that reads `input`.
+/// As [`capture`], with `input` as stdin.
 pub(crate) fn capture_of(command: &mut Command, input: impl Into<Stdio>) -> Result<Finished> {
     eprintln!("$ {}", line(command));
     finish(command.stdin(input).stderr(Stdio::piped()))

@@ -18,8 +18,8 @@ pub(crate) enum Suite {
     Onnx,
 }
 
-/// Runs `suite` with its output shown; a broken law, or a required device that is absent, fails.
-/// `write` makes documents from the results.
+/// Runs `suite` and shows its output. A broken law fails, and so does a missing required device.
+/// `write` generates documents from the results.
 pub(crate) fn run(suite: Suite, require: &[String], write: bool) -> Result<()> {
     let outcome = match suite {
         Suite::Hal => {

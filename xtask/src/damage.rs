@@ -1,4 +1,4 @@
-//! Records what became of journals of durable tasks that were damaged in every way.
+//! Records the outcomes for damaged journals of durable tasks.
 
 use crate::bench::{Better, Run};
 use crate::cmd;
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Runs `damage`, and writes what it counted.
+/// Runs `damage`, and writes its counts.
 pub(crate) fn run(damage: &mut Command, out: Option<PathBuf>) -> Result<()> {
     let mut run = Run::begin("journal-damage")?;
     let finished = cmd::stdout(damage)?;
@@ -32,7 +32,7 @@ pub(crate) fn run(damage: &mut Command, out: Option<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// What one kind of damage to one journal came to.
+/// The outcomes of one kind of damage to one journal.
 #[derive(Debug, PartialEq)]
 struct Counts {
     name: String,

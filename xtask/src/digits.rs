@@ -5,8 +5,8 @@ use anyhow::{Context, Result};
 
 const ASSETS: &str = "apps/cli/assets/digits";
 
-/// Trains, checks the exported model on the test part, and says whether the bundled model is
-/// reproduced; with `write` it is replaced instead.
+/// Trains, checks the exported model on the test part, and reports whether it equals the bundled
+/// model; `write` replaces the bundled model instead.
 pub(crate) fn train(write: bool) -> Result<()> {
     let root = cmd::root();
     let (data, bundled) = (format!("{ASSETS}/digits.csv.gz"), format!("{ASSETS}/digits.onnx"));

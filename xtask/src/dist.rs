@@ -1,4 +1,4 @@
-//! What a release consists of: packages of the program, each checked for what it promises, with their sums.
+//! A release: packages of the program, each checked for its promises, with checksums.
 
 mod archive;
 mod crates;
@@ -23,12 +23,12 @@ pub(crate) use deb::make as debian;
 pub(crate) use elf::Elf;
 pub(crate) use program::Program;
 
-/// Makes one artefact in the release's folder, of the program it is given.
+/// Makes one artefact of a program in the release's folder.
 type Make = fn(&Release, &Program) -> Result<PathBuf>;
 
-/// What a release has of the program that drives every device.
+/// The artefacts of the program that drives every device.
 const OF_THE_PROGRAM: &[Make] = &[archive::make, debian, sbom::make];
-/// What it has of the one that is linked statically.
+/// The artefacts of the statically linked program.
 const OF_THE_STATIC_ONE: &[Make] = &[archive::make, sbom::make];
 
 /// Flags of `dist`.
@@ -42,7 +42,7 @@ pub(crate) struct Options {
     out: Option<PathBuf>,
 }
 
-/// What all artefacts of a release have in common.
+/// Settings shared by all artefacts of a release.
 #[derive(Clone)]
 pub(crate) struct Release {
     /// The workspace's version.
@@ -55,12 +55,12 @@ pub(crate) struct Release {
 }
 
 impl Release {
-    /// A release of the tree as it is, into a folder that is made anew.
+    /// A release of the present tree, in a folder that is emptied first.
     pub(crate) fn new(profile: Profile, out: &Path) -> Result<Self> {
         let version =
             cmd::metadata()?.workspace_packages().first().map(|it| it.version.to_string());
         if out.exists() {
-            // What lies in another folder is not ours to delete.
+            // A folder without an earlier release is not ours to delete.
             let is_ours =
                 out.join("SHA256SUMS").exists() || out.starts_with(cmd::root().join("target"));
             let is_empty = fs::read_dir(out)?.next().is_none();
@@ -76,12 +76,12 @@ impl Release {
         Ok(Self { version: version.context("there are no crates")?, profile, out, time: time()? })
     }
 
-    /// What artefacts of a program are called, before what tells them apart.
+    /// The common part of the names of a program's artefacts.
     fn name(&self, program: &Program) -> String {
         format!("radeon-cluster-{}-x86_64-linux{}", self.version, program.suffix)
     }
 
-    /// Every artefact of the program and of the one that is linked statically, and their sums.
+    /// Makes every artefact of both programs, and their checksums.
     pub(crate) fn make(&self, program: &Program, statically: &Program) -> Result<Vec<PathBuf>> {
         let mut made = Vec::new();
         for (program, makes) in [(program, OF_THE_PROGRAM), (statically, OF_THE_STATIC_ONE)] {
@@ -96,7 +96,7 @@ impl Release {
         Ok(made)
     }
 
-    /// The Python package. One that is built for tests is for this machine alone, and has a suite of its own.
+    /// The Python package. Test builds skip it: such a wheel is for this machine alone and has its own suite.
     fn wheel(&self) -> Result<PathBuf> {
         let built = crate::wheel::wheel(self.profile, self.time)?;
         let path = self.out.join(built.file_name().context("a wheel has a name")?);
@@ -119,7 +119,7 @@ impl Release {
     }
 }
 
-/// A release that was made, and of what.
+/// A release with the programs it was made of.
 pub(crate) struct Made {
     pub(crate) release: Release,
     pub(crate) program: Program,
@@ -136,7 +136,7 @@ pub(crate) fn make(profile: Profile, out: &Path) -> Result<Made> {
     Ok(Made { release, program, statically, files })
 }
 
-/// The command: makes a release, says what came of it, and tries it before anybody else does.
+/// The command: makes a release, lists it, and tests its packages.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let out = options.out.clone().unwrap_or_else(|| cmd::root().join("target/dist"));
     let made = make(options.profile, &std::path::absolute(out)?)?;
@@ -155,7 +155,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// `SOURCE_DATE_EPOCH`, or when the tree was committed last; 0 where nobody says.
+/// `SOURCE_DATE_EPOCH`, else the time of the last commit, else 0.
 fn time() -> Result<u64> {
     if let Ok(given) = std::env::var("SOURCE_DATE_EPOCH") {
         return given.parse().with_context(|| format!("SOURCE_DATE_EPOCH is {given:?}"));

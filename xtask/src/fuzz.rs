@@ -7,13 +7,13 @@ use std::ffi::OsStr;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What libFuzzer is compiled against: counters at every edge, and the operands of comparisons.
+/// The instrumentation for libFuzzer: counters at every edge, and the operands of comparisons.
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module \
      -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters \
      -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
-/// Named, so that the flags reach the code under test and no build script.
+/// Set explicitly, so that the flags apply to the code under test but not to build scripts.
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
-/// A seed that is larger is no start for small changes.
+/// Larger seeds are a bad start for small mutations.
 const SEED_BYTES_MAX: u64 = 64 << 10;
 
 /// What is fuzzed.
@@ -84,14 +84,14 @@ pub(crate) fn run(target: Target, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Adds a summary to the end of a page, which begins with its heading.
+/// Appends a summary to a page; a new page gets its heading first.
 fn record(page: &Path, result: &str) -> std::io::Result<()> {
     let mut page = std::fs::OpenOptions::new().create(true).append(true).open(page)?;
     let heading = if page.metadata()?.len() == 0 { "# Fuzzing\n" } else { "" };
     page.write_all(format!("{heading}{result}").as_bytes())
 }
 
-/// Copies small files that are sound into the corpus, and says how many.
+/// Copies small valid files into the corpus, and answers their number.
 fn seed(target: Target, corpus: &Path) -> Result<usize> {
     let mut files = Vec::new();
     match target {
@@ -132,7 +132,7 @@ fn collect(folder: &Path, extension: &str, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a run came to: libFuzzer's own figures, and what it found.
+/// A run's summary: libFuzzer's figures, and its findings.
 fn summary(name: &str, seeds: usize, output: &str, ok: bool) -> String {
     let mut text = format!("\n## `{name}`\n\n{seeds} seeds; ");
     text += if ok { "nothing found\n\n" } else { "an input breaks it\n\n" };
@@ -165,7 +165,7 @@ mod tests {
         let page = std::env::temp_dir().join(format!("lgp-fuzz-{}.md", std::process::id()));
         record(&page, "\n1\n")?;
         assert_eq!(std::fs::read(&page)?, b"# Fuzzing\n\n1\n");
-        // Not even what cannot be read as text is lost.
+        // Text that is not UTF-8 is kept too.
         std::fs::write(&page, b"\xff\n")?;
         record(&page, "\n2\n")?;
         assert_eq!(std::fs::read(&page)?, b"\xff\n\n2\n");

@@ -1,4 +1,4 @@
-//! Results that take long to find and depend on their inputs alone, kept below target.
+//! Slow results that depend only on their inputs, cached below target.
 
 use crate::cmd;
 use anyhow::Result;
@@ -7,14 +7,14 @@ use serde::de::DeserializeOwned;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 
-/// A folder of results, each in a file named by the digest of all that it depends on.
+/// A folder of results, each in a file named by the digest of its inputs.
 pub(crate) struct Kept(PathBuf);
 
 /// The name of one result.
 pub(crate) struct Key(u64);
 
 impl Key {
-    /// Of all that the result depends on.
+    /// The key for all inputs of a result.
     pub(crate) fn new(inputs: impl Hash) -> Self {
         let mut digest = DefaultHasher::new();
         inputs.hash(&mut digest);
@@ -23,7 +23,7 @@ impl Key {
 }
 
 impl Kept {
-    /// Those of the check `name`.
+    /// The results of the check `name`.
     pub(crate) fn open(name: &str) -> Result<Self> {
         let folder = cmd::root().join("target/xtask").join(name);
         std::fs::create_dir_all(&folder)?;

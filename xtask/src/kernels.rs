@@ -1,4 +1,4 @@
-//! The kernels that the engine may launch, as sources: `NAME.cl` and `NAME.cu` in a folder, with
+//! The sources of the kernels that the engine may launch: `NAME.cl` and `NAME.cu` in a folder, with
 //! `variants.tsv` saying how each is compiled and what one launch does.
 
 use crate::cmd;
@@ -6,22 +6,22 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
-/// The networks whose kernels are compiled in the shapes that they have there, and the bundled one.
+/// The networks, and the bundled model, in whose shapes kernels are compiled.
 const NETWORKS: &[&str] = &["resnet50", "mobilenetv2", "bert"];
 const DIGITS: &str = "apps/cli/assets/digits/digits.onnx";
 
-/// One kernel in one of its specialisations, as a line of `variants.tsv` tells it.
+/// One specialisation of a kernel: a line of `variants.tsv`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct Variant {
-    /// Unique, and the name of its files without their extension.
+    /// A unique name, which is also the stem of its files.
     pub(crate) name: String,
     /// The entry point.
     pub(crate) kernel: String,
     /// Work-items of a work-group.
     pub(crate) group: u32,
-    /// Whether a run's time depends on it.
+    /// Whether the kernel determines a run's time.
     pub(crate) hot: bool,
-    /// What networks launch of it.
+    /// The launches by networks.
     #[serde(deserialize_with = "launches")]
     pub(crate) launches: Vec<Launches>,
 }
@@ -37,17 +37,17 @@ pub(crate) struct Launches {
     pub(crate) bytes: f64,
 }
 
-/// Where the sources are, and what they are.
+/// The folder of sources, and the variants.
 pub(crate) struct Kernels {
     pub(crate) folder: PathBuf,
     pub(crate) variants: Vec<Variant>,
 }
 
 impl Kernels {
-    /// The engine's own, written now.
+    /// Writes and reads the engine's kernels.
     pub(crate) fn of_engine() -> Result<Self> {
         let folder = cmd::root().join("target/xtask/kernels");
-        // A variant that is gone must not stay behind.
+        // Variants that no longer exist must be removed.
         if folder.exists() {
             std::fs::remove_dir_all(&folder)?;
         }
@@ -61,7 +61,7 @@ impl Kernels {
         Self::read(&folder)
     }
 
-    /// Those of `check` that break its rules, and one that does not, to try it on.
+    /// The fixture of `check`: kernels that break its rules, and one that does not.
     pub(crate) fn of_fixture(check: &str) -> Result<Self> {
         Self::read(&cmd::root().join("xtask/fixtures").join(check))
     }
@@ -94,7 +94,8 @@ fn parse(text: &str) -> Result<Vec<Variant>> {
     Ok(variants)
 }
 
-/// Reads `resnet50:3:2e8:1e6,bert:1:0:64`: three launches of so many operations and bytes, and one.
+/// Parses `resnet50:3:2e8:1e6,bert:1:0:64`: three launches of 2e8 operations and 1e6 bytes, then
+/// one.
 fn launches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Launches>, D::Error> {
     let text = String::deserialize(deserializer)?;
     let read = |entry: &str| {

@@ -1,5 +1,5 @@
-//! The kill matrix: three coordinators that share an engine, and everything that may happen to any of
-//! them, one after another. What was acknowledged must end once, and work must go on.
+//! The kill matrix: three coordinators that share an engine, and every fault of any part, one after another. Every
+//! acknowledged task must end once, and work must go on.
 
 mod callers;
 mod client;
@@ -26,7 +26,7 @@ pub(crate) use stage::{COORDINATORS, Stage};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Times that the cluster is set up anew for before a run is given up.
+/// How often the cluster is set up anew before a run is given up.
 const STAGES_MAX: u64 = 40;
 
 /// Flags of `kill`.
@@ -55,7 +55,7 @@ pub(crate) struct Options {
     out: Option<PathBuf>,
 }
 
-/// Does damage for some rounds, and writes what came of it.
+/// Runs some rounds of faults, and writes the results.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { engine, seed, .. } = *options;
     let page = Run::begin(&format!("kill-matrix-{}", engine.name()))?;
@@ -83,16 +83,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Which rounds a run has.
+/// The rounds of a run.
 struct Plan {
     engine: Engine,
     seed: u64,
     numbers: std::ops::Range<u64>,
-    /// After so long no further round begins.
+    /// The time after which no further round begins.
     most: Duration,
 }
 
-/// Every round, and how often the cluster was set up for them.
+/// Runs every round; also answers how often the cluster was set up.
 fn all(plan: &Plan, binary: &Path) -> Result<(Vec<Round>, u64)> {
     let Plan { engine, seed, .. } = *plan;
     match engine {

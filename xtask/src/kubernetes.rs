@@ -1,5 +1,4 @@
-//! The manifests below `deploy/kubernetes`, rendered as an administrator does it, and what of them a program
-//! can check without a cluster.
+//! Renders the manifests below `deploy/kubernetes` as an administrator would, and checks them without a cluster.
 
 use crate::report::{Outcome, Skip};
 use crate::{cmd, python, test};
@@ -7,7 +6,7 @@ use anyhow::{Result, ensure};
 use std::fs;
 use std::path::PathBuf;
 
-/// Renders every folder with a kustomization, and checks what comes of it.
+/// Renders every folder with a kustomization, and checks the result.
 pub(crate) fn suite() -> Result<Outcome> {
     let found = cmd::capture(cmd::command("kubectl").args(["version", "--client"]));
     if !found.is_ok_and(|finished| finished.ok) {

@@ -36,8 +36,8 @@ mod test;
 mod tidy;
 mod wheel;
 
-use anyhow::Result;
-use clap::{Parser, Subcommand, ValueEnum};
+use anyhow::{Result, ensure};
+use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Builds, tests and benches the workspace.
@@ -67,13 +67,15 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
-    /// Each crate compiled alone under each feature, of which the tests try a sample.
+    /// Each crate compiled alone, the first and the last under each backend's feature; of which the
+    /// tests try a sample.
     Alone,
     /// Builds the radeon-cluster binary in release mode.
     Build {
-        /// Build for one backend alone; all of them without this.
-        #[arg(long, value_enum)]
-        backend: Option<Backend>,
+        /// Build for one backend alone, by its cargo feature: rocm, cuda or cpu; all of them
+        /// without this.
+        #[arg(long, value_name = "FEATURE")]
+        backend: Option<String>,
     },
     /// Builds what is given to users: archives, a package for Debian, lists of what is in them, sums.
     Dist(dist::Options),
@@ -165,27 +167,6 @@ enum Command {
     PythonEnv,
 }
 
-/// A backend by the name of its cargo feature's audience.
-#[derive(Clone, Copy, ValueEnum)]
-enum Backend {
-    /// AMD cards, through OpenCL.
-    Rocm,
-    /// NVIDIA cards.
-    Cuda,
-    /// No GPU.
-    Cpu,
-}
-
-impl Backend {
-    fn feature(self) -> &'static str {
-        match self {
-            Self::Rocm => "rocm",
-            Self::Cuda => "cuda",
-            Self::Cpu => "cpu",
-        }
-    }
-}
-
 fn main() -> ExitCode {
     match dispatch(Cli::parse().command) {
         Ok(()) => ExitCode::SUCCESS,
@@ -206,7 +187,9 @@ fn dispatch(command: Command) -> Result<()> {
             let mut cargo = cmd::cargo();
             cargo.args(["build", "--release", "--bin", "radeon-cluster"]);
             if let Some(backend) = backend {
-                cargo.args(["--no-default-features", "--features", backend.feature()]);
+                let all = cmd::backends(&cmd::metadata()?);
+                ensure!(all.contains(&backend), "no backend {backend:?}, only {}", all.join(", "));
+                cargo.args(["--no-default-features", "--features", backend.as_str()]);
             }
             cmd::run(&mut cargo)
         }
@@ -238,7 +221,7 @@ fn dispatch(command: Command) -> Result<()> {
     }
 }
 
-/// The command that simulates `seeds` clusters, of a part that has a name or of the core.
+/// The command that simulates clusters over `seeds` seeds: a named part, or the core.
 fn sim(
     seeds: u64,
     seed: Option<u64>,
@@ -255,7 +238,7 @@ fn sim(
     command
 }
 
-/// An example of the simulation's crate, as fast as it gets.
+/// An example of the simulation's crate, built with optimisations.
 fn example(name: &str) -> std::process::Command {
     let mut cargo = cmd::cargo();
     cargo.args(["run", "--release", "-p", "lgp-distributed-sim", "--example", name, "--"]);

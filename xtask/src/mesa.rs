@@ -1,5 +1,4 @@
-//! What kernels take from Polaris when Mesa compiles them, which is what most users of old cards
-//! have; no card is needed for it.
+//! The resources of kernels on Polaris as compiled by Mesa, the driver of most users of old cards; no card is needed.
 
 mod install;
 mod stats;
@@ -10,8 +9,8 @@ use anyhow::{Result, bail};
 use install::Mesa;
 use stats::Stats;
 
-/// Prints what the engine's kernels take; one that has scratch, spills, or leaves a hot loop too few
-/// waves is an error.
+/// Prints the figures of the engine's kernels. A kernel with scratch or spills, or a hot one with too few waves, is an
+/// error.
 pub(crate) fn run() -> Result<()> {
     let mesa = Mesa::install()?;
     let kernels = Kernels::of_engine()?;

@@ -1,4 +1,4 @@
-//! The program on a processor without AVX: `run` under an emulated Nehalem gives what it gives here.
+//! The program on a processor without AVX: `run` under an emulated Nehalem must give the native result.
 
 use crate::cluster::{self, Profile};
 use crate::report::{Outcome, Skip};
@@ -38,7 +38,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     Ok(Outcome::fail(format!("logits {emulated:?} under qemu-x86_64, expected {native:?}")))
 }
 
-/// Whether both are all the logits, and close to each other.
+/// Whether both runs have all logits, and close ones.
 fn agree(native: &[f32], emulated: &[f32]) -> bool {
     let close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-3 * a.abs().max(1.);
     native.len() == LOGITS && emulated.len() == LOGITS && native.iter().zip(emulated).all(close)
@@ -57,7 +57,7 @@ fn run(
         return Ok(None);
     }
     let bytes = std::fs::read(folder.join("logits.npy"))?;
-    // The numbers, after a header of whatever length.
+    // The numbers follow a header of any length.
     let tail = bytes.len().checked_sub(4 * LOGITS).map(|at| &bytes[at..]).unwrap_or_default();
     Ok(Some(tail.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)).collect()))
 }

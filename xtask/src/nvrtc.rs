@@ -1,5 +1,5 @@
-//! Whether every kernel compiles for NVIDIA's processors without spilling, as NVRTC says; no card
-//! is needed for it.
+//! Checks with NVRTC that every kernel compiles for NVIDIA's processors without spilling; no card
+//! is needed.
 
 mod log;
 
@@ -14,12 +14,12 @@ use std::path::Path;
 
 /// Pascal, Turing and Hopper.
 const CHIPS: &[&str] = &["sm_61", "sm_75", "sm_90"];
-/// Calls NVRTC, since its library comes as a Python wheel.
+/// The script that calls NVRTC, whose library comes as a Python wheel.
 const SCRIPT: &str = "xtask/src/nvrtc/compile.py";
-/// What figures depend on besides sources: the compiler, and what reads it.
+/// The other inputs of the figures: the compiler, and its readers.
 const READERS: &[&str] =
     &[include_str!("python.rs"), include_str!("nvrtc/compile.py"), include_str!("nvrtc/log.rs")];
-/// What must be said of each kernel of the fixture, on every chip.
+/// The expected verdict on each kernel of the fixture, on every chip.
 const FIXTURE: &[(&str, Option<&str>)] = &[
     ("fits", None),
     ("spills", Some("B of spills, none wanted")),
@@ -33,7 +33,7 @@ struct Job {
     chip: &'static str,
 }
 
-/// What the script says of a job.
+/// The script's answer to a job.
 #[derive(Deserialize)]
 struct Answer {
     compiled: bool,
@@ -44,11 +44,12 @@ struct Answer {
 struct Kernel<'a> {
     name: &'a str,
     chip: &'static str,
-    /// Why it does not compile where it does not.
+    /// The resources, or why the kernel does not compile.
     resources: Result<Resources, String>,
 }
 
-/// Prints what the engine's kernels take; one that spills or does not compile is an error.
+/// Prints the figures of the engine's kernels; a kernel that spills or does not compile is an
+/// error.
 pub(crate) fn run() -> Result<()> {
     let python = python::nvrtc()?;
     let engine = Kernels::of_engine()?;
@@ -73,7 +74,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     let fixture = Kernels::of_fixture("nvrtc")?;
     let mut outcome = check_fixture(&compile(&fixture, &python, CHIPS)?);
     let engine = Kernels::of_engine()?;
-    // One chip, for time; the command asks of all.
+    // One chip, to save time; the command checks all.
     for kernel in compile(&engine, &python, &CHIPS[..1])? {
         outcome.and(kernel.violation().map_or_else(Outcome::pass, Outcome::fail));
     }
@@ -112,7 +113,7 @@ impl Kernel<'_> {
     }
 }
 
-/// Every variant on every chip; NVRTC is asked for what is not kept.
+/// Compiles every variant for every chip, except for results that are kept.
 fn compile<'a>(
     kernels: &'a Kernels,
     python: &Path,
@@ -151,7 +152,7 @@ fn compile<'a>(
     Ok(done)
 }
 
-/// Has the script compile all jobs.
+/// Lets the script compile all jobs.
 fn ask(jobs: &[Job], python: &Path) -> Result<Vec<Answer>> {
     if jobs.is_empty() {
         return Ok(Vec::new());
@@ -196,7 +197,7 @@ mod tests {
             let kernel = Kernel { name: "gemm", chip: "sm_61", resources };
             assert_eq!(kernel.violation().as_deref(), wanted);
         }
-        // Nothing was compiled: no complaint, and yet not what the fixture is for.
+        // With nothing compiled there is no complaint, but the fixture is not satisfied.
         assert_eq!(check_fixture(&[]).passed, 0);
     }
 }

@@ -1,16 +1,16 @@
-//! Small operators on Oclgrind, a simulated OpenCL device that sees what hardware forgives: races,
-//! accesses out of bounds, barriers that not all work-items reach.
+//! Small operators on Oclgrind, a simulated OpenCL device that reports faults which hardware
+//! tolerates: races, accesses out of bounds, barriers that some work-items miss.
 
 use crate::report::{Outcome, Skip};
 use crate::{apt, cmd};
 use anyhow::{Result, ensure};
 use std::collections::BTreeSet;
 
-/// The driver, where Debian's oclgrind puts it.
+/// The driver's path in Debian's oclgrind.
 pub(crate) const LIBRARY: &str = "/usr/lib/oclgrind/liboclgrind-rt-icd.so";
-/// Runs one kernel without a host program; a part of the same package.
+/// A program of the same package that runs one kernel without a host program.
 const KERNEL: &str = "oclgrind-kernel";
-/// What must be seen in each simulation of the fixture.
+/// The faults that must be found in each simulation of the fixture.
 const FIXTURE: &[(&str, &[&str])] = &[
     ("sound", &[]),
     ("race", &["Read-write data race", "Write-write data race"]),
@@ -18,7 +18,7 @@ const FIXTURE: &[(&str, &[&str])] = &[
     ("barrier", &["divergence"]),
 ];
 
-/// The fixture's faults must be seen, and none in the operators.
+/// Checks that the fixture's faults are found, and none in the operators.
 pub(crate) fn suite() -> Result<Outcome> {
     if let Err(error) = apt::oclgrind() {
         return Ok(Outcome::skip(Skip::new("oclgrind", format!("{error:#}"))));
@@ -47,8 +47,8 @@ fn fixture() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// The operators' own test program, with the simulator as the only device. The laws of the hardware
-/// layer are not run on it: they use a device from several threads, which it does not bear.
+/// Runs the operators' own test program with the simulator as the only device. The hardware layer's
+/// laws are left out: they use a device from several threads, which the simulator does not support.
 fn operators() -> Result<Outcome> {
     let vendors = cmd::root().join("target/xtask/oclgrind");
     std::fs::create_dir_all(&vendors)?;
@@ -70,14 +70,14 @@ fn operators() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What the simulator complains of, each kind of fault once a line of source.
+/// The faults in the simulator's output, each kind once for a line of source.
 fn faults(output: &str) -> BTreeSet<String> {
     let mut faults = BTreeSet::new();
     let lines: Vec<&str> = output.lines().collect();
     for (index, pair) in lines.windows(2).enumerate() {
         let [title, kernel] = pair else { continue };
         let Some(kernel) = kernel.strip_prefix("\tKernel:") else { continue };
-        // An address tells nothing that the line does not, and makes many faults of one.
+        // Addresses add nothing to the line, and would turn one fault into many.
         let title = title.split(" at ").next().unwrap_or(title);
         let own = lines.iter().skip(index + 2).take_while(|line| line.starts_with('\t'));
         let place = own.filter_map(|line| line.strip_prefix("\tAt line ")).next();

@@ -1,4 +1,4 @@
-//! The artefacts of a release, made of the programs that tests use, and tried as their users would.
+//! Builds a release's artefacts from the tests' programs, and tries them as users would.
 
 mod archive;
 mod debian;
@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A check, and what it is about.
+/// A check, and its subject.
 type Check = (&'static str, fn(&Made) -> Result<Outcome>);
 
 const CHECKS: &[Check] = &[
@@ -27,7 +27,7 @@ const CHECKS: &[Check] = &[
     ("compose", compose),
 ];
 
-/// Makes a release of the programs that tests use, and tries it.
+/// Makes a release from the tests' programs and checks it.
 pub(crate) fn suite() -> Result<Outcome> {
     let found = cmd::capture(cmd::command("dpkg-deb").arg("--version"));
     if !found.is_ok_and(|finished| finished.ok) {
@@ -53,7 +53,7 @@ pub(crate) fn check(made: &Made) -> Outcome {
 }
 
 impl Made {
-    /// The artefact whose name ends like this.
+    /// The artefact whose name has this ending.
     fn file(&self, end: &str) -> Result<&Path> {
         let found = self.files.iter().find(|path| path.to_string_lossy().ends_with(end));
         found.map(PathBuf::as_path).ok_or_else(|| anyhow::anyhow!("no artefact ends in {end}"))
@@ -70,7 +70,7 @@ fn folder(name: &str) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Why something that takes root cannot be done, if that is so.
+/// The skip of a check that needs root, unless this process has it.
 fn not_root(what: &str) -> Option<Outcome> {
     (!rustix::process::geteuid().is_root())
         .then(|| Outcome::skip(Skip::new("root", format!("{what} takes root"))))
@@ -114,7 +114,7 @@ fn images(made: &Made) -> Result<Outcome> {
     python("deploy/tests/images.py", &arguments)
 }
 
-/// After the images: it starts what the cpu image came to.
+/// Runs after the images, because it starts the cpu image.
 fn compose(_: &Made) -> Result<Outcome> {
     let (root, work) = (cmd::root(), folder("compose")?.join("work"));
     let image = root.join("target/xtask/packages/images/cpu");

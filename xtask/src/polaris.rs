@@ -1,5 +1,5 @@
-//! Whether every kernel fits the cards that this platform is for, as their compiler says; no card
-//! is needed for it.
+//! Checks that every kernel fits the platform's cards, by their compiler's figures; no card is
+//! needed.
 
 mod compile;
 mod isa;
@@ -17,12 +17,12 @@ use serde::Serialize;
 
 /// Sea Islands, Polaris, Vega 10 and Vega 20.
 const CHIPS: &[&str] = &["gfx701", roofline::CHIP, "gfx900", "gfx906"];
-/// What every card since Southern Islands gives a work-group.
+/// The local memory of a work-group on every card since Southern Islands.
 const LDS_BYTES_MAX: u32 = 32 << 10;
 const GROUP_MAX: u32 = 256;
 /// With fewer waves a SIMD waits for memory more than it calculates.
 pub(crate) const HOT_WAVES_MIN: u32 = 3;
-/// What must be said of each kernel of the fixture, on every chip.
+/// The expected violations of each kernel of the fixture, on every chip.
 const FIXTURE: &[(&str, &[&str])] = &[
     ("fits", &[]),
     ("spills", &["scratch", "VGPRs spilled", "waves"]),
@@ -53,8 +53,8 @@ struct Check {
     violations: Vec<String>,
 }
 
-/// Prints what the engine's kernels take, and an estimate of networks; a kernel that breaks a rule
-/// is an error.
+/// Prints the figures of the engine's kernels and an estimate for networks. A kernel that breaks a
+/// rule is an error.
 pub(crate) fn run(json: bool) -> Result<()> {
     apt::clang()?;
     let check = Check::new(&Kernels::of_engine()?, CHIPS)?;
@@ -88,7 +88,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Whether the fixture's kernels are complained of as they should be.
+/// Whether the fixture's kernels have the expected violations.
 fn fixture(check: &Check) -> Outcome {
     let mut outcome = Outcome::default();
     for (name, wanted) in FIXTURE {
@@ -133,7 +133,7 @@ impl Kernel {
         Self { name: variant.name.clone(), chip, figures, group, waves_per_simd, hot }
     }
 
-    /// The rules that it breaks.
+    /// The rules that the kernel breaks.
     fn violations(&self) -> Vec<String> {
         let Figures { resources, code } = &self.figures;
         let rules = [
@@ -197,7 +197,7 @@ mod tests {
     use super::remarks::Resources;
     use super::*;
 
-    /// One that keeps all rules, at their limits.
+    /// A kernel that just keeps all rules.
     pub(super) fn kernel() -> Kernel {
         let resources = Resources {
             vgprs: 84,

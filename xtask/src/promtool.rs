@@ -1,5 +1,5 @@
-//! What checks metrics for Prometheus, given the page of a running server. The tests of the server give it
-//! one with failures, an ensemble, a sequence and a card, where it is installed.
+//! Checks a running server's metrics with Prometheus' promtool. Where it is installed, the server's tests give it a
+//! page with failures, an ensemble, a sequence and a card.
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Skip};
@@ -7,10 +7,10 @@ use crate::{apt, cmd};
 use anyhow::{Result, ensure};
 use std::fs;
 
-/// What is said of the names that Triton has fixed: `_total` and base units are not among its habits.
+/// Known complaints about names that Triton fixed without `_total` and base units.
 const KNOWN: &str = include_str!("../../apps/server/tests/promtool-known.txt");
 
-/// Whether nothing else is said of `/metrics`, once a model has run and a request was refused.
+/// Checks that `/metrics` causes no other complaint, after a model's run and a refused request.
 pub(crate) fn suite() -> Result<Outcome> {
     if let Err(error) = apt::promtool() {
         return Ok(Outcome::skip(Skip::new("promtool", format!("{error:#}"))));
@@ -24,7 +24,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     let said = cmd::capture_of(check.args(["check", "metrics"]), fs::File::open(file)?)?.output;
     let new = unknown(&said);
     let failed: Vec<String> = new.iter().map(|line| format!("promtool: {line}")).collect();
-    // It has much to say of a page that it has read.
+    // promtool always complains about a page that it has read.
     match (said.contains("nv_inference_count "), failed.is_empty()) {
         (false, _) => Ok(Outcome::fail(format!("promtool read no page: {said}"))),
         (true, true) => Ok(Outcome::pass()),
@@ -32,7 +32,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     }
 }
 
-/// The lines of promtool's that say what is not known.
+/// The complaints that are not known.
 fn unknown(said: &str) -> Vec<&str> {
     said.lines().filter(|line| !KNOWN.lines().any(|known| known == *line)).collect()
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 const PACKAGES: &[&str] =
     &["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "tritonclient[grpc,http]==2.73.0"];
 
-/// What Frigate's detector is made of, apart from the others: where it cannot be had, they can.
+/// Frigate's detector's packages, kept apart: the others can be installed where these cannot.
 const FRIGATE: &[&str] = &["numpy==2.4.6", "onnx==1.23.2", "pyzmq==27.3.0"];
 
 /// The engines that this one is compared with, pinned so that figures stay comparable.
@@ -26,10 +26,10 @@ const ML_SERVER: &[&str] = &["mlserver==1.7.1", "onnxruntime==1.31.1"];
 const RAY_SERVE: &[&str] = &["ray[serve]==2.60.0", "onnxruntime==1.31.1"];
 const BENTOML: &[&str] = &["bentoml==1.4.40", "onnxruntime==1.31.1"];
 
-/// KServe's client. Its messages and those of Triton's are not for one process.
+/// KServe's client. Its protobuf messages and those of Triton's client cannot share a process.
 const KSERVE: &[&str] = &["kserve==0.21.0"];
 
-/// What speaks like S3.
+/// A server that speaks S3.
 const S3: &[&str] = &["moto[s3]==5.2.1", "flask==3.1.3", "flask-cors==6.0.2"];
 
 /// Triton's load generator comes with this version of its client, and was linked with CUDA's runtime.
@@ -41,20 +41,20 @@ const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
 /// The schemas of Kubernetes' API, of each release up to this one.
 const KUBERNETES: &[&str] = &["kubernetes-validate==1.37.0"];
 
-/// What validates lists of components and files of Compose; their schemas come along.
+/// The validators of component lists and Compose files; their schemas come along.
 const DEPLOYMENT: &[&str] = &[
     "check-jsonschema==0.39.0",
     "cyclonedx-python-lib[json-validation]==11.12.0",
     "pyyaml==6.0.4",
 ];
 
-/// What builds the package, and what checks its types.
+/// The tools that build the package and check its types.
 const MATURIN: &[&str] = &["maturin==1.16.0", "mypy==2.4.1", "numpy==2.4.6"];
 
-/// What the package is tested with, and all that it needs.
+/// The packages that the tests of the Python package need.
 const PACKAGE: &[&str] = &["numpy==2.4.6", "pytest==9.2.0"];
 
-/// The interpreter of the agreement tests; sets its environment up first where that is needed.
+/// The interpreter of the agreement tests. The first call sets the environment up.
 pub(crate) fn interpreter() -> Result<PathBuf> {
     environment("target/venv", PACKAGES)
 }
@@ -99,12 +99,12 @@ pub(crate) fn kserve() -> Result<PathBuf> {
     environment("target/venv-kserve", KSERVE)
 }
 
-/// The interpreter beside which a server of S3 lies, likewise; tests look for it in this folder.
+/// The interpreter of the environment with an S3 server, likewise; tests look for the server in this folder.
 pub(crate) fn s3() -> Result<PathBuf> {
     environment("target/venv-s3", S3)
 }
 
-/// The interpreter beside which Triton's load generator lies, likewise.
+/// The interpreter of the environment with Triton's load generator, likewise.
 pub(crate) fn perf_analyzer() -> Result<PathBuf> {
     environment("target/venv-perf", PERF_ANALYZER)
 }
@@ -119,17 +119,17 @@ pub(crate) fn kubernetes() -> Result<PathBuf> {
     environment("target/venv-kubernetes", KUBERNETES)
 }
 
-/// The interpreter that has schemas of what packages are made of, likewise.
+/// The interpreter that has the validators of deployment files, likewise.
 pub(crate) fn packages() -> Result<PathBuf> {
     environment("target/venv-packages", DEPLOYMENT)
 }
 
-/// The interpreter beside which maturin lies, likewise.
+/// The interpreter of the environment with maturin, likewise.
 pub(crate) fn maturin() -> Result<PathBuf> {
     environment("target/venv-maturin", MATURIN)
 }
 
-/// The interpreter that the package is installed for, likewise.
+/// The interpreter that the Python package is installed for, likewise.
 pub(crate) fn package() -> Result<PathBuf> {
     environment("target/venv-package", PACKAGE)
 }
@@ -147,7 +147,7 @@ fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
         bail!("`python3 -m venv` does not work here");
     }
     let mut pip = cmd::command(&python);
-    // Most of what comes along is never imported, and need not be compiled.
+    // Most installed modules are never imported, so they are not compiled.
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]);
     pip.args(packages);
     let installed = cmd::capture(&mut pip)?;

@@ -1,4 +1,4 @@
-//! Runs the commands that the README shows, as they stand there.
+//! Runs the README's commands as written.
 
 use crate::cmd;
 use crate::report::Outcome;
@@ -8,15 +8,15 @@ use std::process::{Child, Stdio};
 /// A fenced block of a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Block<'a> {
-    /// What stands behind its fence: `sh`, `text`, `rust,no_run`.
+    /// The text after the opening fence: `sh`, `text`, `rust,no_run`.
     pub(crate) info: &'a str,
-    /// Its lines, each with its end.
+    /// The block's lines with their line ends.
     pub(crate) text: String,
-    /// The line of its fence, from 1.
+    /// The line number of the opening fence, from 1.
     pub(crate) line: usize,
 }
 
-/// The fenced blocks of a document, also of its comments; one that is not closed goes to the end.
+/// The fenced blocks of a document, also within comments; an unclosed block ends with the document.
 pub(crate) fn blocks(text: &str) -> Vec<Block<'_>> {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut open = false;
@@ -43,7 +43,7 @@ pub(crate) fn commands(text: &str) -> Vec<String> {
     commands.map(str::to_owned).collect()
 }
 
-/// A release is optimised for hours of use; here it is built for one demo, in a place of its own.
+/// A release is optimised for long use; this build runs one demo, so it saves compile time.
 const HASTE: [(&str, &str); 4] = [
     ("CARGO_TARGET_DIR", "target/readme"),
     ("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0"),
@@ -51,8 +51,8 @@ const HASTE: [(&str, &str); 4] = [
     ("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16"),
 ];
 
-/// Begins to compile what the README runs, on what tests leave of the processors while they wait for others.
-/// Nothing depends on it: a command that comes meanwhile waits at the folder's lock, and builds what is missing.
+/// Starts to compile the README's program at low priority while tests wait. Nothing depends on it: a command that comes
+/// earlier waits for the folder's lock and builds the rest.
 ///
 /// # Errors
 /// When the README cannot be read, or nothing can be started.
@@ -66,13 +66,13 @@ pub(crate) fn ahead() -> Result<Option<Child>> {
     Ok(Some(build.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?))
 }
 
-/// What a command of cargo builds before it runs it, as flags of `cargo build`.
+/// The flags of `cargo build` that build what a `cargo run` command needs.
 fn built(command: &str) -> Option<String> {
     let flags = command.strip_prefix("cargo run ")?;
     Some(flags.split_once(" -- ").map_or(flags, |(flags, _)| flags).to_owned())
 }
 
-/// Each command is one test; the one that is running now stands for itself.
+/// Runs each command as one test, except the command that is running now.
 pub(crate) fn suite() -> Result<Outcome> {
     let text = std::fs::read_to_string(cmd::root().join("README.md"))?;
     let mut outcome = Outcome::default();

@@ -1,4 +1,4 @@
-//! Keeps count: what passed, what failed, what was skipped and why, and how long it took.
+//! Counts the tests that passed, failed and were skipped, with reasons and times.
 
 use std::time::{Duration, Instant};
 
@@ -16,8 +16,8 @@ impl Skip {
         Self { need: need.into(), reason: reason.into() }
     }
 
-    /// The skip of a test called `SUBJECT: WHAT`, where only `all laws` of a subject being skipped
-    /// means that the subject itself is missing.
+    /// The skip of a test called `SUBJECT: WHAT`. Only a skip of `all laws` means that the subject
+    /// itself is missing.
     fn of(self, name: &str) -> Self {
         let Some((subject, what)) = name.split_once(": ") else { return self };
         let backend = subject.split(':').next().unwrap_or(subject);
@@ -32,8 +32,8 @@ impl Skip {
         if need.is_empty() { reason.clone() } else { format!("{need}: {reason}") }
     }
 
-    /// Reads what a test prints when it cannot run: `skipped: NEED: REASON`, where a first colon
-    /// may be missing.
+    /// Parses the line of a test that cannot run: `skipped: NEED: REASON`; the first colon may be
+    /// missing.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let rest = line.trim().strip_prefix("skipped")?;
         let rest = rest.strip_prefix(": ").or_else(|| rest.strip_prefix(' '))?;
@@ -44,14 +44,14 @@ impl Skip {
     }
 }
 
-/// What one suite came to.
+/// The outcome of one suite.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Outcome {
     /// How many tests passed.
     pub(crate) passed: usize,
-    /// What failed, in words, one entry a test.
+    /// The failures, one entry for each test.
     pub(crate) failed: Vec<String>,
-    /// What did not run.
+    /// The skipped tests.
     pub(crate) skipped: Vec<Skip>,
 }
 
@@ -71,8 +71,8 @@ impl Outcome {
         Self { skipped: vec![skip], ..Self::default() }
     }
 
-    /// Counts what programs of ours print of their tests, one a line: `ok NAME`,
-    /// `failed: WHAT`, `skipped: NEED: REASON`, or `NAME … ` followed by one of them.
+    /// Reads the lines that our programs print for their tests: `ok NAME`, `failed: WHAT`,
+    /// `skipped: NEED: REASON`, or `NAME … ` followed by one of them.
     pub(crate) fn read(output: &str) -> Self {
         let mut outcome = Self::default();
         for line in output.lines() {
@@ -99,9 +99,9 @@ impl Outcome {
 
 /// How long a run may take.
 pub(crate) struct Time {
-    /// What it takes on the machines that tests are meant for: a longer run says so.
+    /// The expected time on the machines that tests are meant for; a longer run says so.
     pub(crate) wanted: Duration,
-    /// What it may take on a machine that is slow or busy: a longer run fails.
+    /// The limit for a slow or busy machine; a longer run fails.
     pub(crate) limit: Duration,
 }
 

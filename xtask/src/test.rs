@@ -1,4 +1,4 @@
-//! Everything that must hold before a change is taken, suite after suite, from a cold clone.
+//! All checks of a change, suite after suite, from a cold clone.
 
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::{
@@ -10,8 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// A change that waits longer for its tests is not tried often enough; the same tests take up to
-/// twice as long on a machine that others use too.
+/// Longer tests would not be run often enough. The same tests take up to twice as long on a shared machine.
 const TIME: Time =
     Time { wanted: Duration::from_secs(45 * 60), limit: Duration::from_secs(75 * 60) };
 /// How many seeds of the simulations every run tries, of the core and of several coordinators; `cargo
@@ -20,9 +19,9 @@ const SEEDS: u64 = 2000;
 const SEEDS_AMONG: u64 = 300;
 /// One suite: its name and what it does.
 type Suite = (&'static str, fn() -> Result<Outcome>);
-/// The suite after which the processors are no longer busy all the time.
+/// The suite after which processors have idle time.
 const COMPILED: &str = "tests compile";
-/// Brings what tests need.
+/// Installs what tests need.
 type Install = fn() -> Result<()>;
 
 const SUITES: &[Suite] = &[
@@ -77,7 +76,7 @@ pub(crate) fn run(require: &[String], only: Option<&str>) -> Result<()> {
         }
     }
     if let Some(mut ahead) = ahead {
-        // The suite of the README waited for it.
+        // The README suite has waited for it already.
         ahead.wait()?;
     }
     if !report.close(&TIME) {
@@ -86,7 +85,7 @@ pub(crate) fn run(require: &[String], only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// A command that is one test.
+/// Runs a command that counts as one test.
 pub(crate) fn step(command: &mut Command) -> Result<Outcome> {
     let line = cmd::line(command);
     let finished = cmd::capture(command)?;
@@ -106,7 +105,7 @@ fn deny() -> Result<Outcome> {
 }
 
 fn workspace() -> Result<Outcome> {
-    // Tests report that they were skipped where what they need is not there.
+    // Tests whose needs are missing report that they were skipped.
     let needed: [(&str, Install); 7] = [
         ("OpenCL", apt::opencl),
         ("promtool", apt::promtool),
@@ -126,10 +125,10 @@ fn workspace() -> Result<Outcome> {
     tests(&["--workspace"])
 }
 
-/// Tests of one program that run at once: most of them wait for others most of their time.
+/// Concurrent tests within one program: most of them wait most of the time.
 const THREADS: &str = "4";
 
-/// Runs and counts the tests of what `selection` selects.
+/// Runs and counts the tests that `selection` selects.
 pub(crate) fn tests(selection: &[&str]) -> Result<Outcome> {
     let mut cargo = cmd::cargo();
     cargo.env("RUST_TEST_THREADS", THREADS);
@@ -181,27 +180,27 @@ fn agreement() -> Result<Outcome> {
     if finished.ok {
         return Ok(Outcome { passed: models.len(), ..Outcome::default() });
     }
-    // The table has the models that ran; what else is printed says which did not agree.
+    // The table lists the models that ran; other lines name those that disagree.
     let failed = finished.output.lines().filter(|line| !line.starts_with('|'));
     let failed: Vec<String> = failed.map(str::to_owned).collect();
     let passed = models.len().saturating_sub(failed.len());
     Ok(Outcome { passed, failed, ..Outcome::default() })
 }
 
-/// The same networks on a device, where there is one, and on the CPU.
+/// Compares the same networks between a device, if there is one, and the CPU.
 fn networks(device: &str) -> Result<Outcome> {
     on_device(cmd::command(on_device_program()?).arg(device).args(zoo()?))
 }
 
-/// Some of them over two devices, of which neither has memory for all; PoCL is asked for two.
+/// Runs some networks over two devices, neither of which has memory for a whole one; PoCL provides two.
 fn networks_on_two() -> Result<Outcome> {
     let few = zoo()?.into_iter().filter(|path| TWO.iter().any(|name| path.ends_with(name)));
     let mut program = cmd::command(on_device_program()?);
     on_device(program.env("POCL_DEVICES", "pthread pthread").arg("opencl:0,opencl:1").args(few))
 }
 
-/// The networks that are cut in every run: one that is small, one whose values take more than its
-/// weights do, and one of the other kind.
+/// The networks that every run splits: a small one, one whose values take more memory than its weights, and one with
+/// larger weights.
 const TWO: [&str; 3] = ["digits.onnx", "mobilenetv2.onnx", "resnet50.onnx"];
 
 fn on_device_program() -> Result<std::path::PathBuf> {
@@ -218,7 +217,7 @@ fn on_device(command: &mut Command) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Writes the reference networks: the files, and that of the bundled model.
+/// Writes the reference networks; answers their files and the bundled model's.
 fn zoo() -> Result<Vec<String>> {
     let mut zoo = cmd::command(cmd::programs()?.join("examples/zoo"));
     let written = cmd::stdout(zoo.arg(cmd::root().join("target/xtask/zoo")))?;
@@ -260,8 +259,7 @@ fn count(output: &str) -> Outcome {
     outcome
 }
 
-/// What cargo's test programs print of the tests that failed: a log that is cut must not lose it
-/// among what the others print.
+/// The output of failed tests only, so that a truncated log does not lose it.
 fn failures(output: &str) -> String {
     let mut shown = false;
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! The rules of the house that a program can check. Each check is a function from text or metadata
-//! to complaints, so that its test can show it both content and complaining.
+//! The house rules that a program can check. Each check is a function from text or metadata to
+//! complaints, so that its tests can show both outcomes.
 
 pub(crate) mod docs;
 mod layers;
@@ -29,7 +29,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The same as a suite of one test.
+/// The checks as a suite of one test.
 pub(crate) fn suite() -> Result<Outcome> {
     let complaints = check()?;
     if complaints.is_empty() {
@@ -40,17 +40,19 @@ pub(crate) fn suite() -> Result<Outcome> {
 
 fn check() -> Result<Vec<String>> {
     let root = cmd::root();
-    let mut complaints = layers::check(&layers::packages(&cmd::metadata()?));
+    let metadata = cmd::metadata()?;
+    let backends = cmd::backends(&metadata);
+    let mut complaints = layers::check(&layers::packages(&metadata), &backends);
     let mut files = Vec::new();
     collect(&root, &root, &mut files)?;
-    complaints.extend(sources::check(&files));
+    complaints.extend(sources::check(&files, &backends));
     complaints.extend(docs::check(&files, &|path| root.join(path).exists()));
     complaints.extend(crate::cards::drift()?);
     Ok(complaints)
 }
 
-/// Reads the text files below `folder`; build outputs and hidden folders but `.ci` and `.cargo`
-/// are none of ours.
+/// Reads the text files below `folder`, except build outputs and hidden folders other than `.ci`
+/// and `.cargo`.
 fn collect(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
     let entries = std::fs::read_dir(folder)?.map(|entry| entry.map(|e| e.path()));
     let mut entries = entries.collect::<std::io::Result<Vec<PathBuf>>>()?;

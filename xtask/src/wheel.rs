@@ -1,4 +1,4 @@
-//! The Python package `legacy_gpu`: its wheel, and its tests in an environment that has only that.
+//! The Python package `legacy_gpu`: builds its wheel, and tests it in an environment with only that.
 
 use crate::cluster::{self, Profile};
 use crate::report::{Outcome, Skip};
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 /// The package's sources.
 const PACKAGE: &str = "apps/python";
 
-/// What stands in for cargo where maturin compiles for tests: one that has the workspace built as all tests
-/// have it, and so compiles nothing twice. maturin finds the extension among what was built. What it tells
-/// the compiler of Python is left out, lest the bindings be compiled for it alone.
+/// Replaces cargo where maturin builds for tests: it builds the workspace like all tests, so that nothing is compiled
+/// twice, and maturin finds the extension among the results. It drops maturin's variables about Python, so that the
+/// bindings are not compiled for one Python alone.
 const STAND_IN: &str = r#"#!/bin/sh
 if [ "$1" != rustc ]; then exec "$REAL_CARGO" "$@"; fi
 unset PYO3_PYTHON PYO3_ENVIRONMENT_SIGNATURE PYO3_CONFIG_FILE PYO3_BUILD_EXTENSION_MODULE PYTHON_SYS_EXECUTABLE
@@ -21,7 +21,7 @@ exec "$REAL_CARGO" build --workspace --exclude lgp-distributed-sim --lib --bins 
     --message-format json-render-diagnostics
 "#;
 
-/// Builds the wheel, which then lies alone in a folder below target. Its files are of `time`, in seconds since
+/// Builds the wheel into an otherwise empty folder below target. Its files have the timestamp `time`, in seconds since
 /// 1970.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub(crate) fn wheel(profile: Profile, time: u64) -> Result<PathBuf> {
     build.args(["build", "--locked", "--profile", name, "--out"]).arg(&folder);
     build.arg("--manifest-path").arg(cmd::root().join(PACKAGE).join("Cargo.toml"));
     if profile == Profile::Dev {
-        // What is for this machine alone need not run on older ones.
+        // A wheel for this machine alone need not run on older systems.
         build.args(["--compatibility", "linux"]);
         build.env("REAL_CARGO", std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         build.env("CARGO", stand_in()?);
@@ -68,7 +68,7 @@ fn only_file(folder: &Path) -> Result<PathBuf> {
     }
 }
 
-/// Builds the wheel and tests it; prints where it is.
+/// Builds the wheel, tests it, and prints its path.
 pub(crate) fn run() -> Result<()> {
     let outcome = suite()?;
     for skip in &outcome.skipped {
@@ -79,8 +79,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The types of the package and of its examples, and then the package as it is installed: the wheel in an
-/// environment with NumPy and pytest alone, from a folder where its sources cannot be imported.
+/// Checks the types of the package and its examples. Then tests the installed wheel in an environment with only NumPy
+/// and pytest, from a folder where its sources cannot be imported.
 pub(crate) fn suite() -> Result<Outcome> {
     let tools = match python::maturin() {
         Ok(tools) => tools,
@@ -99,7 +99,7 @@ pub(crate) fn suite() -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// What a type checker says of the package, as strict as it gets.
+/// Checks the package's types in the strictest mode.
 fn types(tools: &Path) -> Result<Outcome> {
     let mut check = cmd::command(tools);
     check.current_dir(cmd::root().join(PACKAGE));
@@ -112,7 +112,7 @@ fn installed(python: &Path) -> Result<Outcome> {
     fs::create_dir_all(&place)?;
     let package = cmd::root().join(PACKAGE);
     let mut tests = cmd::command(python);
-    // Nothing is put onto the path of modules but what is installed.
+    // Only installed modules can be imported.
     tests.current_dir(&place).args(["-I", "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider"]);
     tests.args(["--import-mode=importlib", "-c"]).arg(package.join("pyproject.toml"));
     tests.arg(package.join("tests"));

@@ -1,15 +1,16 @@
-//! The classes that a model finds the likeliest: which output has their scores, and what they are called.
+//! The likeliest classes for a model's input: which output has the scores, and the classes' names.
 
 use crate::failure::{Failure, Result};
 use crate::output;
 use crate::values;
-use lgp_sdk::vision::top_k;
-use lgp_sdk::{DType, Model, Tensor};
+use lgp_common::vision::top_k;
+use lgp_sdk::model::Model;
+use lgp_sdk::tensor::{DType, Tensor};
 use serde::{Serialize, Serializer};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Classes that are told where nothing else is asked for.
+/// The number of classes shown where the command line sets none.
 const USUAL: usize = 5;
 /// Largest file of names that is read, in bytes.
 const BYTES_MAX: u64 = 4 << 20;
@@ -33,7 +34,7 @@ pub(crate) struct Class {
     pub(crate) class: usize,
     /// Its name, where that is known.
     pub(crate) label: Option<String>,
-    /// What the model says, as it says it.
+    /// The model's score, unchanged.
     #[serde(serialize_with = "shortly")]
     pub(crate) score: f32,
 }
@@ -48,7 +49,7 @@ impl Class {
     }
 }
 
-/// What is known of a model's classes.
+/// The known names and outputs of a model's classes.
 #[derive(Debug, Default)]
 pub(crate) struct Classes {
     labels: Vec<String>,
@@ -60,8 +61,8 @@ pub(crate) struct Classes {
 }
 
 impl Wanted {
-    /// What is known of a model's classes: their names come from the file of names where one is given, and
-    /// else from the model itself, which `labels` reads.
+    /// The names and outputs of a model's classes. The names come from the file of names if one is given, else from the
+    /// model itself, which `labels` reads.
     ///
     /// # Errors
     /// `labels_unusable` for a file of names that cannot be read.
@@ -102,17 +103,18 @@ pub(crate) fn probabilities(model: &Model) -> BTreeSet<String> {
 /// The classes of each row of an input.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Found {
-    /// `probability` where the model says so, else `score`.
+    /// `probability` for a Softmax output, else `score`.
     pub(crate) kind: &'static str,
     pub(crate) rows: Vec<Vec<Class>>,
 }
 
 impl Classes {
-    /// The highest scores of the first output of numbers `[k]` or `[n, k]` with two classes or more, and as
-    /// many as there are names. None where the model has no such output and none was asked for.
+    /// The highest scores of an output of numbers `[k]` or `[n, k]` with at least two classes. The first output with as
+    /// many classes as names is taken, else the first probabilities, else, with `--top`, the first output. `None` where
+    /// none fits and neither `--top` nor `--labels` was given.
     ///
     /// # Errors
-    /// `no_classes` where classes were asked for and no output has scores of them.
+    /// `no_classes` where classes were asked for and no output fits.
     pub(crate) fn find<'a>(
         &self,
         outputs: impl Iterator<Item = (&'a str, &'a Tensor)>,
@@ -186,7 +188,7 @@ fn floats(tensor: &Tensor) -> Option<Vec<f32>> {
 }
 
 impl Found {
-    /// The classes in words: of one row a line each, of several rows a line a row.
+    /// The classes as text: one row has a line for each class, several rows have a line each.
     pub(crate) fn text(&self) -> String {
         match self.rows.as_slice() {
             [one] => {
@@ -252,7 +254,7 @@ mod tests {
         assert_eq!(names, [["dog", "cow"], ["cow", "cat"]]);
         assert_eq!(columns(&found.rows[0]), ["dog", "0.7000", "cow 0.2000"]);
         assert_eq!(classes(&[], None).find(outputs()).expect("nothing is asked for"), None);
-        // Names of another model say nothing.
+        // Names of another model are not used.
         assert_eq!(classes(&["a", "b"], None).find(outputs()).expect("it says nothing"), None);
         let numbered =
             classes(&["a", "b"], Some(1)).find(outputs()).expect("scores").expect("--top");

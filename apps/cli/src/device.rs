@@ -2,10 +2,9 @@
 
 use crate::failure::{Failure, Result};
 use etcetera::BaseStrategy;
-use lgp_sdk::{
-    Accelerator, DeviceId, DeviceInfo, DeviceKind, DeviceLimits, ModelExecutor, MultiExecutor,
-    ProbeOptions,
-};
+use lgp_hal::DeviceKind;
+use lgp_sdk::cluster::{ModelExecutor, MultiExecutor};
+use lgp_sdk::device::{Accelerator, DeviceId, DeviceInfo, DeviceLimits, ProbeOptions};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,12 +15,12 @@ pub(crate) struct Limits {
     /// What it may take of the device's memory, such as 2GiB: weights that find no room come from
     /// the host in each run; of several devices, what it may take of each, and there all weights must
     /// find room [default: what is free]
-    #[arg(long, value_name = "SIZE", value_parser = lgp_sdk::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = lgp_common::parse_size)]
     pub(crate) vram: Option<u64>,
     /// What weights may take of the host's RAM for a device: the others lie in a file that goes
     /// with the process
     /// [default: all]
-    #[arg(long, value_name = "SIZE", value_parser = lgp_sdk::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = lgp_common::parse_size)]
     pub(crate) host_memory: Option<u64>,
 }
 
@@ -32,7 +31,7 @@ impl Limits {
     }
 }
 
-/// The platform's folder for what can be made again.
+/// The platform's cache folder.
 fn cache_folder() -> Option<PathBuf> {
     let strategy = etcetera::choose_base_strategy().ok()?;
     Some(strategy.cache_dir().join("radeon-cluster"))
@@ -58,35 +57,35 @@ pub(crate) fn resolve(text: &str) -> Result<Option<Accelerator>> {
 /// As [`resolve`], within limits.
 ///
 /// # Errors
-/// As [`resolve`]; `usage` for limits of the processor, and for one too small for anything.
+/// As [`resolve`]; `usage` for limits on the processor, and for a limit that is too small.
 pub(crate) fn resolve_within(text: &str, limits: &Limits) -> Result<Option<Accelerator>> {
     if text.contains(',') {
         let message = format!("--device {text} names several, this command takes one");
         return Err(Failure::usage(message).hint("run, bench, profile and inspect take a list"));
     }
-    Ok(lgp_sdk::open_device(text, &limits.of_sdk())?)
+    Ok(lgp_sdk::device::open_device(text, &limits.of_sdk())?)
 }
 
-/// Compiled programs and tuned schedules stay in the platform's folder for what can be made again.
-/// Without one, each process compiles for itself.
+/// Keeps compiled programs and tuned schedules in the platform's cache folder. Without one, each process compiles for
+/// itself.
 ///
 /// # Errors
-/// `cache`: why they do not.
+/// `cache`: why they are not kept.
 pub(crate) fn keep_programs(accelerator: &Accelerator) -> Result<()> {
-    lgp_sdk::keep_programs(accelerator, cache_folder().as_deref()).map_err(|reason| {
+    Limits::default().of_sdk().keep_programs(accelerator).map_err(|reason| {
         Failure::new("cache", reason).hint(
             "have the folder belong to this user alone, or choose another one with XDG_CACHE_HOME",
         )
     })
 }
 
-/// Resolves a list, `opencl:0,opencl:1`, to devices that a model is cut over if one has not the
-/// memory for it; none is the processor. The limits are each device's.
+/// Resolves a list, `opencl:0,opencl:1`, to devices over which a model is split where one has too little memory; an
+/// empty list is the processor. The limits apply to each device.
 ///
 /// # Errors
 /// As [`resolve`]; `usage` for a list with the processor in it.
 pub(crate) fn resolve_all(text: &str, limits: &Limits) -> Result<Vec<Accelerator>> {
-    Ok(lgp_sdk::open_devices(text, &limits.of_sdk())?)
+    Ok(lgp_sdk::device::open_devices(text, &limits.of_sdk())?)
 }
 
 /// Resolves a list, `opencl:0,opencl:1`, to devices that take tasks side by side; `None` is the
@@ -104,7 +103,7 @@ pub(crate) fn resolve_each(text: &str) -> Result<Vec<Option<Accelerator>>> {
     }
 }
 
-/// An executor for each device, as `one` makes it; there is at least one device.
+/// An executor for each device, made by `one`. There must be at least one device.
 ///
 /// # Errors
 /// As `one`.
@@ -118,14 +117,14 @@ pub(crate) fn executors(
     Ok(Arc::new(MultiExecutor::new(first, others)))
 }
 
-/// The device that is meant: the processor where there is no other.
+/// The id of an accelerator; without one, the processor's.
 pub(crate) fn id(accelerator: Option<&Accelerator>) -> DeviceId {
     accelerator.map_or(DeviceId::CPU, Accelerator::id)
 }
 
-/// Every device of this machine other than `used`, with the reason.
+/// Every other device of this machine, with the reason why it is not used.
 pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
-    lgp_sdk::probe(&ProbeOptions::default())
+    lgp_sdk::device::probe(&ProbeOptions::default())
         .iter()
         .filter(|device| device.device != Some(used))
         .map(|device| NotUsed { id: device.id.clone(), reason: reason(device, used) })
@@ -137,7 +136,7 @@ fn reason(device: &DeviceInfo, used: DeviceId) -> String {
     why_not(device.reason.clone(), device.usable, mirrored, Some(used))
 }
 
-/// Why a device is not used that may be usable, or the processor once more (`mirrored`).
+/// Why a device is not used, though it may be usable or be the processor once more (`mirrored`).
 pub(crate) fn why_not(
     reason: Option<String>,
     usable: bool,

@@ -1,9 +1,10 @@
-//! Sizes of the dimensions that a model leaves open, for inputs that nobody gives.
+//! Sizes for a model's open dimensions.
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::{Dim, Shape, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{Dim, Shape};
 
-/// What to do where an input has no room.
+/// The hint where an input is too large.
 pub(crate) const SMALLER: &str = "give smaller sizes with --batch or --dim";
 
 /// The flag of commands that make inputs up.
@@ -15,11 +16,11 @@ pub(crate) struct Dims {
 }
 
 impl Dims {
-    /// The shapes of a model's inputs: what has a name goes by it, any other leading dimension that
-    /// is open is the batch, and the rest is 1.
+    /// The shapes of a model's inputs. A named dimension takes its given size, any other open leading dimension is the
+    /// batch, and the rest is 1.
     ///
     /// # Errors
-    /// An input of unknown rank, or a name that no open dimension has.
+    /// When an input's rank is unknown, or no open dimension has a given name.
     pub(crate) fn shapes(&self, inputs: &[ValueSpec], batch: usize) -> Result<Vec<Shape>> {
         self.check(inputs)?;
         inputs.iter().map(|input| self.shape(input, batch)).collect()
@@ -65,7 +66,7 @@ impl Dims {
         Ok(shape)
     }
 
-    /// The dimensions of an input, with their axes, that are neither given nor the batch.
+    /// The open dimensions of an input, with their axes, that are neither given nor the batch.
     pub(crate) fn taken_as_one<'a>(&self, input: &'a ValueSpec) -> Vec<(usize, &'a Dim)> {
         let behind = dims(input).iter().enumerate().skip(1);
         behind.filter(|(_, dim)| dim.known().is_none() && self.size(dim).is_none()).collect()
@@ -77,8 +78,7 @@ impl Dims {
         self.named.iter().rev().find(|(given, _)| given == name).map(|(_, size)| *size)
     }
 
-    /// The batch that [`Dims::shapes`] has come to: the first input's leading dimension where that is
-    /// given by its name, and else what was asked for.
+    /// The batch in [`Dims::shapes`]: the size given for the first input's leading dimension by name, else `wanted`.
     pub(crate) fn batch(&self, inputs: &[ValueSpec], wanted: usize) -> usize {
         let leading = inputs.first().and_then(|input| dims(input).first());
         leading.and_then(|dim| self.size(dim)).unwrap_or(wanted)
@@ -113,7 +113,7 @@ fn named(text: &str) -> std::result::Result<(String, usize), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::{DType, SymShape, TensorType};
+    use lgp_sdk::tensor::{DType, SymShape, TensorType};
 
     fn input(dims: &[Dim]) -> ValueSpec {
         let shape = Some(SymShape(dims.to_vec()));

@@ -1,12 +1,14 @@
-//! What a command reports when it does not succeed: a stable code, a message, a hint and the
-//! exit status, as text or as one line of JSON on stderr.
+//! A command's failure: a stable code, a message, a hint and the exit status, as text or as one line of JSON on stderr.
 
 mod cluster;
 
 pub(crate) use cluster::NEW_TOKEN;
 
 use crate::output;
-use lgp_sdk::{ChoiceError, ModelError, TensorError, chain};
+use lgp_common::chain;
+use lgp_sdk::device::Error as ChoiceError;
+use lgp_sdk::model::Error as ModelError;
+use lgp_sdk::tensor::Error as TensorError;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -22,7 +24,7 @@ pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 pub(crate) struct Failure {
     /// A stable identifier in snake case: `device_unknown`.
     pub(crate) code: Cow<'static, str>,
-    /// What went wrong, with the value that was wrong and what was expected.
+    /// The problem, with the wrong value and the expected one.
     pub(crate) message: String,
     /// What the user can do about it.
     pub(crate) hint: Option<String>,
@@ -30,9 +32,9 @@ pub(crate) struct Failure {
     pub(crate) exit: u8,
 }
 
-/// The code of a reader that closed our stdout; there is nobody left to tell.
+/// The code for a closed stdout; there is no reader to tell.
 const BROKEN_PIPE: &str = "broken_pipe";
-/// The code of what has been reported already.
+/// The code of a failure that was reported already.
 const TOLD: &str = "told";
 
 impl Failure {
@@ -66,8 +68,8 @@ impl Failure {
         Self::new("internal", format!("internal error: {message}"))
     }
 
-    /// A port that somebody else listens on. `flag` is the setting that moves us. Who has one of the three
-    /// ports of a coordinator has the others too, most likely.
+    /// A port that another process listens on; `flag` is the setting that changes ours. A process that has one of a
+    /// coordinator's three ports probably has all three.
     pub(crate) fn address_in_use(flag: &str, addr: SocketAddr, protocol: &str) -> Self {
         const OF_A_COORDINATOR: [&str; 3] = ["http", "grpc", "quic"];
         let free = |name: &str| {
@@ -90,17 +92,17 @@ impl Failure {
         Self::new("interrupted", "interrupted")
     }
 
-    /// The reader of our stdout has gone.
+    /// The reader of stdout is gone.
     pub(crate) fn broken_pipe() -> Self {
         Self { exit: 0, ..Self::new(BROKEN_PIPE, "") }
     }
 
-    /// Whether it is the reader of our stdout that has gone.
+    /// Whether the reader of stdout is gone.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         self.code == BROKEN_PIPE
     }
 
-    /// Reports it now, for what is done next would lose it; what it answers says nothing more.
+    /// Reports the failure now, because the next step would lose it; the answer reports nothing again.
     ///
     /// # Errors
     /// When stderr cannot be written.
@@ -109,7 +111,7 @@ impl Failure {
         Ok(Self { code: TOLD.into(), ..self })
     }
 
-    /// Adds what the user can do about it.
+    /// Adds advice for the user.
     #[must_use]
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
@@ -119,7 +121,7 @@ impl Failure {
     /// Writes the failure to stderr and answers the exit status.
     pub(crate) fn report(&self, json: bool) -> ExitCode {
         if ![BROKEN_PIPE, TOLD].contains(&&*self.code) {
-            // Nothing can be done about a closed stderr.
+            // A closed stderr cannot be helped.
             let _ = self.write(json);
         }
         ExitCode::from(self.exit)
@@ -138,7 +140,7 @@ impl Failure {
     }
 
     fn to_text(&self) -> String {
-        // Coordinators and models have a say in it, and hints may have several lines.
+        // Coordinators and models contribute to the message, and hints may have several lines.
         let lines = |text: &str| text.split('\n').map(output::plain).collect::<Vec<_>>().join("\n");
         match &self.hint {
             Some(hint) => format!("error: {}\nhint: {}", lines(&self.message), lines(hint)),
@@ -167,7 +169,7 @@ impl From<lgp_server::Error> for Failure {
 
 impl From<ModelError> for Failure {
     fn from(error: ModelError) -> Self {
-        let failure = Self::from_error(lgp_sdk::model_error_code(&error), &error);
+        let failure = Self::from_error(lgp_common::model_error_code(&error), &error);
         match &error {
             ModelError::DeviceTooSmall { smallest_bytes, .. } => {
                 // Rounded up, for people type whole units.
@@ -196,7 +198,7 @@ impl From<ModelError> for Failure {
     }
 }
 
-/// Devices that contradict each other, or that nobody knows, are the command line's fault.
+/// Devices that contradict each other or are unknown are usage errors.
 impl From<ChoiceError> for Failure {
     fn from(error: ChoiceError) -> Self {
         let is_usage = ["usage", "device_unknown"].contains(&error.code());
@@ -249,7 +251,7 @@ mod tests {
 
     #[test]
     fn errors_of_models_say_what_to_do() {
-        let ty = lgp_sdk::TensorType { dtype: lgp_sdk::DType::F32, shape: None };
+        let ty = lgp_sdk::tensor::TensorType { dtype: lgp_sdk::tensor::DType::F32, shape: None };
         for (error, part) in [
             (ModelError::MissingInput { name: "x".to_owned(), ty }, "--input x=FILE"),
             (ModelError::Malformed { message: "it is empty".to_owned() }, "ONNX"),
@@ -266,7 +268,7 @@ mod tests {
         assert_eq!(failure.to_text(), "error: model \\u{1b}[2J is\nodd\nhint: rm \\u{9b}");
     }
 
-    /// An error that quotes its cause, or does not.
+    /// An error whose message may quote its cause.
     #[derive(Debug)]
     struct Outer {
         quotes: bool,

@@ -7,24 +7,24 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
-/// A file that is whole, but not yet where it belongs. Dropped, it is gone.
+/// A file that is complete but not yet in its place. Dropping it deletes it.
 pub(crate) struct Staged {
-    /// No open file: of those a process may have few, and outputs can be thousands.
+    /// A path, no open file: a process may open only few files, and outputs can be thousands.
     file: TempPath,
     path: PathBuf,
 }
 
 impl Staged {
-    /// Writes a file beside its place, whose folder must be there.
+    /// Writes a file beside its place. The folder must exist.
     ///
     /// # Errors
     /// When the file cannot be written, or a folder has its name.
     pub(crate) fn new(path: &Path, bytes: &[u8]) -> Result<Self> {
-        // Others may look at it too, if the system's mask lets them.
+        // The umask decides whether others may read it.
         Self::with_mode(path, bytes, 0o666)
     }
 
-    /// The same for its owner alone.
+    /// As [`Staged::new`], readable by the owner alone.
     ///
     /// # Errors
     /// As [`Staged::new`].
@@ -43,15 +43,15 @@ impl Staged {
             .tempfile_in(folder)
             .map_err(failed)?;
         file.write_all(bytes).map_err(failed)?;
-        // Who has it written may let go of where it came from.
+        // The caller may delete its source once the file is written.
         file.as_file().sync_data().map_err(failed)?;
         Ok(Self { file: file.into_temp_path(), path: path.to_owned() })
     }
 
-    /// Moves the file to its place, where it replaces another one.
+    /// Moves the file to its place, replacing any file there.
     ///
     /// # Errors
-    /// What the system has against it.
+    /// When the file cannot be moved.
     pub(crate) fn place(self) -> Result<()> {
         let path = self.path;
         self.file.persist(&path).map_err(|e| unwritten(&path, &e.error))?;
@@ -61,7 +61,7 @@ impl Staged {
     /// Moves the file to its place, where none may be.
     ///
     /// # Errors
-    /// `file_exists` where there is one, with what to do then; what the system has against it.
+    /// `file_exists`, with `hint`, where the place is taken; otherwise when the file cannot be moved.
     pub(crate) fn place_new(self, hint: &str) -> Result<()> {
         let path = self.path;
         match self.file.persist_noclobber(&path) {
@@ -89,26 +89,26 @@ fn unwritten(path: &Path, error: &std::io::Error) -> Failure {
     }
 }
 
-/// An error without the name of a temporary file, of which nobody knows.
+/// The error without the name of the temporary file, which means nothing to the user.
 fn named_alone(error: &std::io::Error) -> std::io::Error {
     let text = error.to_string();
     let what = text.split_once(" at path \"").map_or(text.as_str(), |(what, _)| what);
     std::io::Error::new(error.kind(), what)
 }
 
-/// Whether a file can be written in its place: for what takes long before it writes.
+/// Checks that a file can be written, before long work that ends with writing it.
 ///
 /// # Errors
 /// As [`Staged::new`].
 pub(crate) fn writable(path: &Path) -> Result<()> {
-    // Dropped where it is, it leaves nothing.
+    // Dropping the staged file leaves nothing behind.
     Staged::new(path, &[]).map(drop)
 }
 
-/// Whether a new file has its place: for what takes long before it writes.
+/// Checks that a new file's place is free, before long work that ends with writing it.
 ///
 /// # Errors
-/// `file_exists` where it has not, with what to do then.
+/// `file_exists`, with `hint`, where the place is taken.
 pub(crate) fn vacant(path: &Path, hint: &str) -> Result<()> {
     match path.exists() {
         true => Err(is_there(path, hint)),
@@ -120,14 +120,14 @@ fn is_there(path: &Path, hint: &str) -> Failure {
     Failure::new("file_exists", format!("{} is there already", path.display())).hint(hint)
 }
 
-/// Opens a file to be read to its end, which pipes and devices need not have. A folder opens too, and says
-/// what it is when it is read.
+/// Opens a file that can be read to its end, which pipes and devices may not have. A folder opens too; reading it fails
+/// with a clear error.
 ///
 /// # Errors
 /// When it cannot be opened, or is a pipe or a device.
 pub(crate) fn open_regular(path: &Path) -> Result<File> {
     let failed = |error| Failure::file("read", path, &error);
-    // Before it is opened: that waits for whoever writes to a pipe.
+    // Checked before opening, because opening a pipe waits for its writer.
     let about = std::fs::metadata(path).map_err(failed)?;
     if about.is_file() || about.is_dir() {
         return File::open(path).map_err(failed);
@@ -136,7 +136,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<File> {
     Err(failed(error).hint("write what it gives into a file first"))
 }
 
-/// Reads a file of no more than some bytes.
+/// Reads a file of at most `bytes_max` bytes.
 ///
 /// # Errors
 /// When it cannot be read, or is longer.
@@ -144,7 +144,7 @@ pub(crate) fn read_bounded(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
     read_for("read", path, bytes_max)
 }
 
-/// The same for `what`, as `read the key in`, which the word about a file that cannot be read has.
+/// As [`read_bounded`]; `what`, as in `read the key in`, says in the error what could not be done.
 ///
 /// # Errors
 /// As [`read_bounded`].
@@ -153,7 +153,7 @@ pub(crate) fn read_for(what: &str, path: &Path, bytes_max: u64) -> Result<Vec<u8
     take_for(what, file, path, bytes_max)
 }
 
-/// The same of what is open, and called `name`.
+/// As [`read_bounded`], from an open source called `name`.
 ///
 /// # Errors
 /// As [`read_bounded`].
@@ -176,7 +176,7 @@ fn take_for(what: &str, source: impl Read, name: &Path, bytes_max: u64) -> Resul
     }
 }
 
-/// Makes a folder and what is above it, where they are not there yet.
+/// Makes a folder and its missing parents.
 ///
 /// # Errors
 /// When it cannot be made.
@@ -185,7 +185,7 @@ pub(crate) fn make_folder(path: &Path) -> Result<()> {
         .map_err(|error| Failure::file("make the output folder", path, &error))
 }
 
-/// The same, and looks whether a file can be written there: for what is not to begin otherwise.
+/// As [`make_folder`], and checks that a file can be written there before the work begins.
 ///
 /// # Errors
 /// When it cannot be made, or takes no files.

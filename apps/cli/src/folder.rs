@@ -1,7 +1,7 @@
 //! The data folder: who owns it, and where its coordinator can be reached.
 //!
-//! A lock that the system drops with its holder's life says who owns the folder; so a folder
-//! whose owner was killed is free at once, whatever files it left behind.
+//! A file lock tells who owns the folder. The system releases it when its process ends, so the folder of a killed owner
+//! is free at once, whatever files the owner left behind.
 
 use crate::failure::{Failure, Result};
 use serde::{Deserialize, Serialize};
@@ -18,21 +18,21 @@ pub(crate) struct Endpoint {
     pub(crate) pid: u32,
     /// Base URL of the REST interface.
     pub(crate) http: String,
-    /// Base URL of the REST interface for programs of this machine, where that is another one.
+    /// Base URL of the REST interface for programs of this machine, where it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) local: Option<String>,
-    /// By what clients elsewhere recognise the authority that certified the REST interface, where that
-    /// is the cluster's own.
+    /// The fingerprint by which other machines recognise the authority behind the REST certificate, where that is the
+    /// cluster's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) fingerprint: Option<String>,
     /// Base URL of the gRPC interface, once there is one.
     pub(crate) grpc: Option<String>,
     /// The address for workers.
     pub(crate) quic: String,
-    /// Where Frigate's detector is served, if it is.
+    /// The address of Frigate's detector, if it is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) frigate: Option<String>,
-    /// Where Immich's machine learning is served, if it is.
+    /// The address of Immich's machine learning, if it is served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) immich: Option<String>,
     /// The data folder.
@@ -53,7 +53,7 @@ pub(crate) fn local_key(data: &Path) -> PathBuf {
     data.join("local.key")
 }
 
-/// The log of what administrators did.
+/// The log of administrators' actions.
 pub(crate) fn audit_log(data: &Path) -> PathBuf {
     data.join("audit.log")
 }
@@ -73,7 +73,7 @@ pub(crate) fn journal(data: &Path) -> PathBuf {
     data.join("tasks.journal")
 }
 
-/// Whether the data folder has durable tasks of its own that were not taken elsewhere.
+/// Whether the data folder has durable tasks that were not migrated elsewhere.
 pub(crate) fn has_own_tasks(data: &Path) -> bool {
     let marker = std::fs::read(pki(data).join("migration.json")).unwrap_or_default();
     let marker: serde_json::Value = serde_json::from_slice(&marker).unwrap_or_default();
@@ -103,8 +103,8 @@ pub(crate) fn model_file(data: &Path, name: &str, version: u64) -> PathBuf {
 /// Makes a data folder that its owner alone can look into, unless there is one.
 ///
 /// # Errors
-/// `folder_not_private` where every account can write to the one that is there: what any of them put there
-/// would be taken for the owner's, keys and models too.
+/// `folder_not_private` where every account can write to an existing folder: files that others put there, keys and
+/// models too, would pass for the owner's.
 pub(crate) fn make(data: &Path) -> Result<()> {
     let failed = |error| Failure::file("make the data folder", data, &error);
     DirBuilder::new().recursive(true).mode(0o700).create(data).map_err(failed)?;
@@ -123,7 +123,7 @@ pub(crate) fn make(data: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What an account can do about a folder that every account can write to.
+/// A hint for an account on a folder that every account can write to.
 fn how_to_close(data: &Path, metadata: &Metadata, account: u32) -> String {
     let shown = data.display();
     match metadata.uid() == account && !is_mount(data, metadata) {
@@ -132,7 +132,7 @@ fn how_to_close(data: &Path, metadata: &Metadata, account: u32) -> String {
     }
 }
 
-/// Whether a file system begins at a folder. Whoever mounts it says what its mode is.
+/// Whether a folder is a mount point. The mount sets the mode of such a folder.
 fn is_mount(folder: &Path, metadata: &Metadata) -> bool {
     folder.join("..").metadata().is_ok_and(|above| above.dev() != metadata.dev())
 }
@@ -148,7 +148,7 @@ impl Ownership {
     /// Makes the folder if need be and takes it over.
     ///
     /// # Errors
-    /// `already_running`, naming the owner's process, when another coordinator lives.
+    /// `already_running`, naming the owner's process, when another coordinator owns the folder.
     pub(crate) fn take(data: &Path) -> Result<Self> {
         make(data)?;
         let path = data.join(LOCK_FILE);
@@ -169,7 +169,7 @@ impl Ownership {
         Ok(ownership)
     }
 
-    /// Publishes where the coordinator can be reached, in one step: readers see the whole file.
+    /// Publishes the coordinator's addresses atomically: readers see the whole file.
     pub(crate) fn publish(&self, endpoint: &Endpoint) -> Result<()> {
         let path = self.data.join(RUNTIME_FILE);
         let text = serde_json::to_vec(endpoint).map_err(Failure::internal)?;
@@ -184,7 +184,7 @@ impl Ownership {
 
     /// Removes the runtime file.
     pub(crate) fn withdraw(&self) {
-        // What cannot be removed is recognised as stale by the lock.
+        // A file that cannot be removed is stale to readers, because the lock is free.
         let _ = std::fs::remove_file(self.data.join(RUNTIME_FILE));
     }
 }
@@ -195,14 +195,14 @@ impl Drop for Ownership {
     }
 }
 
-/// Whoever can open the file could hold the lock, and be taken for the coordinator.
+/// An account that can open the file could hold the lock, and pass for the coordinator.
 fn open_lock(path: &Path) -> Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let open = || -> std::io::Result<File> {
         let lock = options.open(path)?;
         if lock.metadata()?.mode() & 0o077 != 0 {
-            // Some file systems have the same mode for all that they hold.
+            // Some file systems give all their files the same mode.
             if let Err(error) = lock.set_permissions(Permissions::from_mode(0o600)) {
                 tracing::warn!(file = %path.display(), %error, "other accounts can open the lock");
             }
@@ -219,7 +219,7 @@ pub(crate) fn owner(data: &Path) -> Result<u32> {
     Ok(metadata.uid())
 }
 
-/// Tries for a moment, because a client may hold the lock for an instant to see who owns it.
+/// Retries for 200 ms: a client may hold the lock for an instant to see who owns the folder.
 fn try_lock(lock: &File, path: &Path) -> Result<bool> {
     let deadline = Instant::now() + Duration::from_millis(200);
     loop {
@@ -265,7 +265,7 @@ pub(crate) fn running(data: &Path) -> Result<Endpoint> {
     }
 }
 
-/// What every command answers that needs a coordinator where there is none.
+/// The failure of every command that needs a coordinator where none runs.
 pub(crate) fn not_running(data: &Path) -> Failure {
     let data = data.display();
     Failure::new("not_running", format!("no coordinator is running for data folder {data}"))
@@ -275,14 +275,14 @@ pub(crate) fn not_running(data: &Path) -> Failure {
 fn read(data: &Path) -> Result<Option<Endpoint>> {
     let path = data.join(RUNTIME_FILE);
     match std::fs::read(&path) {
-        // A file that does not parse was not written by us, and means nothing.
+        // A file that does not parse is not ours, and is ignored.
         Ok(bytes) => Ok(serde_json::from_slice(&bytes).ok()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(unreadable(&path, &error)),
     }
 }
 
-/// What is said of a runtime file that cannot be read.
+/// The failure to read a runtime file.
 fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     let failure = Failure::file("read", path, error);
     if error.kind() != ErrorKind::PermissionDenied {
@@ -365,7 +365,7 @@ mod tests {
         drop(Ownership::take(&data).expect("the folder is free"));
         let lock = data.join(LOCK_FILE);
         assert_eq!((mode(&data), mode(&lock)), (0o700, 0o600));
-        // One that was made otherwise stays as it is, as long as not everybody can write there.
+        // A folder made by other means keeps its mode, as long as not every account can write there.
         set(&data, 0o775);
         set(&lock, 0o644);
         drop(Ownership::take(&data).expect("the folder is free"));

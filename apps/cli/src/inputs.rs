@@ -1,4 +1,4 @@
-//! `--input NAME=FILE`: finds the model's input that is meant and reads the file for it.
+//! `--input NAME=FILE`: finds the model's input of that name and reads the file for it.
 
 mod folder;
 mod made;
@@ -11,25 +11,26 @@ use crate::near::near;
 use crate::npy;
 use crate::picture;
 use crate::values;
-use lgp_sdk::vision::Scaling;
-use lgp_sdk::{DType, NamedTensor, Tensor, ValueSpec};
+use lgp_common::vision::Scaling;
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, NamedTensor, Tensor};
 use std::path::{Path, PathBuf};
 
-/// What a model is given.
+/// The files for a model's inputs.
 #[derive(Debug)]
 pub(crate) enum Given<'a> {
     /// A file for each input, for one run.
     Once(Vec<(&'a ValueSpec, PathBuf)>),
-    /// Files for its one input, each for a run of its own.
+    /// Files for the model's only input, with one run each.
     Each(&'a ValueSpec, Vec<PathBuf>),
 }
 
-/// Finds out which input each `NAME=FILE` is for; `NAME=` may be left out where the model has one input. That
-/// one may be given several files, and folders of them; `tell` hears what of a folder is left out.
+/// Finds the input for each `NAME=FILE`. A model with one input needs no `NAME=` and takes several files and folders of
+/// files; `tell` gets a note on files of a folder that are left out.
 ///
 /// # Errors
-/// `input_name` for a name that the model does not have; `input_folder` for a folder of nothing, or of a model
-/// with several inputs.
+/// `input_name` for an unknown input; `input_folder` for a folder without usable files, or for a model with several
+/// inputs.
 pub(crate) fn given<'a>(
     texts: &[String],
     expected: &'a [ValueSpec],
@@ -101,8 +102,8 @@ pub(crate) fn read_all(
     files.iter().map(|(input, file)| read_one(input, file, scaling)).collect()
 }
 
-/// Reads one of many files for an input. One that is called as a file of a folder would be, and is none, is
-/// not opened: nobody may ever write to a pipe.
+/// Reads one of many files for an input. A path with a file's ending that is no regular file is not opened: a pipe may
+/// never get a writer.
 ///
 /// # Errors
 /// `not_a_file`; those of [`read_one`].
@@ -141,7 +142,7 @@ pub(crate) fn read_one(input: &ValueSpec, file: &Path, scaling: &Scaling) -> Res
     Ok(NamedTensor::new(input.name.clone(), tensor))
 }
 
-/// What numpy calls a type, where it has it.
+/// numpy's name of a type, if it has one.
 fn numpy_name(dtype: DType) -> Option<&'static str> {
     Some(match dtype {
         DType::F32 => "float32",
@@ -169,7 +170,7 @@ enum Kind {
     Picture,
 }
 
-/// Strings from a file that has nested JSON lists of them.
+/// Strings from a file of nested JSON lists.
 fn strings(file: &Path) -> Result<Tensor> {
     let bytes = files::take_bounded(files::open_regular(file)?, file, STRINGS_BYTES_MAX)?;
     let value = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
@@ -195,7 +196,7 @@ fn find<'a, 'b>(text: &'b str, expected: &'a [ValueSpec]) -> Result<(&'a ValueSp
     }
     let names = || expected.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
     match (expected, text.split_once('=')) {
-        // A file's own name may have a '=' in it.
+        // A file name may contain '='.
         ([only], name) if name.is_none() || Path::new(text).exists() => Ok((only, Path::new(text))),
         (_, Some((name, _))) => {
             let message = format!("the model has no input '{name}', expected {}", names());
@@ -217,7 +218,7 @@ fn find<'a, 'b>(text: &'b str, expected: &'a [ValueSpec]) -> Result<(&'a ValueSp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::{DType, TensorType};
+    use lgp_sdk::tensor::{DType, TensorType};
 
     fn specs(names: &[&str]) -> Vec<ValueSpec> {
         let ty = TensorType { dtype: DType::F32, shape: None };

@@ -1,5 +1,5 @@
-//! Whose server it is that listens at an address of this machine: a key of the data folder goes to nobody but
-//! the folder's own coordinator, whatever the folder says of its address.
+//! Finds the account behind a local listener: a key of the data folder goes only to the folder's own coordinator,
+//! whatever address the folder names.
 
 use crate::failure::{Failure, Result};
 use crate::folder;
@@ -12,13 +12,13 @@ use ureq::http::Uri;
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// A socket that listens, in these.
 const LISTENS: &str = "0A";
-/// The account that may do everything anyway.
+/// The account with all rights anyway.
 const ROOT: u32 = 0;
 
 /// Refuses the address of a data folder's coordinator where another account listens there.
 ///
 /// # Errors
-/// `not_the_owners`, and `not_running` where nobody listens.
+/// `not_the_owners`, and `not_running` where no process listens.
 pub(crate) fn check(url: &str, data: &Path) -> Result<()> {
     let Some(addr) = address(url) else { return Ok(()) };
     match find(addr, std::fs::read_to_string)? {
@@ -26,12 +26,12 @@ pub(crate) fn check(url: &str, data: &Path) -> Result<()> {
             let own = rustix::process::geteuid().as_raw();
             refuse_others(&found, folder::owner(data)?, own, url, data)
         }
-        // Where there are no such tables, the lock alone says whose it is.
+        // Without these tables, the lock alone tells the owner.
         None => Ok(()),
     }
 }
 
-/// The accounts of what listens at an address, if there are tables that may be read.
+/// The accounts of the listeners at an address, if a table can be read.
 fn find(
     addr: SocketAddr,
     read: impl Fn(&'static str) -> std::io::Result<String>,
@@ -49,8 +49,8 @@ fn find(
     Ok(found)
 }
 
-/// What this process's `own` account runs is the owner's too: where a file system has its own idea of
-/// accounts, as those of networks and of containers do, the lock's `owner` is nobody who runs anything.
+/// Processes of this process's `own` account pass as the owner's. Network and container file systems map accounts, so
+/// the lock's `owner` may be an account that runs no process.
 fn refuse_others(found: &[u32], owner: u32, own: u32, url: &str, data: &Path) -> Result<()> {
     if found.is_empty() {
         return Err(folder::not_running(data));
@@ -75,7 +75,7 @@ fn address(url: &str) -> Option<SocketAddr> {
     uri.authority()?.as_str().parse().ok()
 }
 
-/// The accounts of sockets that listen at an address, of one of the system's tables.
+/// The accounts of the sockets in one table that listen at an address.
 fn listeners(table: &str, addr: SocketAddr) -> Vec<u32> {
     let line = |line: &str| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -86,11 +86,11 @@ fn listeners(table: &str, addr: SocketAddr) -> Vec<u32> {
         let listens = *state == LISTENS && u16::from_str_radix(port, 16).ok()? == addr.port();
         (is_there && listens).then(|| account.parse().ok())?
     };
-    // The first line has the names of the columns.
+    // The first line holds the column names.
     table.lines().skip(1).filter_map(line).collect()
 }
 
-/// An address as the tables have it: its bytes by fours, each as a number of this machine.
+/// An address in the tables' form: groups of four bytes, each a number in this machine's byte order.
 fn ip_of(hex: &str) -> Option<IpAddr> {
     let word = |at: usize| {
         let digits = hex.get(at..at + 8)?;
@@ -130,7 +130,7 @@ mod tests {
                 all.collect::<Vec<u32>>()
             };
             assert_eq!(found(port), [account], "{any}");
-            // A port that a connection has is nobody else's, and nobody listens there.
+            // A connection's port belongs to it alone, and has no listener.
             let stream = TcpStream::connect((ip, port)).expect("somebody listens");
             let port = stream.local_addr().expect("connected").port();
             assert_eq!(found(port), [0u32; 0], "{any}");

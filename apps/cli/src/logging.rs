@@ -1,4 +1,4 @@
-//! Logs, on stderr: `RUST_LOG` says how much, the setting `log_format` in which form.
+//! Logs on stderr: `RUST_LOG` sets the level, the setting `log_format` the form.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
-/// From this size on a log is put aside as `NAME.1`, in the place of the one before.
+/// The size at which a log is moved to `NAME.1`, replacing the previous one.
 const BYTES_MAX: u64 = 16 << 20;
 
 /// The form of a line.
@@ -33,8 +33,8 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// A log that stays short. What else is written to the same file stays in it: it is copied and emptied, so that
-/// whoever has it open to append to goes on with the same one.
+/// A log of limited size. Other processes append to the same file, so it is copied and emptied in place: they keep
+/// writing to it.
 struct Short {
     path: PathBuf,
     file: File,
@@ -53,7 +53,7 @@ impl Write for Short {
         if self.file.metadata()?.len() >= self.bytes_max {
             let mut aside = self.path.clone().into_os_string();
             aside.push(".1");
-            // Where there is no room for a copy, there is less for the log.
+            // Without room for a copy, older lines are lost.
             let _ = std::fs::copy(&self.path, aside);
             self.file.set_len(0)?;
         }
@@ -70,7 +70,7 @@ pub(crate) fn init(default: &str, format: LogFormat) {
     begin(default, format, BoxMakeWriter::new(std::io::stderr));
 }
 
-/// Starts to log to a file that is to stay short, in a process whose stderr is the same file.
+/// Starts to log to a file of limited size, in a process whose stderr is the same file.
 pub(crate) fn init_file(default: &str, format: LogFormat, path: &Path) {
     match Short::open(path, BYTES_MAX) {
         Ok(file) => begin(default, format, BoxMakeWriter::new(Mutex::new(file))),
@@ -84,8 +84,8 @@ fn begin(default: &str, format: LogFormat, writer: BoxMakeWriter) {
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(writer)
-        // A line that cannot be written, for the disk is full or the reader has gone, is dropped:
-        // reporting that would panic, and end whichever task logs.
+        // A line that cannot be written, on a full disk or a closed pipe, is dropped: reporting the error would panic
+        // and end the task that logs.
         .log_internal_errors(false);
     // Each fails only where logging has begun already.
     let _ = match format {

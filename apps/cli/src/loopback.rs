@@ -1,12 +1,12 @@
-//! Whether this machine can reach itself at 127.0.0.1, as a coordinator and its workers have to.
+//! Checks that this machine reaches itself at 127.0.0.1, as a coordinator and its workers must.
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-/// What brings the interface up.
+/// The command that enables the interface.
 const REMEDY: &str = "sudo ip link set lo up";
 /// The code of a machine that cannot reach itself.
 pub(crate) const NO_LOOPBACK: &str = "no_loopback";
@@ -27,7 +27,7 @@ fn message(error: &io::Error) -> String {
     format!("this machine cannot reach itself at 127.0.0.1: {error}")
 }
 
-/// Refuses to begin what needs the loopback interface.
+/// Refuses commands that need the loopback interface where it is down.
 ///
 /// # Errors
 /// `no_loopback`.
@@ -35,7 +35,7 @@ pub(crate) fn check() -> Result<()> {
     reach().map_err(|error| Failure::new(NO_LOOPBACK, message(&error)).hint(REMEDY))
 }
 
-/// What the doctor says of it.
+/// The doctor's finding.
 pub(crate) fn finding() -> Finding {
     told(reach())
 }

@@ -1,4 +1,4 @@
-//! What became of many files, a row each, as they are done.
+//! The results of many files, one row each, printed as they come.
 
 use crate::classes::{self, Class, Classes, Found};
 use crate::failure::{Failure, Result};
@@ -8,11 +8,11 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
-/// What became of a file.
+/// The result of a file.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Row {
     file: String,
-    /// Of one that the cluster was given.
+    /// The id of the file's task in the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     task_id: Option<String>,
     /// `succeeded`, `queued`, `failed` ….
@@ -39,7 +39,7 @@ impl Row {
         Self { file: file.display().to_string(), state: state.to_owned(), ..Self::default() }
     }
 
-    /// The same, which the cluster was given as a task.
+    /// The same file with its task in the cluster.
     pub(crate) fn of_task(self, task_id: Option<String>) -> Self {
         Self { task_id, ..self }
     }

@@ -1,9 +1,9 @@
 //! Percentiles of measured durations, and the memory that this process has used.
 
-use lgp_sdk::stats::percentile;
+use lgp_measure::stats::percentile;
 use serde::Serialize;
 
-pub(crate) use lgp_sdk::ms;
+pub(crate) use lgp_distributed::ms;
 
 /// Percentiles in milliseconds, of every sample rather than of a histogram.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
@@ -14,7 +14,7 @@ pub(crate) struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of `samples` in any order; all 0 when there are none.
+    /// The percentiles of `samples` in any order; all 0 when there are none.
     pub(crate) fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let [p50, p95, p99] = [50, 95, 99].map(|percent| percentile(&samples, percent));
@@ -22,7 +22,7 @@ impl Percentiles {
     }
 }
 
-/// How long runs of one kind took.
+/// The times of runs of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(crate) struct Runs {
     pub(crate) runs: usize,
@@ -31,14 +31,14 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Of samples in any order; all 0 when there are none.
+    /// The times of `samples` in any order; all 0 when there are none.
     pub(crate) fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let min_ms = samples.first().copied().unwrap_or(0.0);
         Self { runs: samples.len(), min_ms, median_ms: percentile(&samples, 50) }
     }
 
-    /// Runs it at least once, and again for a while, up to so many times.
+    /// Runs it at least once, and again within `budget`, up to `most` times.
     ///
     /// # Errors
     /// That of the first run that fails.
@@ -68,7 +68,7 @@ pub(crate) fn shown(ms: f64) -> String {
     }
 }
 
-/// The most memory that this process ever had resident, in bytes, where the system tells.
+/// This process's peak resident memory in bytes, if the system reports it.
 pub(crate) fn peak_rss_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,11 +1,11 @@
-//! What somebody may have meant who wrote a name that there is not.
+//! Finds the known name that a wrong name probably means.
 
-/// Names that are less alike are others.
+/// The least similarity of names.
 const ALIKE_MIN: f64 = 0.85;
-/// So much of an id says which one is meant.
+/// The number of characters from which a prefix identifies an id.
 const BEGINNING: usize = 3;
 
-/// The known name that a wrong one is nearest to: one that begins so, or one with a slip of the pen.
+/// The known name nearest to a wrong one: one that begins with it, or one that is similar.
 pub(crate) fn near<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let alike = |name: &'a str| {
         let begins = wrong.len() >= BEGINNING && name.starts_with(wrong);

@@ -6,7 +6,7 @@
 
 use crate::failure::{Failure, Result};
 use crate::files;
-use lgp_sdk::{DType, Shape, Tensor, TensorError};
+use lgp_sdk::tensor::{DType, Error as TensorError, Shape, Tensor};
 use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(crate) fn read(path: &Path) -> Result<Tensor> {
     })
 }
 
-/// What the header of a `.npy` file says, a Python dictionary of three entries.
+/// The header of a `.npy` file, a Python dictionary of three entries.
 struct Header {
     dtype: DType,
     /// Whether the byte order is not this machine's.
@@ -164,15 +164,15 @@ fn to_row_major(data: &[u8], dims: &[usize], size: usize) -> Vec<u8> {
 }
 
 /// The file of a tensor, in C order. Types that NumPy does not know become wider ones that hold their
-/// values, as [`lgp_sdk::for_numpy`] says.
+/// values, as [`lgp_common::for_numpy`] says.
 ///
 /// # Errors
 /// For strings.
 pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
-    let tensor = lgp_sdk::for_numpy(tensor)?;
+    let tensor = lgp_common::for_numpy(tensor)?;
     let given = tensor.dtype();
     let descr =
-        lgp_sdk::numpy_name(given).ok_or(TensorError::DType { expected: DType::F32, given })?;
+        lgp_common::numpy_name(given).ok_or(TensorError::DType { expected: DType::F32, given })?;
     let dims = tensor.shape().iter().fold(String::new(), |text, dim| text + &format!("{dim}, "));
     let dims =
         if tensor.shape().rank() > 1 { dims.trim_end_matches(", ") } else { dims.trim_end() };
@@ -194,7 +194,7 @@ pub(crate) fn encode(tensor: &Tensor) -> Result<Vec<u8>, TensorError> {
 mod tests {
     use super::*;
     use half::{bf16, f16};
-    use lgp_sdk::F8E4M3FN;
+    use lgp_memory::F8E4M3FN;
 
     fn file(descr: &str, fortran: &str, shape: &str, body: &[u8]) -> Vec<u8> {
         let header =

@@ -36,7 +36,7 @@ impl Output {
         self.json
     }
 
-    /// Whether what is printed is lost: stdout is the null device, as it is too where it was closed.
+    /// Whether output is lost: stdout is the null device, which also replaces a closed stdout.
     pub(crate) fn is_lost(self) -> bool {
         let null = std::fs::metadata("/dev/null");
         let stdout = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
@@ -69,7 +69,7 @@ impl Output {
         List { out: self, is_begun: false }
     }
 
-    /// Tells a person something by the way, on stderr; silent with `--json`.
+    /// Prints a note for people on stderr; silent with `--json`.
     pub(crate) fn note(self, text: impl AsRef<str>) {
         if !self.json {
             // A closed stderr is no reason to stop working.
@@ -77,7 +77,7 @@ impl Output {
         }
     }
 
-    /// Tells what is waited for, once that has taken a second; until the answer is dropped.
+    /// Says after a second what the command waits for, unless the answer has been dropped by then.
     pub(crate) fn waiting(self, for_what: impl Into<String>) -> Waiting {
         let (done, ended) = mpsc::channel();
         let what = for_what.into();
@@ -89,7 +89,7 @@ impl Output {
         Waiting { _done: done }
     }
 
-    /// Has a person at a terminal say whether something is to be lost; programs know what they do.
+    /// Asks a person at a terminal to confirm a loss. Programs are not asked.
     ///
     /// # Errors
     /// `not_confirmed` where the answer is not yes.
@@ -106,12 +106,12 @@ impl Output {
         self.bar(length, what, "{msg} [{bar:40}] {pos}/{len} {rate}")
     }
 
-    /// The same for bytes.
+    /// As [`Self::progress`], in bytes.
     pub(crate) fn progress_bytes(self, length: u64, what: &'static str) -> ProgressBar {
         self.bar(length, what, "{msg} [{bar:40}] {bytes}/{total_bytes} {bytes_per_sec}")
     }
 
-    /// A sign of life for what has no known length, with what is done.
+    /// A spinner with the elapsed time, for work of unknown length.
     pub(crate) fn busy(self, what: &'static str) -> ProgressBar {
         let bar = self.bar(0, what, "{spinner} {msg} {elapsed}");
         bar.enable_steady_tick(TICK);
@@ -129,18 +129,18 @@ impl Output {
     }
 }
 
-/// How many a second, as a person reads it.
+/// The rate for a progress bar, as in `3.5/s`.
 fn rate(state: &ProgressState, to: &mut dyn std::fmt::Write) {
     // A bar that cannot be drawn is no reason to stop working.
     let _ = write!(to, "{:.1}/s", state.per_sec());
 }
 
-/// After so long a command says what it waits for.
+/// The wait after which a command says what it waits for.
 const SOON: Duration = Duration::from_secs(1);
-/// Between two pictures of a sign of life.
+/// The time between two frames of a spinner.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Something is waited for until this is dropped.
+/// Stops the notice of [`Output::waiting`] when dropped.
 pub(crate) struct Waiting {
     _done: Sender<()>,
 }
@@ -164,10 +164,10 @@ fn ask(what: &str, from: &mut impl BufRead, to: &mut impl Write) -> Result<()> {
     }
 }
 
-/// No answer is longer.
+/// The longest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 256;
 
-/// Results that come one after another: with `--json` one list, else what each has for people.
+/// Results that come one after another: one list with `--json`, else each result's own text.
 pub(crate) struct List {
     out: Output,
     is_begun: bool,
@@ -210,7 +210,7 @@ fn print(text: &str) -> Result<()> {
     written(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
 }
 
-/// What became of writing to stdout.
+/// Turns the outcome of writing to stdout into a failure.
 ///
 /// # Errors
 /// As [`Output::emit`].
@@ -221,7 +221,7 @@ pub(crate) fn written(done: std::io::Result<()>) -> Result<()> {
     })
 }
 
-/// The colour of a state of a task, worker, model or token; what is said behind it does not matter.
+/// The colour for the state of a task, worker, model or token. Only the first word counts.
 fn colour_of(state: &str) -> Option<Color> {
     match state.split([' ', ',']).next()? {
         "ready" | "succeeded" | "valid" => Some(Color::Green),
@@ -231,15 +231,15 @@ fn colour_of(state: &str) -> Option<Color> {
     }
 }
 
-/// Whether stdout is a terminal that takes colours, and its user has nothing against them.
+/// Whether stdout is a terminal that takes colours and the environment does not forbid them.
 fn has_colour() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
-/// Text from elsewhere as a terminal may show it: names and messages that workers, models and
-/// clients have chosen could move its cursor, colour it, or turn the reading direction.
+/// Text from other machines, made safe for a terminal: names and messages chosen by workers, models and clients could
+/// move the cursor, colour the text, or turn the reading direction.
 pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     if !text.contains(is_control) {
         return Cow::Borrowed(text);
@@ -251,12 +251,12 @@ pub(crate) fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown.collect())
 }
 
-/// Control characters, and those that change in which direction text is read.
+/// Control characters, and characters that change the reading direction.
 fn is_control(c: char) -> bool {
     c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// So many of something: `1 worker`, `2 workers`.
+/// A count with its noun: `1 worker`, `2 workers`.
 pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
     let ending = if count == N::from(1) { "" } else { "s" };
     format!("{count} {what}{ending}")
@@ -274,7 +274,7 @@ pub(crate) fn table<const N: usize>(
     table_of(&headings, rows)
 }
 
-/// The same where the number of columns is not known before.
+/// As [`table`], for a number of columns known only at run time.
 pub(crate) fn table_of<R: IntoIterator<Item = String>>(
     headings: &[&str],
     rows: impl IntoIterator<Item = R>,
@@ -284,7 +284,7 @@ pub(crate) fn table_of<R: IntoIterator<Item = String>>(
     let has_colour = has_colour();
     let colours: Vec<bool> = headings.iter().map(|it| has_colour && *it == STATE).collect();
     if !has_colour {
-        // It has an opinion of its own about terminals.
+        // The crate would otherwise detect terminals by its own rules.
         table.force_no_tty();
     }
     for row in rows {
@@ -324,7 +324,7 @@ pub(crate) fn cell(value: &serde_json::Value) -> String {
     }
 }
 
-/// The fields of an object, one a line; those of objects within it are indented.
+/// The fields of an object, one a line; nested objects are indented.
 pub(crate) fn fields(value: &serde_json::Value, indent: &str) -> String {
     let deeper = format!("{indent}  ");
     let line = |(key, value): (&String, &serde_json::Value)| {

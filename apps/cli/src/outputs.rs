@@ -1,16 +1,16 @@
-//! A model's outputs as files: tensors as `.npy`, what no such file holds as JSON.
+//! Writes a model's outputs: tensors as `.npy` files, values that those cannot hold as JSON.
 
 use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
 use crate::output;
 use crate::{npy, values};
-use lgp_sdk::{DType, Datum, Tensor};
+use lgp_sdk::tensor::{DType, Datum, Tensor};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-/// An output, or a tensor of one, and the file that it was written to.
+/// An output, or a tensor of an output, and its file.
 #[derive(Debug, Serialize)]
 pub(crate) struct Written {
     name: String,
@@ -20,8 +20,8 @@ pub(crate) struct Written {
     dtype: Option<&'static str>,
     /// Of a tensor.
     shape: Option<Vec<usize>>,
-    /// How many values a sequence or a map has. The tensors of a sequence follow it, `NAME.0` and
-    /// so on, each as an entry with a file of its own.
+    /// The number of values in a sequence or map. The tensors of a sequence follow as entries `NAME.0` and so on, each
+    /// with its own file.
     items: Option<usize>,
     file: Option<String>,
     #[serde(skip)]
@@ -47,16 +47,16 @@ impl Written {
     }
 }
 
-/// Writes every output, or none where one of them cannot be written. They are moved to their places
-/// once all are written; should the system refuse one of the moves, those before it stay.
+/// Writes every output, or none if one cannot be written. The files move to their places once all are written; if the
+/// system refuses a move, the files moved before stay.
 ///
 /// # Errors
-/// `output_dtype`, with the output's name, and what the system has against the folder or a file.
+/// `output_dtype`, with the output's name; when the folder or a file cannot be written.
 pub(crate) fn write(folder: &Path, outputs: &[(String, Datum)]) -> Result<Vec<Written>> {
     write_as(folder, "", outputs)
 }
 
-/// The same, with `prefix` before the name of each file.
+/// As [`write`], with `prefix` before each file name.
 ///
 /// # Errors
 /// As [`write`].
@@ -88,7 +88,7 @@ pub(crate) fn lines(outputs: &[Written]) -> String {
     })
 }
 
-/// Outputs that are only shown: of sequences and maps, how long they are.
+/// Outputs that are shown but not written; for sequences and maps their lengths.
 pub(crate) fn shown(outputs: &[(String, Datum)]) -> Vec<Written> {
     let shown = outputs.iter().map(|(name, value)| match value {
         Datum::Tensor(tensor) => Written::tensor(name, tensor, preview(tensor)),
@@ -99,7 +99,7 @@ pub(crate) fn shown(outputs: &[(String, Datum)]) -> Vec<Written> {
     shown.collect()
 }
 
-/// Outputs on one line: where they were written, or else what they are.
+/// Outputs on one line: the file, or else the value's description.
 pub(crate) fn briefly(outputs: &[Written]) -> String {
     let each = outputs.iter().map(|output| match (&output.file, &output.shape) {
         (Some(file), _) => file.clone(),
@@ -109,7 +109,7 @@ pub(crate) fn briefly(outputs: &[Written]) -> String {
     each.collect::<Vec<_>>().join("; ")
 }
 
-/// Where outputs are written, what is written so far, and the names that are taken.
+/// The output folder, the files written so far, and the taken names.
 struct Folder<'a> {
     path: &'a Path,
     prefix: &'a str,
@@ -164,7 +164,7 @@ impl<'a> Folder<'a> {
         self.file(written, "json", text.as_bytes())
     }
 
-    /// A file for an output: every character of its name outside `[A-Za-z0-9._-]` as `_`.
+    /// Stages a file named after the output, with `_` for every character outside `[A-Za-z0-9._-]`.
     fn file(&mut self, mut written: Written, extension: &str, bytes: &[u8]) -> Result<()> {
         let own = file_stem(&written.name);
         let mut stem = own.clone();
@@ -182,13 +182,13 @@ impl<'a> Folder<'a> {
     }
 }
 
-/// What stands for a name in a file's, short enough for any file system.
+/// A file name for an output, short enough for any file system.
 fn file_stem(name: &str) -> String {
     shortened(name, 200)
 }
 
-/// What the names of each file's outputs begin with, of several files: the file's name without its ending, or
-/// with it where an earlier file has taken that, or with a number too.
+/// A prefix for the outputs of each of several files: the file's stem, else its whole name, else its name and a number,
+/// so that no two are equal.
 pub(crate) fn prefixes(files: &[PathBuf]) -> Vec<String> {
     const CHARACTERS_MAX: usize = 40;
     let mut taken = HashSet::new();
@@ -198,7 +198,7 @@ pub(crate) fn prefixes(files: &[PathBuf]) -> Vec<String> {
     let prefix = |file: &PathBuf| {
         let (stem, name) = (part(file.file_stem()), part(file.file_name()));
         let numbered = (2..).map(|n: usize| format!("{name}-{n}"));
-        // Numbers do not end.
+        // The numbers are endless, so one is free.
         let free = [stem, name.clone()].into_iter().chain(numbered).find(|it| !taken.contains(it));
         let free = free.unwrap_or_default();
         taken.insert(free.clone());
@@ -207,7 +207,7 @@ pub(crate) fn prefixes(files: &[PathBuf]) -> Vec<String> {
     files.iter().map(prefix).collect()
 }
 
-/// Every character outside `[A-Za-z0-9._-]` as `_`, and no more than some.
+/// At most `characters_max` characters, with `_` for every one outside `[A-Za-z0-9._-]`.
 fn shortened(name: &str, characters_max: usize) -> String {
     let keep = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     name.chars().take(characters_max).map(|c| if keep(c) { c } else { '_' }).collect()
@@ -261,7 +261,7 @@ mod tests {
         assert_eq!(there.count(), names.len());
     }
 
-    /// No file system takes names of more than 255 bytes.
+    /// File systems limit names to 255 bytes.
     #[test]
     fn many_outputs_may_begin_alike() {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -6,12 +6,15 @@
 
 use crate::failure::{Failure, Result};
 use crate::files;
-use lgp_sdk::vision::{self, Channels, DecodeLimits, Filter, Order, Pixels, Scaling, VisionError};
-use lgp_sdk::{Beside, DType, Dim, Element, LabelsError, Tensor, TensorType};
+use lgp_common::vision::{
+    self, Channels, DecodeLimits, Filter, Order, Pixels, Scaling, VisionError,
+};
+use lgp_common::{Beside, LabelsError};
+use lgp_sdk::tensor::{DType, Dim, Element, Tensor, TensorType};
 use std::io::Read;
 use std::path::Path;
 
-/// What the file beside a model says, where there is one.
+/// The configuration file beside a model, if there is one.
 ///
 /// # Errors
 /// `model_config_invalid`, naming the key, when the file is there and wrong.
@@ -19,7 +22,7 @@ pub(crate) fn beside(model: &Path) -> Result<Beside> {
     Beside::of(model).map_err(config_failure)
 }
 
-/// How the file beside a model has pixels become numbers.
+/// The scaling of pixels from the file beside a model.
 ///
 /// # Errors
 /// As [`beside`].
@@ -27,7 +30,7 @@ pub(crate) fn scaling_of(model: &Path) -> Result<Scaling> {
     Ok(beside(model)?.scaling)
 }
 
-/// A file beside a model, or one of names, that is of no use.
+/// The failure of a file beside a model, or of a file of names.
 pub(crate) fn config_failure(error: LabelsError) -> Failure {
     match &error {
         LabelsError::Io { path, source } => Failure::file("read", path, source),
@@ -118,7 +121,7 @@ pub(crate) fn read(path: &Path, name: &str, ty: &TensorType, scaling: &Scaling) 
 fn collect<T: Element>(
     shape: Vec<usize>,
     values: impl Iterator<Item = T>,
-) -> Result<Tensor, lgp_sdk::TensorError> {
+) -> Result<Tensor, lgp_sdk::tensor::Error> {
     Tensor::from_slice(shape, &values.collect::<Vec<_>>())
 }
 
@@ -149,7 +152,7 @@ fn pixels(path: &Path, layout: Layout) -> Result<Pixels> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::SymShape;
+    use lgp_sdk::tensor::SymShape;
 
     fn ty(dtype: DType, dims: &[Option<usize>]) -> TensorType {
         let dims = dims.iter().map(|dim| dim.map_or(Dim::Unknown, Dim::Known)).collect();

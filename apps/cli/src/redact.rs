@@ -1,5 +1,5 @@
-//! Takes out of texts what is nobody else's business: secrets by what they look like and by what they are
-//! called, and the names of this account and machine by what they are.
+//! Removes private data from texts: secrets, by their form or their field's name, and the names of this account and
+//! machine.
 
 use crate::settings;
 use regex::Regex;
@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::path::PathBuf;
 
-/// What stands for a secret.
+/// The replacement of a secret.
 const REMOVED: &str = "[removed]";
 
-/// What secrets look like, and what is left of each.
+/// The forms of secrets, and the replacement of each.
 const PATTERNS: &[(&str, &str)] = &[
     // API keys and links that sign in.
     (r"lgp_[A-Za-z0-9_]{6,}", REMOVED),
@@ -25,11 +25,11 @@ const PATTERNS: &[(&str, &str)] = &[
         r#"(?i)((?:password|passwd|pwd|secret|token|api[_-]?key|access[_-]?key|credential)[a-z_]*["']?\s*[=:]\s*["']?)[^\s"'&,;}\]]+"#,
         "$1[removed]",
     ),
-    // What AWS calls its keys.
+    // AWS access keys.
     (r"\b(AKIA|ASIA)[A-Z0-9]{16}\b", REMOVED),
 ];
 
-/// What fields and variables are called whose values are secret, by a part of their names.
+/// Parts of the names of fields and variables with secret values.
 const NAMES: &[&str] = &[
     "password",
     "passwd",
@@ -47,17 +47,17 @@ const NAMES: &[&str] = &[
     "headers",
 ];
 
-/// Everything that is taken out of texts of this machine.
+/// The patterns and texts that are removed.
 pub(crate) struct Redactor {
     patterns: Vec<(Regex, &'static str)>,
     /// Texts that are replaced wherever they stand, the longest first.
     known: Vec<(String, &'static str)>,
-    /// The same for whole words.
+    /// Names that are replaced as whole words.
     words: Vec<(Regex, &'static str)>,
 }
 
 impl Redactor {
-    /// Knows the keys in these files and in the environment, and what account and machine are called.
+    /// Removes the keys in these files and in the environment, and the names of account and machine.
     pub(crate) fn new(keys: impl Iterator<Item = PathBuf>) -> Self {
         let mut secrets = vec![settings::environment("RADEON_KEY")];
         secrets.extend(keys.map(|path| crate::secret::from_file("read", &path).ok()));
@@ -87,13 +87,13 @@ impl Redactor {
             .map(|secret| (secret.trim().to_owned(), REMOVED))
             .chain(home.map(|home| (home.trim_end_matches('/').to_owned(), "~")))
             .collect();
-        // Shorter ones would be found in words that have nothing to do with them.
+        // Shorter texts would match inside unrelated words.
         known.retain(|(text, _)| text.len() > 4 && text != "/root");
         known.sort_by_key(|(text, _)| std::cmp::Reverse(text.len()));
         let word = |text: &str, left| {
             let is_name =
                 text.len() > 1 && !["root", "localhost", "user", "nobody"].contains(&text);
-            // Also within `ann.service` or `/run/ann`, and not within `annex`.
+            // It matches in `ann.service` and `/run/ann`, but not in `annex`.
             let pattern = is_name.then(|| format!(r"\b{}\b", regex::escape(text)))?;
             Some((Regex::new(&pattern).ok()?, left))
         };
@@ -107,7 +107,7 @@ impl Redactor {
         Self { patterns: PATTERNS.iter().filter_map(compiled).collect(), known, words }
     }
 
-    /// A text without what is taken out.
+    /// A text with private data removed.
     pub(crate) fn text(&self, text: &str) -> String {
         let mut text = Cow::Borrowed(text);
         for (known, left) in &self.known {
@@ -123,7 +123,7 @@ impl Redactor {
         text.into_owned()
     }
 
-    /// A value without it, in names and in texts, and without the values of what is called a secret.
+    /// A value with private data removed from names and texts, and without values of fields named like a secret.
     pub(crate) fn value(&self, value: Value) -> Value {
         match value {
             Value::String(text) => Value::String(self.text(&text)),
@@ -145,7 +145,7 @@ impl Redactor {
     }
 }
 
-/// Whether what is called so is a secret.
+/// Whether a field of this name holds a secret.
 fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     NAMES.iter().any(|part| name.contains(part))

@@ -5,8 +5,8 @@ use crate::folder;
 use crate::picture;
 use crate::rest::{Client, segment};
 use crate::wire::WireSpec;
-use lgp_sdk::ValueSpec;
-use lgp_sdk::vision::Scaling;
+use lgp_common::vision::Scaling;
+use lgp_sdk::model::ValueSpec;
 use serde::Deserialize;
 
 /// A version of a model.
@@ -22,10 +22,10 @@ pub(crate) struct Registered {
 }
 
 impl Registered {
-    /// The version that NAME/VERSION means; for a bare NAME the one that is used.
+    /// The version for NAME/VERSION; for a bare NAME, the served one.
     ///
     /// # Errors
-    /// `usage` for what is no name, and the coordinator's refusals.
+    /// `usage` for an invalid name; the coordinator's refusals.
     pub(crate) fn of(client: &Client, text: &str) -> Result<Self> {
         let Some((name, version)) = text.split_once('/') else {
             return client.get(&format!("models/{}", segment(text)));
@@ -35,13 +35,13 @@ impl Registered {
         })?;
         let found = client.get(&format!("models/{}/versions/{version}", segment(name)));
         found.map_err(|failure: Failure| match &*failure.code {
-            // As the command line has always called it.
+            // The code that the command line has always used.
             "unknown_model" => Failure { code: "model_unknown".into(), ..failure },
             _ => failure,
         })
     }
 
-    /// What its classes are called, where that is known.
+    /// The names of the model's classes, where known.
     pub(crate) fn labels(&self) -> Vec<String> {
         self.labels.clone().unwrap_or_default()
     }
@@ -51,8 +51,8 @@ impl Registered {
         self.inputs.iter().map(WireSpec::spec).collect()
     }
 
-    /// How pictures become its input: as the file beside it in the data folder says, which may be wrong, and
-    /// else as the coordinator does.
+    /// The scaling of pictures for the model's input: from the model's configuration file in the data folder, which may
+    /// be invalid, else from the coordinator.
     pub(crate) fn scaling(&self, client: &Client) -> Result<Scaling> {
         match client.data() {
             Some(data) => picture::scaling_of(&folder::model_file(data, &self.name, self.version)),

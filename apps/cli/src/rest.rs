@@ -11,7 +11,7 @@ use crate::secret;
 use crate::settings::{self, Flags};
 use crate::tls::Trust;
 use indicatif::ProgressBar;
-use lgp_sdk::CaHash;
+use lgp_distributed::CaHash;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -38,7 +38,7 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// The same as the body of a request.
+    /// The timeout as the body of a request.
     pub(crate) fn body(self) -> Value {
         serde_json::json!({ "timeout_s": self.timeout_s })
     }
@@ -85,7 +85,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// The data folder that is meant.
+    /// The coordinator's data folder.
     pub(crate) fn data_folder(&self) -> Result<PathBuf> {
         let flags = Flags {
             config: self.config.as_deref(),
@@ -95,7 +95,7 @@ impl Target {
         settings::data_folder(&flags, settings::environment)
     }
 
-    /// What a command takes to mean the same coordinator, for hints: what was given, with a space before it.
+    /// The flags that name the same coordinator, for hints; each with a space before it.
     pub(crate) fn words(&self) -> String {
         let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
         let given = [
@@ -113,18 +113,18 @@ impl Target {
         })
     }
 
-    /// Whether a coordinator is meant that is named by its address.
+    /// Whether the coordinator is named by its address.
     pub(crate) fn is_server(&self) -> bool {
         self.server.is_some()
     }
 
-    /// A client of the coordinator that is meant.
+    /// A client of the coordinator.
     ///
     /// # Errors
     /// `not_running` when no coordinator owns the data folder.
     pub(crate) fn connect(&self) -> Result<Client> {
         if let Some(url) = &self.server {
-            // clap does not compare what is before a subcommand with what is after it.
+            // clap does not check flags before a subcommand against flags after it.
             if self.data.is_some() || self.config.is_some() {
                 return Err(Failure::usage("--server cannot be used with --data or --config"));
             }
@@ -143,7 +143,7 @@ impl Target {
         Client::new(url, Some(data), key.as_deref(), &Trust::Public)
     }
 
-    /// The key to use: of the file that is named, of the environment, of the data folder.
+    /// The key: from the named file, else the environment, else the data folder.
     fn key(&self, data: Option<&Path>) -> Result<Option<String>> {
         let own = data.map(folder::local_key);
         let path = match (&self.key_file, settings::environment(KEY)) {
@@ -170,10 +170,10 @@ impl Target {
 
 /// The environment variable that may hold a key.
 const KEY: &str = "RADEON_KEY";
-/// Longer ones are not keys.
+/// The longest text that is taken for a key.
 const KEY_BYTES_MAX: usize = 256;
 
-/// A key as it can be sent, or a word about where it is that it cannot.
+/// Checks that a key can be sent; the error names the key's place.
 fn checked_key(text: &str, place: &str) -> Result<Option<String>> {
     let key = text.trim();
     let is_key = !key.is_empty() && key.len() <= KEY_BYTES_MAX;
@@ -193,13 +193,13 @@ pub(crate) struct Client {
     watch: Watch,
 }
 
-/// How long nothing may be heard of a coordinator, and how long a request may stay unanswered that waits for
-/// nothing: long enough for a busy machine, and for outputs of gigabytes to be written as JSON.
+/// How long a coordinator may be silent, and how long a request that waits for nothing may stay unanswered. It is long
+/// enough for a busy machine, and for writing gigabytes of outputs as JSON.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What is answered once workers have come or gone, or once files of any size were read.
+/// Paths whose answers wait for workers to come or go, or for files of any size to be read.
 const SLOW: [&str; 4] = ["models", "journal", "restart", "scale"];
-/// The same of one worker.
+/// The end of such a path for one worker.
 const SLOW_OF_ONE: &str = "/drain";
 
 impl Client {
@@ -233,7 +233,7 @@ impl Client {
             ureq::Agent::config_builder()
                 .http_status_as_error(false)
                 .tls_config(tls.clone())
-                // A key goes to the server that was named, and to no other.
+                // Redirects are off, so that a key goes only to the named server.
                 .max_redirects(0)
                 .user_agent(concat!("radeon-cluster/", env!("CARGO_PKG_VERSION")))
         };
@@ -268,7 +268,7 @@ impl Client {
         self.answer(|| request.call()).map_err(|failure| self.suggest(failure, path))
     }
 
-    /// `GET` whose body says more than its status: health answers 503 with a body worth showing.
+    /// `GET` whose body counts whatever its status: health answers 503 with a body worth showing.
     pub(crate) fn get_any(&self, path: &str) -> Result<Value> {
         let request = self.bounded(self.agent.get(self.url(path)), path);
         self.watch.over(|| {
@@ -277,7 +277,7 @@ impl Client {
         })
     }
 
-    /// What the coordinator's clock says, in whole seconds; `None` where it does not tell.
+    /// The coordinator's clock, in whole seconds; `None` where the answer has no date.
     pub(crate) fn clock(&self) -> Result<Option<SystemTime>> {
         let request = self.bounded(self.agent.get(self.url("health")), "health");
         self.watch.over(|| {
@@ -314,7 +314,7 @@ impl Client {
         tensors: impl Iterator<Item = Cow<'a, [u8]>>,
     ) -> Result<T> {
         let json = serde_json::to_vec(body).map_err(Failure::internal)?;
-        // Room for tensors, and a journal's disk, are waited for.
+        // May wait for room for tensors, and for the journal's disk.
         let request = self
             .agent
             .post(self.url(path))
@@ -376,7 +376,7 @@ impl Client {
         self.answer(|| request.call()).map_err(|failure| self.suggest(failure, path))
     }
 
-    /// A request that fails if it waits for nothing and stays unanswered all the same.
+    /// Gives a request a time limit, unless its path may wait.
     fn bounded<Any>(
         &self,
         request: ureq::RequestBuilder<Any>,
@@ -392,7 +392,7 @@ impl Client {
         format!("{}/api/v1/cluster/{path}", self.base)
     }
 
-    /// What the coordinator answers to a request, for as long as it lives.
+    /// The coordinator's answer to a request, awaited for as long as the coordinator lives.
     fn answer<T: DeserializeOwned>(
         &self,
         request: impl FnOnce() -> Result<ureq::http::Response<ureq::Body>, ureq::Error>,
@@ -447,7 +447,7 @@ impl Client {
     }
 }
 
-/// Whether a certificate was shown that is not good here.
+/// Whether the server's certificate was not trusted.
 fn is_distrust(error: &ureq::Error) -> bool {
     let ureq::Error::Io(io) = error else { return false };
     let cause = io.get_ref().and_then(|cause| cause.downcast_ref::<rustls::Error>());
@@ -487,7 +487,7 @@ fn refusal(status: u16, body: &str) -> Failure {
     Failure { hint, ..Failure::new(code, message) }
 }
 
-/// A name in a path: what is not a plain character is percent-encoded, so that it stays a name.
+/// A name as one path segment: percent-encoding keeps special characters part of the name.
 pub(crate) fn segment(name: &str) -> String {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     name.bytes().fold(String::new(), |text, byte| match plain(byte) {
@@ -496,7 +496,7 @@ pub(crate) fn segment(name: &str) -> String {
     })
 }
 
-/// A name or an id as an argument: an empty one would have a path mean what is above it.
+/// A name or an id as an argument. An empty one would address the path above it.
 pub(crate) fn named(text: &str) -> Result<String, String> {
     match text {
         "" => Err("it is empty, expected a name or an id".to_owned()),

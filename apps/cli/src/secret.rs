@@ -1,21 +1,21 @@
-//! Secrets that are given otherwise than on the command line, which other accounts see.
+//! Secrets from other sources than the command line, which other accounts can see.
 
 use crate::failure::{Failure, Result};
 use crate::files;
 use std::path::Path;
 
-/// Longer ones are none.
+/// Longer texts are no secrets.
 const BYTES_MAX: u64 = 4096;
 
-/// What a file holds, without spaces around it. `what` begins the word about one that cannot be read.
+/// The trimmed content of a file. `what` begins the message of an error.
 ///
 /// # Errors
-/// When it cannot be read or is too long, and `bad_secret` where it is no text.
+/// When the file cannot be read or is too long; `bad_secret` where it is no text.
 pub(crate) fn from_file(what: &str, path: &Path) -> Result<String> {
     trimmed(files::read_for(what, path, BYTES_MAX)?, &path.display().to_string())
 }
 
-/// What stdin holds, without spaces around it.
+/// The trimmed content of stdin.
 ///
 /// # Errors
 /// As [`from_file`].

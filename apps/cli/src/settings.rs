@@ -13,7 +13,8 @@ use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
 use crate::simd::Simd;
 use crate::tls::Certificate;
-use lgp_sdk::{BlobsAt, Control, CoordinatorConfig, WorkerConfig};
+use lgp_distributed::{BlobsAt, Control};
+use lgp_sdk::cluster::{CoordinatorConfig, WorkerConfig};
 use lgp_server::ServerConfig;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -36,25 +37,21 @@ pub(crate) struct Settings {
     pub(crate) simd: Simd,
     /// Local worker processes.
     pub(crate) workers: usize,
-    /// Up to so many are started when tasks wait, and ended when they are idle; 0 keeps their
-    /// number as it is.
+    /// The most local workers that are started while tasks wait; idle ones end again. 0 keeps the number as it is.
     pub(crate) workers_max: usize,
-    /// What models may take of each device's memory, in bytes; 0 is all of it. Models beyond it make
-    /// room for one another.
+    /// Bytes of each device's memory that models may take; 0 is all of it. Models that do not fit evict one another.
     pub(crate) model_memory_bytes: u64,
-    /// Tasks of one model that a worker may run together.
+    /// The most tasks of one model that a worker runs together.
     pub(crate) batch_max: u32,
-    /// How long a task that could run waits for others to run with.
+    /// How long a task that could run waits for others to join its batch.
     pub(crate) batch_delay_ms: u64,
     /// The largest inputs of one task. Beyond 64 MiB they are sent as binary data, and those of a
     /// durable task lie in the data folder until it has ended.
     pub(crate) input_bytes_max: usize,
-    /// How long one run of a model may take before it is stopped, in seconds, where neither the task
-    /// nor the model's deployment says so; 0 is ten times the longest one measured, a minute at least,
-    /// and ten minutes where none was measured.
+    /// The time limit of one run of a model, in seconds, where neither the task nor the model's deployment sets one. 0
+    /// is ten times the longest measured run, at least one minute, and ten minutes where no run was measured.
     pub(crate) run_limit_s: u64,
-    /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
-    /// never.
+    /// Milliseconds between scans of the models folder for files added or removed by hand; 0 is never.
     pub(crate) models_poll_ms: u64,
     /// Inferences of one model that are under way at the same time; more are refused.
     pub(crate) pending_max: u64,
@@ -64,24 +61,23 @@ pub(crate) struct Settings {
     pub(crate) sequences_bytes_max: usize,
     /// The form of log lines: `text` or `json`.
     pub(crate) log_format: LogFormat,
-    /// How long results of durable tasks wait to be read.
+    /// How long results of durable tasks are kept.
     pub(crate) results_kept_for_s: u64,
-    /// What they may take of the disk that they lie on; above it the oldest go, those that were read
-    /// first.
+    /// The share of their disk that these results may take; above it the oldest are removed, read ones first.
     pub(crate) results_disk_share: f64,
-    /// How long an idempotency key stands for its task after that has ended, at least.
+    /// The least time that an idempotency key is kept after its task has ended.
     pub(crate) keys_kept_for_s: u64,
-    /// Where what several coordinators share is kept, `postgres://…`; empty is the data folder. It may
-    /// have a password in it.
+    /// The database that several coordinators share, `postgres://…`; empty is the data folder. The URL may contain a
+    /// password.
     pub(crate) control: String,
-    /// The name that this cluster's own has there.
+    /// The cluster's name in that database.
     pub(crate) control_name: String,
-    /// Where what is too large for a record lies, `file:///FOLDER` or `s3://BUCKET/PREFIX`; empty is
-    /// the data folder. AWS's own variables have what S3 needs.
+    /// The store for data too large for a record, `file:///FOLDER` or `s3://BUCKET/PREFIX`; empty is the data folder.
+    /// AWS's own variables configure S3.
     pub(crate) blobs: String,
     /// The REST interface.
     pub(crate) http: Http,
-    /// The gRPC interface, with the certificate, the keys and the limits of the other.
+    /// The gRPC interface. It uses the certificate, the keys and the limits of REST.
     pub(crate) grpc: Grpc,
     /// The interface for workers.
     pub(crate) quic: Quic,
@@ -110,7 +106,7 @@ pub(crate) struct Http {
     pub(crate) open: bool,
     /// The largest request that is accepted, apart from tensors as binary data.
     pub(crate) body_bytes_max: usize,
-    /// Bytes of all requests' bodies that are held at once; others wait.
+    /// The most bytes of request bodies that are held at once; further requests wait.
     pub(crate) bodies_bytes_max: usize,
 }
 
@@ -127,10 +123,10 @@ pub(crate) struct Grpc {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Frigate {
-    /// Where it listens, on loopback; port 0 picks a free one. Without one there is no such interface.
+    /// The loopback address to listen on; port 0 picks a free port. Without an address the interface is off.
     #[serde(default, deserialize_with = "addresses::read_some")]
     pub(crate) addr: Option<SocketAddr>,
-    /// After how long an image is answered without boxes; less than the detector's `request_timeout_ms`.
+    /// The time after which an image is answered without boxes; less than the detector's `request_timeout_ms`.
     pub(crate) timeout_ms: u64,
 }
 
@@ -141,10 +137,10 @@ pub(crate) struct Otlp {
     /// The base URL of a collector that speaks OTLP over HTTP, as in `http://127.0.0.1:4318`. Without one
     /// traces go nowhere.
     pub(crate) endpoint: Option<String>,
-    /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
+    /// The share, 0 to 1, of traces that are kept of requests that carry no trace.
     pub(crate) ratio: f64,
-    /// Whether traces tell of the nodes of runs, of one a second of each model at most. On a device a run takes
-    /// longer by that.
+    /// Whether traces include the nodes of a run, for at most one run of each model a second. On a device, tracing the
+    /// nodes slows that run.
     pub(crate) nodes: bool,
 }
 
@@ -152,7 +148,7 @@ pub(crate) struct Otlp {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Immich {
-    /// Where it listens, on loopback; port 0 picks a free one. Without one there is no such interface.
+    /// The loopback address to listen on; port 0 picks a free port. Without an address the interface is off.
     #[serde(default, deserialize_with = "addresses::read_some")]
     pub(crate) addr: Option<SocketAddr>,
 }
@@ -170,8 +166,7 @@ pub(crate) struct Quic {
     pub(crate) advertise: Advertise,
     /// How long workers' certificates are valid; they renew them after two thirds of it.
     pub(crate) certificate_life_s: u64,
-    /// How long members may be away after their certificates have expired, and come back without a
-    /// token.
+    /// How long after its certificate expired a member may come back without a token.
     pub(crate) absence_max_s: u64,
 }
 
@@ -179,11 +174,11 @@ pub(crate) struct Quic {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Advertise {
-    /// Where other machines can reach it.
+    /// It is, where other machines can reach it.
     Auto,
-    /// Also where only this machine can.
+    /// It is, even where only this machine can reach it.
     Always,
-    /// Machines have to know its address.
+    /// It is not: machines must know its address.
     Never,
 }
 
@@ -208,10 +203,10 @@ impl Default for Keeping {
 }
 
 impl Keeping {
-    /// The same as settings of a coordinator whose journal lies in a folder.
+    /// Applies these limits to a coordinator whose journal lies in `folder`.
     ///
     /// # Errors
-    /// Where the size of the file system is not to be had.
+    /// When the size of the file system cannot be read.
     pub(crate) fn apply(
         self,
         folder: &Path,
@@ -230,7 +225,7 @@ impl Keeping {
     }
 }
 
-/// How many tasks workers take together, and how large ones.
+/// How many tasks a worker runs together, and how large their inputs may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Limits {
     max: u32,
@@ -246,7 +241,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same as settings of a worker.
+    /// Applies these limits to a worker.
     pub(crate) fn apply(self, config: WorkerConfig) -> WorkerConfig {
         let batch_delay = Duration::from_millis(self.delay_ms);
         let input_bytes_max = self.input_bytes_max;
@@ -256,13 +251,13 @@ impl Limits {
 
 impl Otlp {
     /// # Errors
-    /// `settings_invalid` where that is no collector, or no share.
+    /// `settings_invalid` where the endpoint is no collector's URL, or the ratio no share.
     fn check(&self) -> Result<()> {
         let given = self.endpoint.as_deref();
         let is_url = |url: &str| {
             let rest = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://"));
             let host = rest.and_then(|rest| rest.split('/').next());
-            // A password would be written to the log one day.
+            // A password in the URL would end up in the log.
             host.is_some_and(|host| !host.is_empty() && !host.contains('@'))
                 && url.parse::<ureq::http::Uri>().is_ok()
         };
@@ -273,7 +268,7 @@ impl Otlp {
             let message = format!("settings: otlp.endpoint is {shown:?}, {expected}");
             return Err(Failure::new("settings_invalid", message));
         }
-        // What is not a number is in no range.
+        // NaN is in no range, so it is refused too.
         if !(0.0..=1.0).contains(&self.ratio) {
             let message = format!("settings: otlp.ratio is {}, expected 0 to 1", self.ratio);
             return Err(Failure::new("settings_invalid", message));
@@ -282,11 +277,11 @@ impl Otlp {
     }
 }
 
-/// The name that a cluster's own has in what coordinators share, unless the settings say otherwise.
+/// The cluster's name in the database that coordinators share, unless the settings say otherwise.
 const CONTROL_NAME: &str = "radeon_cluster";
 
 impl Settings {
-    /// What coordinators share, if that is not the data folder.
+    /// The database that coordinators share, if it is not the data folder.
     ///
     /// # Errors
     /// `settings_invalid` where the address or the name cannot be one.
@@ -300,10 +295,10 @@ impl Settings {
         })
     }
 
-    /// Where what is too large for a record lies, if that is not the data folder.
+    /// The store for data too large for a record, if it is not the data folder.
     ///
     /// # Errors
-    /// `settings_invalid` where the place or what it is reached with cannot be one.
+    /// `settings_invalid` where the place, or an option of its store, cannot be one.
     pub(crate) fn blobs(
         &self,
         variable: impl Fn(&str) -> Option<String>,
@@ -320,7 +315,7 @@ impl Settings {
             .map_err(|error| Failure::new("settings_invalid", format!("settings: blobs: {error}")))
     }
 
-    /// What models may take of each device's memory, if less than all.
+    /// Bytes of each device's memory that models may take, if less than all.
     pub(crate) fn model_memory(&self) -> Option<u64> {
         Some(self.model_memory_bytes).filter(|bytes| *bytes > 0)
     }
@@ -334,13 +329,13 @@ impl Settings {
         }
     }
 
-    /// How many tasks workers take together, and how large ones.
+    /// How many tasks a worker runs together, and how large their inputs may be.
     pub(crate) fn limits(&self) -> Limits {
         let input_bytes_max = self.input_bytes_max;
         Limits { max: self.batch_max, delay_ms: self.batch_delay_ms, input_bytes_max }
     }
 
-    /// The settings of a machine where nobody set anything.
+    /// The settings where neither file, environment nor flags set anything.
     ///
     /// One local worker: it uses every core for one request at a time, which gives the lowest
     /// latency and the least memory. A worker that dies is started again either way.

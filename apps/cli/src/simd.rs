@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use clap::ValueEnum;
-use lgp_sdk::Isa;
+use lgp_inference::Isa;
 use serde::{Deserialize, Serialize};
 
 /// Levels of vector instructions.
@@ -21,7 +21,7 @@ pub(crate) enum Simd {
 }
 
 impl Simd {
-    /// The flag's level, else the environment's.
+    /// The level of the flag, else of the environment.
     ///
     /// # Errors
     /// `settings_invalid` for a variable that names no level.
@@ -42,7 +42,7 @@ impl Simd {
         }
     }
 
-    /// As sessions take it.
+    /// The level in the form of session options.
     pub(crate) fn isa(self) -> Option<Isa> {
         match self {
             Self::Auto => None,

@@ -1,9 +1,8 @@
-//! The system beneath the program, as far as it matters to drivers. What names a person or a machine is
-//! left out.
+//! Facts about the system that matter to drivers. Names of persons and machines are left out.
 
 use serde::Serialize;
 
-/// What is told of it.
+/// The facts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct System {
     /// The distribution with its version: `Debian GNU/Linux 12 (bookworm)`.
@@ -16,7 +15,7 @@ pub(crate) struct System {
 }
 
 impl System {
-    /// Asks it.
+    /// Reads the facts.
     pub(crate) fn read() -> Self {
         let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
         let kernel = rustix::system::uname();

@@ -6,23 +6,23 @@ use crate::output::{self, Output};
 use crate::outputs;
 use crate::rest::{Client, segment};
 use crate::wire::WireTensor;
-use lgp_sdk::{Datum, NamedTensor};
+use lgp_sdk::tensor::{Datum, NamedTensor};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the coordinator is asked to wait for the end of a task before it is asked why there is none.
+/// How long the first request waits for the task's end, before the reason for waiting is fetched.
 const SOON_MS: u64 = 1_000;
-/// The same later on.
+/// How long later requests wait.
 const WAIT_MS: u64 = 10_000;
-/// Between two questions about a task: a coordinator that is about to end, or that has as many who wait
-/// as it may, answers at once.
+/// The pause between two requests for a task: a coordinator that is about to end, or has its limit of waiting clients,
+/// answers at once.
 const PAUSE: Duration = Duration::from_millis(200);
-/// Workers of which is told why they do not take a task.
+/// The number of workers for which the reason is shown why they do not take a task.
 const WORKERS_TOLD: usize = 3;
 
-/// Waits until a task's state does not change any more, also while no coordinator leads. What it waits for is
-/// told after a second, and when that changes; to nobody where nobody is named.
+/// Waits until a task's state is final, also while no coordinator leads. After a second, and on each change, the user
+/// is told the reason for waiting, if `tell` is given.
 pub(crate) fn wait(client: &Client, id: &str, tell: Option<Output>) -> Result<Value> {
     let path = format!("tasks/{}", segment(id));
     let mut told = String::new();
@@ -51,7 +51,7 @@ pub(crate) fn wait(client: &Client, id: &str, tell: Option<Output>) -> Result<Va
             return Ok(task);
         }
         if tell.is_some() {
-            // It is a word by the way, and its failure says nothing of the task.
+            // This request only informs the user; its failure says nothing about the task.
             let why: Value = client.get(&format!("{path}/why")).unwrap_or_default();
             note(format!("task {id} {}", reason(&why)));
         }
@@ -60,7 +60,7 @@ pub(crate) fn wait(client: &Client, id: &str, tell: Option<Output>) -> Result<Va
     }
 }
 
-/// What a task waits for: the last of what is known of it, which is of now.
+/// The reason why a task waits: the latest decisions about it.
 fn reason(why: &Value) -> String {
     let decisions = output::array(&why["decisions"]);
     let now = decisions.last().map(|last| &last["at_ms"]);
@@ -117,7 +117,7 @@ pub(crate) fn report(
     })
 }
 
-/// The classes that outputs speak for.
+/// The classes found in the outputs.
 pub(crate) fn find(classes: &Classes, outputs: &[(String, Datum)]) -> Result<Option<Found>> {
     let tensors = outputs.iter().filter_map(|(name, value)| Some((name.as_str(), value.tensor()?)));
     classes.find(tensors)

@@ -1,4 +1,4 @@
-//! Times as people write and read them.
+//! Parses and formats times.
 
 const UNITS: [(char, u64); 4] = [('d', 86_400), ('h', 3_600), ('m', 60), ('s', 1)];
 
@@ -11,7 +11,7 @@ pub(crate) fn seconds(text: &str) -> Result<u64, String> {
     u64::from(number).checked_mul(*factor).filter(|s| *s > 0).ok_or_else(wrong)
 }
 
-/// A time as a person reads it, in its largest unit that is full.
+/// A time in its largest full unit.
 pub(crate) fn duration(seconds: u64) -> String {
     let unit = UNITS.iter().find(|(_, factor)| seconds >= *factor);
     unit.map_or_else(|| "-".to_owned(), |(name, factor)| format!("{}{name}", seconds / factor))

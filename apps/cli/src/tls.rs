@@ -1,8 +1,9 @@
-//! Certificates: which one a coordinator shows, and which ones a command trusts.
+//! The certificate that a coordinator shows, and the certificates that a command trusts.
 
 use crate::failure::{Failure, Result};
 use crate::files;
-use lgp_sdk::{CaHash, Pki};
+use lgp_distributed::CaHash;
+use lgp_sdk::cluster::Pki;
 use lgp_server::Tls;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
@@ -22,7 +23,7 @@ use ureq::tls::{Certificate as Certificates, RootCerts, TlsConfig};
 
 /// How long a server may take to show its certificate.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longer files hold no certificates.
+/// The longest file of certificates that is read.
 pub(crate) const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Which certificate a coordinator shows.
@@ -32,9 +33,9 @@ pub(crate) enum Certificate {
     /// None: its addresses are on loopback.
     #[default]
     Off,
-    /// One of the cluster's own authority.
+    /// A certificate by the cluster's own authority.
     SelfSigned,
-    /// One from files, PEM: the certificate with those that certify it, and its key.
+    /// PEM files: the certificate with its chain, and its key.
     Files(PathBuf, PathBuf),
 }
 
@@ -80,7 +81,7 @@ impl From<Certificate> for String {
 }
 
 impl Certificate {
-    /// The same with paths that hold in every folder.
+    /// The same with absolute paths.
     pub(crate) fn absolute(self) -> Result<Self> {
         let absolute = |path: &Path| {
             std::path::absolute(path).map_err(|error| Failure::file("resolve", path, &error))
@@ -91,7 +92,7 @@ impl Certificate {
         })
     }
 
-    /// What listeners show.
+    /// The TLS settings of listeners.
     pub(crate) fn open(&self, pki: &Pki) -> Result<Option<Tls>> {
         Ok(match self {
             Self::Off => None,
@@ -100,27 +101,27 @@ impl Certificate {
         })
     }
 
-    /// By what clients recognise the authority, where it is the cluster's own.
+    /// The authority's fingerprint for clients, where it is the cluster's own.
     pub(crate) fn fingerprint(&self, pki: &Pki) -> Option<String> {
         (*self == Self::SelfSigned).then(|| pki.hash().to_string())
     }
 }
 
-/// Whom a command trusts to have certified a server.
+/// The authorities that a command trusts.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Trust {
     /// The authorities that browsers trust.
     #[default]
     Public,
-    /// Those in a file, PEM.
+    /// The authorities in a PEM file.
     File(PathBuf),
     /// The cluster's authority with this fingerprint.
     Fingerprint(CaHash),
 }
 
 impl Trust {
-    /// The same as settings of requests to `host`, of which the authority's certificate is asked for
-    /// where only its fingerprint is known.
+    /// The TLS configuration for requests to `host`. For a fingerprint, the authority's certificate is fetched from the
+    /// host.
     pub(crate) fn config(&self, host: &str, port: u16) -> Result<TlsConfig> {
         let roots = match self {
             Self::Public => return Ok(TlsConfig::default()),
@@ -141,8 +142,8 @@ fn from_file(path: &Path) -> Result<Vec<Certificates<'static>>> {
     Ok(found.iter().map(|cert| Certificates::from_der(cert).to_owned()).collect())
 }
 
-/// The certificate with a fingerprint among those that a server shows. It proves nothing by itself:
-/// the server has yet to show that it was certified by it.
+/// The certificate with a fingerprint among those that a server shows. Alone it proves nothing: the server must still
+/// show that this certificate signed its own.
 fn shown(host: &str, port: u16, expected: CaHash) -> Result<Certificates<'static>> {
     let failed = |reason: String| {
         Failure::new("unreachable", format!("cannot reach https://{host}:{port}: {reason}"))
@@ -165,7 +166,7 @@ fn shown(host: &str, port: u16, expected: CaHash) -> Result<Certificates<'static
                     .set_read_timeout(Some(PATIENCE))
                     .and_then(|()| stream.set_write_timeout(Some(PATIENCE)));
                 timeouts.map_err(|error| failed(error.to_string()))?;
-                // It ends with a refusal of what was shown, or with what the network did.
+                // The session ends when the verifier refuses the certificates, or with a network error.
                 let ended = session.complete_io(&mut stream);
                 let authority = found.found.lock().unwrap_or_else(PoisonError::into_inner).take();
                 return match (authority, ended) {
@@ -191,11 +192,11 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
-/// Looks for a certificate with a fingerprint, and takes nothing for good.
+/// Looks for a certificate with a fingerprint, and accepts none.
 #[derive(Debug)]
 struct Look {
     expected: CaHash,
-    /// What was found once certificates were shown.
+    /// The result, once the server has shown its certificates.
     found: Mutex<Option<Option<Vec<u8>>>>,
 }
 

@@ -1,9 +1,10 @@
 //! Values that no `.npy` file holds, as JSON: strings and maps.
 
-use lgp_sdk::{DType, Datum, Tensor};
+use lgp_sdk::tensor::{DType, Datum, Tensor};
 use serde_json::{Map, Value, json};
 
-/// A value: tensors as nested lists, sequences as lists, maps as objects, what is absent as null.
+/// A value as JSON: tensors as nested lists, sequences as lists, maps as objects, absent values as
+/// null.
 pub(crate) fn json(value: &Datum) -> Value {
     match value {
         Datum::Tensor(x) => tensor(x),
@@ -24,10 +25,10 @@ pub(crate) fn tensor(x: &Tensor) -> Value {
     nested(&mut elements(x).into_iter(), x.shape().dims())
 }
 
-/// A tensor of strings from a text or nested lists of them, whose lengths are the shape.
+/// A tensor of strings from a text or nested lists of texts; the lists' lengths are the shape.
 ///
 /// # Errors
-/// What is not so.
+/// Where the value does not have this form.
 pub(crate) fn strings(value: &Value) -> Result<Tensor, String> {
     let mut shape = Vec::new();
     let mut inner = value;
@@ -63,7 +64,7 @@ fn nested(elements: &mut impl Iterator<Item = Value>, dims: &[usize]) -> Value {
     }
 }
 
-/// The elements of the dtypes that maps and string tensors have; of others, null.
+/// The elements of the dtypes that maps and string tensors use; null for other dtypes.
 fn elements(x: &Tensor) -> Vec<Value> {
     let all = match x.dtype() {
         DType::Str => x.strings().map(|v| v.into_iter().map(|s| json!(s)).collect()),
@@ -75,7 +76,7 @@ fn elements(x: &Tensor) -> Vec<Value> {
     all.unwrap_or_default()
 }
 
-/// A number with the digits that it needs as f32: as f64, 0.1 would be 0.10000000149011612.
+/// A number with only the digits that f32 needs: as f64, 0.1 would be 0.10000000149011612.
 pub(crate) fn short(number: f32) -> f64 {
     number.to_string().parse().unwrap_or(f64::NAN)
 }

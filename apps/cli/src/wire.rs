@@ -2,11 +2,12 @@
 
 use crate::failure::{Failure, Result};
 use half::{bf16, f16};
-use lgp_sdk::{DType, Dim, Element, NamedTensor, SymShape, Tensor, TensorType, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Dim, Element, NamedTensor, SymShape, Tensor, TensorType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// A tensor on its way.
+/// A tensor in a request or an answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct WireTensor {
     pub(crate) name: String,
@@ -15,7 +16,7 @@ pub(crate) struct WireTensor {
     pub(crate) data: Vec<Value>,
 }
 
-/// What a model takes: −1 is a dimension that it leaves open.
+/// A model's input; −1 is an open dimension.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(crate) struct WireSpec {
     name: String,
@@ -94,7 +95,7 @@ fn from_values(dtype: DType, shape: &[usize], data: &[Value]) -> Result<Tensor, 
     fn int<T: TryFrom<i64>>(value: &Value) -> Option<T> {
         value.as_i64().and_then(|v| T::try_from(v).ok())
     }
-    /// The API writes what JSON has no number for as a string.
+    /// The API writes numbers that JSON lacks as strings.
     fn float(value: &Value) -> Option<f64> {
         match value.as_str() {
             None => value.as_f64(),
@@ -130,9 +131,9 @@ fn from_values(dtype: DType, shape: &[usize], data: &[Value]) -> Result<Tensor, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::TensorError;
+    use lgp_sdk::tensor::Error as TensorError;
 
-    /// One JSON value per element; null where JSON has no number for it.
+    /// One JSON value for each element; null for numbers that JSON lacks.
     fn to_values(tensor: &Tensor) -> Result<Vec<Value>, TensorError> {
         fn all<T: Element>(t: &Tensor, f: impl Fn(T) -> Value) -> Result<Vec<Value>, TensorError> {
             Ok(t.as_slice::<T>()?.iter().map(|&value| f(value)).collect())

@@ -1,10 +1,13 @@
-//! What went wrong, as an exception of the package's own classes, which Python code defines.
+//! Errors as exceptions of the package's own classes, which Python code defines.
 
-use lgp_sdk::{ChoiceError, ModelError, Stopped, chain, model_error_code};
+use lgp_common::{chain, model_error_code};
+use lgp_inference::Stopped;
+use lgp_sdk::device::Error as ChoiceError;
+use lgp_sdk::model::Error as ModelError;
 use pyo3::prelude::*;
 use std::borrow::Cow;
 
-/// What went wrong, for people and for programs.
+/// An error, for users and for programs.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: Cow<'static, str>,
@@ -22,7 +25,7 @@ impl Failure {
         Self { hint: Some(hint.into()), ..self }
     }
 
-    /// A defect of the package: what a thread said as it panicked.
+    /// A defect of the package, with the message of a thread's panic.
     pub(crate) fn panicked(payload: &(dyn std::any::Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().copied();
         let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
@@ -46,8 +49,8 @@ impl From<ChoiceError> for Failure {
     }
 }
 
-impl From<lgp_sdk::TensorError> for Failure {
-    fn from(error: lgp_sdk::TensorError) -> Self {
+impl From<lgp_sdk::tensor::Error> for Failure {
+    fn from(error: lgp_sdk::tensor::Error) -> Self {
         Self::new("input_invalid", chain(&error))
     }
 }

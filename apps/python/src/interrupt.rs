@@ -1,21 +1,21 @@
-//! Work beside the interpreter: other threads of Python go on meanwhile, ctrl-C is heard, and a panic is
-//! an error like others.
+//! Runs work without the interpreter's lock: other Python threads go on, ctrl-C works, and a panic becomes an
+//! ordinary error.
 
 use crate::error::Failure;
-use lgp_sdk::Stop;
+use lgp_sdk::model::Stop;
 use pyo3::prelude::*;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// So often it is looked whether ctrl-C was pressed.
+/// The interval of checks for ctrl-C.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Does what takes long without the interpreter's lock.
+/// Runs slow work without the interpreter's lock.
 ///
 /// # Errors
-/// Those of the work; `internal` where it panics.
+/// Errors of the work; `internal` if it panics.
 pub(crate) fn without_lock<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, Failure> + Send,
@@ -23,11 +23,11 @@ pub(crate) fn without_lock<T: Send>(
     py.detach(|| guarded(work))
 }
 
-/// The same on a thread of its own, while this one looks after signals: it is the only one that Python
-/// gives them to. One that raises, as ctrl-C does, has the work asked to stop.
+/// Runs work on its own thread while this thread handles signals, which Python delivers only here. A handler that
+/// raises, as for ctrl-C, asks the work to stop.
 ///
 /// # Errors
-/// Those of the work, and what the signal's handler raised.
+/// Errors of the work, and the exception that a signal's handler raised.
 pub(crate) fn interruptible<T: Send>(
     py: Python<'_>,
     work: impl FnOnce(&Stop) -> Result<T, Failure> + Send,
@@ -38,7 +38,7 @@ pub(crate) fn interruptible<T: Send>(
         thread::scope(|scope| {
             let worker = scope.spawn(|| {
                 let result = guarded(|| work(&stop));
-                // Whoever waits is in this scope, and goes on waiting until it hears this.
+                // The receiver is in this scope and waits for this message.
                 let _ = done.send(());
                 result
             });
@@ -51,7 +51,7 @@ pub(crate) fn interruptible<T: Send>(
             }
             let result = worker.join().unwrap_or_else(|panic| Err(Failure::panicked(&*panic)));
             match (result, raised) {
-                // What was raised is not lost where the work was done before it could stop.
+                // The exception counts even if the work finished before it could stop.
                 (_, Some(error)) => Err(error),
                 (result, None) => result.map_err(PyErr::from),
             }
@@ -60,6 +60,6 @@ pub(crate) fn interruptible<T: Send>(
 }
 
 fn guarded<T>(work: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
-    // Nothing that the work touched is used after a panic but through its own locks.
+    // After a panic, the work's data are only used through their own locks.
     catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(Failure::panicked(&*panic)))
 }

@@ -1,5 +1,5 @@
-//! What the Python package `legacy_gpu` needs of Rust: devices, and sessions that run models. All else of
-//! the package is Python, beside this in `python/legacy_gpu`.
+//! The Rust part of the Python package `legacy_gpu`: devices, and sessions that run models. The rest of the package
+//! is Python, in `python/legacy_gpu`.
 
 #![forbid(unsafe_code)]
 
@@ -8,17 +8,17 @@ mod interrupt;
 mod session;
 mod values;
 
-use lgp_sdk::{DeviceInfo, ProbeOptions};
+use lgp_sdk::device::{DeviceInfo, ProbeOptions};
 use pyo3::prelude::*;
 
-/// A device as Python gets it: id, name, backend, bytes of memory, whether it is usable, why not, and
-/// what to do about that.
+/// A device for Python: id, name, backend, bytes of memory, whether it is usable, why not, and what to do about
+/// that.
 type Device = (String, String, String, Option<u64>, bool, Option<String>, Option<String>);
 
-/// Looks for devices, with the interpreter free for other threads meanwhile.
+/// Probes devices without the interpreter's lock.
 #[pyfunction]
 fn devices(py: Python<'_>) -> Vec<Device> {
-    let found = py.detach(|| lgp_sdk::probe(&ProbeOptions::default()));
+    let found = py.detach(|| lgp_sdk::device::probe(&ProbeOptions::default()));
     let device = |info: DeviceInfo| {
         let DeviceInfo { id, name, backend, memory_bytes, usable, reason, hint, .. } = info;
         (id, name, backend, memory_bytes, usable, reason, hint)

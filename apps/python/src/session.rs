@@ -1,34 +1,33 @@
-//! A model that is ready to run, for Python.
+//! A loaded model for Python.
 
 use crate::error::Failure;
 use crate::interrupt::{interruptible, without_lock};
 use crate::values::{Given, given_away};
 use etcetera::BaseStrategy;
-use lgp_sdk::{
-    Datum, DeviceLimits, Dim, Model, Precision, SessionOptions, Stop, Tensor, TensorView,
-    ValueSpec, device_names, open_devices,
-};
+use lgp_sdk::device::{DeviceLimits, device_names, open_devices};
+use lgp_sdk::model::{Model, Precision, RunOptions, SessionOptions, Stop, ValueSpec};
+use lgp_sdk::tensor::{Datum, Dim, Tensor, TensorView};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// As many as a run may use.
+/// The most threads of a run.
 const THREADS_MAX: usize = 1024;
 
-/// A model as it is given: the path of its file, or the file's bytes.
+/// A model: the path of its file, or the file's bytes.
 #[derive(FromPyObject)]
 enum Source<'py> {
     Bytes(Bound<'py, pyo3::types::PyBytes>),
     Path(PathBuf),
 }
 
-/// A size of memory in bytes, or as people write it.
+/// A size of memory, in bytes or as text with a unit.
 #[derive(FromPyObject)]
 enum Size {
     Bytes(u64),
     Text(String),
 }
 
-/// A dimension as Python gets it: a number, the name of one that is open, or nothing.
+/// A dimension for Python: its length, the name of an open one, or None.
 #[derive(IntoPyObject)]
 enum Length {
     Known(usize),
@@ -36,13 +35,13 @@ enum Length {
     Open(Option<usize>),
 }
 
-/// An input or output as Python gets it: name, kind, dtype, and the shape where its rank is known.
+/// An input or output for Python: name, kind, dtype, and the shape if its rank is known.
 type Spec = (String, &'static str, &'static str, Option<Vec<Length>>);
 
-/// A model that is ready to run.
+/// A loaded model.
 #[pyclass(frozen, module = "legacy_gpu._native")]
 pub(crate) struct Session {
-    session: lgp_sdk::Session,
+    session: lgp_sdk::model::Session,
     device: String,
 }
 
@@ -74,31 +73,31 @@ impl Session {
                 Ok(bytes) => Model::from_bytes(bytes, None)?,
                 Err(path) => Model::load(path)?,
             };
-            let session = lgp_sdk::Session::on_devices(model, options, accelerators)?;
+            let session = lgp_sdk::model::Session::on_devices(model, options, accelerators)?;
             Ok(Self { session, device })
         };
         Ok(without_lock(py, open)?)
     }
 
-    /// What a run takes.
+    /// The inputs of a run.
     #[getter]
     fn inputs(&self) -> Vec<Spec> {
         self.session.inputs().iter().map(spec).collect()
     }
 
-    /// What a run answers.
+    /// The outputs of a run.
     #[getter]
     fn outputs(&self) -> Vec<Spec> {
         self.session.outputs().iter().map(spec).collect()
     }
 
-    /// Where it runs.
+    /// The device that runs the model.
     #[getter]
     fn device(&self) -> &str {
         &self.device
     }
 
-    /// Runs the model once. `watched` is for the main thread, which alone hears of ctrl-C.
+    /// Runs the model once. `watched` is for the main thread, the only one that gets ctrl-C.
     fn run<'py>(
         &self,
         py: Python<'py>,
@@ -109,7 +108,10 @@ impl Session {
             true => {
                 let owned = inputs.iter().map(|(name, given)| Ok((name.as_str(), given.owned()?)));
                 let owned = owned.collect::<Result<Vec<(&str, Datum)>, Failure>>()?;
-                self.work(py, watched, |stop| Ok(self.session.run_data_until(owned, stop)?))?
+                self.work(py, watched, |stop| {
+                    let options = RunOptions::new().until(stop);
+                    Ok(self.session.run_data_with(owned, options)?)
+                })?
             }
             false => {
                 let made = inputs.iter().map(|(_, given)| given.made());
@@ -118,7 +120,10 @@ impl Session {
                 for ((name, given), made) in inputs.iter().zip(&made) {
                     views.extend(given.view(made)?.map(|view| (name.as_str(), view)));
                 }
-                self.work(py, watched, |stop| Ok(self.session.run_any_until(&views, stop)?))?
+                self.work(py, watched, |stop| {
+                    let options = RunOptions::new().until(stop);
+                    Ok(self.session.run_any_with(&views, options)?)
+                })?
             }
         };
         let outputs = outputs.into_iter().map(|(name, value)| Ok((name, given_away(py, value)?)));
@@ -168,12 +173,12 @@ fn bytes(size: Option<Size>) -> Result<Option<u64>, Failure> {
         None => Ok(None),
         Some(Size::Bytes(bytes)) => Ok(Some(bytes)),
         Some(Size::Text(text)) => {
-            lgp_sdk::parse_size(&text).map(Some).map_err(|what| Failure::new("usage", what))
+            lgp_common::parse_size(&text).map(Some).map_err(|what| Failure::new("usage", what))
         }
     }
 }
 
-/// The platform's folder for what can be made again.
+/// The platform's cache folder.
 fn cache() -> Option<PathBuf> {
     let strategy = etcetera::choose_base_strategy().ok()?;
     Some(strategy.cache_dir().join("radeon-cluster"))

@@ -1,16 +1,17 @@
-//! Values on their way between NumPy and sessions: inputs are borrowed, outputs given away.
+//! Converts values between NumPy and sessions: inputs are borrowed, outputs are handed over.
 
 use crate::error::Failure;
-use lgp_sdk::{DType, Datum, Tensor, TensorView, for_numpy, numpy_name};
+use lgp_common::{for_numpy, numpy_name};
+use lgp_sdk::tensor::{DType, Datum, Tensor, TensorView};
 use numpy::PyReadonlyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 use std::borrow::Cow;
 
-/// An input as Python hands it over, with the name of its dtype, its shape, and its elements.
+/// An input from Python, with its dtype's name, its shape, and its elements.
 #[derive(FromPyObject)]
 pub(crate) enum Given<'py> {
-    /// Bytes that are borrowed from an array.
+    /// Bytes borrowed from an array.
     Numbers(String, Vec<usize>, PyReadonlyArray1<'py, u8>),
     /// The texts of an array of strings, row-major.
     Strings(Vec<usize>, Vec<String>),
@@ -19,13 +20,13 @@ pub(crate) enum Given<'py> {
 }
 
 impl Given<'_> {
-    /// The tensor that is not in Python's memory: that of strings.
+    /// The copied tensor of an array of strings, which cannot be borrowed from Python.
     pub(crate) fn made(&self) -> Result<Option<Tensor>, Failure> {
         let Self::Strings(shape, texts) = self else { return Ok(None) };
         Ok(Some(Tensor::from_strings(shape.as_slice(), texts)?))
     }
 
-    /// The tensor where it lies; nothing for a sequence. `made` is what [`Given::made`] answered.
+    /// The tensor in place; `None` for a sequence. `made` is the result of [`Given::made`].
     pub(crate) fn view<'a>(
         &'a self,
         made: &'a Option<Tensor>,
@@ -37,7 +38,7 @@ impl Given<'_> {
         }
     }
 
-    /// The value, copied: sequences have their tensors.
+    /// The value, copied, because sequences own their tensors.
     pub(crate) fn owned(&self) -> Result<Datum, Failure> {
         Ok(match self {
             Self::Numbers(dtype, shape, bytes) => {
@@ -67,10 +68,10 @@ fn numbers<'a>(
     Ok(TensorView::from_bytes(known, shape, bytes)?)
 }
 
-/// A tensor that a run made and that NumPy uses where it lies: an array on it keeps this alive.
+/// A tensor of a run that NumPy uses in place: the array keeps this object alive.
 #[pyclass(frozen, module = "legacy_gpu._native")]
 pub(crate) struct Array {
-    /// Owns the bytes, which nobody else knows of.
+    /// The only owner of the bytes.
     _tensor: Tensor,
     address: usize,
     shape: Vec<usize>,
@@ -79,7 +80,7 @@ pub(crate) struct Array {
 
 #[pymethods]
 impl Array {
-    /// NumPy's array interface, version 3: the elements' place, in C order, open for writing.
+    /// NumPy's array interface, version 3: the elements' address, in C order, writable.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let interface = PyDict::new(py);
@@ -91,7 +92,7 @@ impl Array {
     }
 }
 
-/// What a run made, for Python: arrays, lists of them, dictionaries, and None for what is absent.
+/// A run's output for Python: arrays, lists of them, dictionaries, and None for an absent value.
 pub(crate) fn given_away<'py>(py: Python<'py>, value: Datum) -> PyResult<Bound<'py, PyAny>> {
     match value {
         Datum::Tensor(tensor) if tensor.dtype() == DType::Str => strings(py, &tensor),
@@ -115,7 +116,7 @@ pub(crate) fn given_away<'py>(py: Python<'py>, value: Datum) -> PyResult<Bound<'
 
 fn array<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
     let dtype = tensor.dtype();
-    let failed = |error| Failure::new("out_of_memory", lgp_sdk::chain(&error));
+    let failed = |error| Failure::new("out_of_memory", lgp_common::chain(&error));
     let wide = match for_numpy(&tensor).map_err(failed)? {
         Cow::Borrowed(_) => None,
         Cow::Owned(wide) => Some(wide),
@@ -129,7 +130,7 @@ fn array<'py>(py: Python<'py>, tensor: Tensor) -> PyResult<Bound<'py, PyAny>> {
     if tensor.is_empty() {
         return numpy.call_method1("empty", (shape, name));
     }
-    // Python may write to it: bytes that the session has too, such as a constant's, are copied here.
+    // Python may write to the array, so bytes shared with the session are copied here.
     let address = tensor.as_bytes_mut().map_err(failed)?.as_mut_ptr().expose_provenance();
     numpy.call_method1("asarray", (Array { _tensor: tensor, address, shape, name },))
 }

@@ -1,5 +1,5 @@
-//! Models of a worker that does not share its coordinator's files: fetched by digest, kept by
-//! digest, the oldest given up when there are too many.
+//! Models of a worker that does not share its coordinator's files: fetched and stored by digest.
+//! The oldest ones are evicted when the cache is full.
 
 use crate::executor::ModelExecutor;
 use lgp_distributed::{BlobFile, BlobPart, BlobSource, ExecError, ModelCache, ModelRef};
@@ -9,9 +9,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The file that holds the graph; its name within the model's parts.
+/// The file with the graph; its name within the model's parts.
 const MODEL_FILE: &str = "model.onnx";
-/// What is being fetched, in the repository's folder. No model has such a name.
+/// The folder of incomplete fetches in the repository. No model has this name.
 const PARTIAL: &str = ".partial";
 
 /// The registered models of a [`Repository`], for workers that fetch them.
@@ -60,7 +60,7 @@ impl ModelCache for ModelExecutor {
         parts: &[BlobPart],
     ) -> Result<(), ExecError> {
         let added = self.add(model, collected, parts);
-        // Whether it is a model or none, its bytes are of no more use here.
+        // Valid or not, the fetched file is not needed any more.
         std::fs::remove_file(collected)
             .or_else(ignore_missing)
             .map_err(|e| unavailable("remove a fetched file", e))?;
@@ -69,7 +69,7 @@ impl ModelCache for ModelExecutor {
 }
 
 impl ModelExecutor {
-    /// Gives up models until there is room for a file, but none that is in use.
+    /// Evicts models until a file fits, but none that is in use.
     pub(crate) fn make_room_beside(
         &self,
         model: &ModelRef,
@@ -84,7 +84,7 @@ impl ModelExecutor {
         let mut spare = models;
         spare.retain(|kept| kept.sha256 != model.sha256 && !is_in_use(&kept.sha256));
         let least = used.saturating_sub(sum(&spare));
-        // Nothing is given up for what has no room in the end.
+        // Nothing is evicted for a file that would not fit anyway.
         if least.saturating_add(bytes) > bytes_max {
             return Err(ExecError::unavailable(format!(
                 "model {model} needs {bytes} more bytes; of the {bytes_max} bytes that the cache may \
@@ -124,7 +124,7 @@ impl ModelExecutor {
         if entry.sha256 == model.sha256 {
             return Ok(());
         }
-        // Its files are hashed in another order, or not all of them.
+        // The fetched files were hashed in another order, or only partly.
         repository.remove(&model.sha256, None).map_err(|e| unavailable("remove a model", e))?;
         let given = entry.sha256;
         let message =
@@ -137,7 +137,7 @@ fn ignore_missing(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// Writes each part into a file of its own. Their names have been checked: they stay in the folder.
+/// Writes each part into its own file. The names are checked and stay in the folder.
 fn split(collected: &Path, parts: &[BlobPart], folder: &Path) -> io::Result<()> {
     if let [only] = parts
         && only.name == MODEL_FILE
@@ -158,7 +158,7 @@ fn split(collected: &Path, parts: &[BlobPart], folder: &Path) -> io::Result<()> 
     Ok(())
 }
 
-/// A model in the cache, or the beginning of one.
+/// A model in the cache, complete or not.
 struct Kept {
     sha256: String,
     bytes: u64,
@@ -210,7 +210,7 @@ mod tests {
         ModelExecutor::new(repository, None, SessionOptions::with_threads(1)).fetching(bytes_max)
     }
 
-    /// What the network would do: copies a model's files into one run of bytes.
+    /// Stands in for the network: copies a model's files into one sequence of bytes.
     fn transfer(source: &RepositoryFiles, model: &ModelRef, to: &Path) -> Vec<BlobPart> {
         let files = source.find(&model.sha256).expect("ours").expect("registered");
         std::fs::create_dir_all(to.parent().expect("a folder")).expect("ours");

@@ -1,51 +1,63 @@
-//! Which devices run a model, by the names that people give them.
+//! Opens the devices that run a model, by the names that users give.
 
 use lgp_compute::device::Accelerator;
 use lgp_hal::{BackendKind, DeviceId, Error as DeviceError};
 use std::path::{Path, PathBuf};
 
-/// The least that a device's memory is managed in.
+/// The smallest limit of device memory, in bytes.
 const VRAM_BYTES_MIN: u64 = 1 << 10;
 
-/// What a model may take of memory on each device, and where what belongs to devices is kept.
+/// Memory limits of a model on each device, and the folder of device caches.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// What it may take of the device's memory; all that is free without it.
+    /// The most device memory; all free memory when unset.
     pub vram_bytes: Option<u64>,
-    /// What weights may take of the host's memory for a device: the others lie in a file that goes with
-    /// the process. All without it.
+    /// The most host memory for the weights of a device; further weights lie in a file that is deleted with the
+    /// process. No limit when unset.
     pub host_bytes: Option<u64>,
-    /// The folder for what can be made again: compiled programs, and weights that take no memory.
+    /// The cache folder: compiled programs, and the weights that lie in a file.
     pub cache: Option<PathBuf>,
 }
 
-/// Why no device was opened.
+impl DeviceLimits {
+    /// Keeps a device's compiled programs and tuned schedules in [`DeviceLimits::cache`], as
+    /// [`open_device`] does. Without such a folder, each process compiles for itself.
+    ///
+    /// # Errors
+    /// Why they cannot be kept.
+    pub fn keep_programs(&self, accelerator: &Accelerator) -> Result<(), String> {
+        let cache = self.cache.as_deref().ok_or("this account has no folder for caches")?;
+        accelerator.keep_in(&cache.join("devices")).map_err(|error| error.to_string())
+    }
+}
+
+/// Why a device could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ChoiceError {
     /// The text names no device.
     #[error(transparent)]
     Unknown(DeviceError),
-    /// The device, or its driver, is not there or calculates wrongly.
+    /// The device or its driver is missing, or the device computes wrong results.
     #[error("{source}")]
     Open {
         /// The device that was asked for.
         device: DeviceId,
-        /// What is wrong with it.
+        /// The device's error.
         source: DeviceError,
     },
     /// The device runs no models.
     #[error(transparent)]
     WithoutModels(lgp_compute::Error),
-    /// Weights cannot be kept in a file.
+    /// Weights cannot be stored in a file.
     #[error(transparent)]
     HostMemory(lgp_compute::Error),
-    /// Devices or limits that contradict each other.
+    /// Devices or limits contradict each other.
     #[error("{message}")]
     Contradiction {
-        /// What contradicts what.
+        /// The contradiction.
         message: String,
-        /// What would not.
+        /// How to resolve it.
         hint: &'static str,
     },
 }
@@ -71,8 +83,7 @@ impl ChoiceError {
         }
     }
 
-    /// What can be done about it. `flag` is what stands before a device where one is named, as in
-    /// `--device `.
+    /// What the user can do about the error. `flag` is the text before a device's name, such as `--device `.
     #[must_use]
     pub fn hint(&self, flag: &str) -> String {
         match self {
@@ -97,11 +108,11 @@ impl ChoiceError {
     }
 }
 
-/// Opens `auto`, `cpu`, `opencl:0` and so on, each of which passes its self-test and runs models;
-/// `None` is the processor.
+/// Opens `auto`, `cpu`, `opencl:0` and so on. The device has passed its self-test and runs models; `None` is the
+/// CPU.
 ///
 /// # Errors
-/// [`ChoiceError`], for limits of the processor too.
+/// [`ChoiceError`], also for memory limits together with the CPU.
 pub fn open_device(text: &str, limits: &DeviceLimits) -> Result<Option<Accelerator>, ChoiceError> {
     if let Some(bytes) = limits.vram_bytes.filter(|bytes| *bytes < VRAM_BYTES_MIN) {
         let message = format!("vram is {bytes} bytes, expected {VRAM_BYTES_MIN} at least");
@@ -131,22 +142,22 @@ pub fn open_device(text: &str, limits: &DeviceLimits) -> Result<Option<Accelerat
         Some(most) => Accelerator::with_memory(device, bytes(most)),
     };
     let accelerator = accelerator.map_err(ChoiceError::WithoutModels)?;
-    let cache = limits.cache.as_deref();
     if let Some(most) = limits.host_bytes {
-        let limited = accelerator.limit_host(bytes(most), &spill_folder(cache));
+        let folder = spill_folder(limits.cache.as_deref());
+        let limited = accelerator.limit_host(bytes(most), &folder);
         limited.map_err(ChoiceError::HostMemory)?;
     }
-    if let Err(reason) = keep_programs(&accelerator, cache) {
+    if let Err(reason) = limits.keep_programs(&accelerator) {
         tracing::warn!(reason, "programs are compiled each time");
     }
     Ok(Some(accelerator))
 }
 
-/// Opens a list, `opencl:0,opencl:1`, of devices that a model is cut over if one has not the memory for
-/// it; none is the processor. The limits are each device's.
+/// Opens a list such as `opencl:0,opencl:1`; a model is split over the devices if one lacks the memory for it. An
+/// empty result is the CPU. The limits apply to each device.
 ///
 /// # Errors
-/// As [`open_device`]; also for a list with the processor in it, or with one device twice.
+/// As [`open_device`]; also for a list with the CPU in it, with one device twice, or with a limit of host memory.
 pub fn open_devices(text: &str, limits: &DeviceLimits) -> Result<Vec<Accelerator>, ChoiceError> {
     let texts: Vec<&str> = text.split(',').collect();
     let again = texts.iter().enumerate().find(|(i, one)| texts[..*i].contains(one));
@@ -171,25 +182,15 @@ pub fn open_devices(text: &str, limits: &DeviceLimits) -> Result<Vec<Accelerator
     Ok(others)
 }
 
-/// What [`open_devices`] opened, as it is named; the processor where that is nothing.
+/// The names of the devices that [`open_devices`] opened; the CPU for an empty slice.
 #[must_use]
 pub fn device_names(accelerators: &[Accelerator]) -> String {
     let ids: Vec<String> = accelerators.iter().map(|device| device.id().to_string()).collect();
     if ids.is_empty() { DeviceId::CPU.to_string() } else { ids.join(",") }
 }
 
-/// Keeps compiled programs and tuned schedules in a folder for what can be made again. Without one,
-/// each process compiles for itself.
-///
-/// # Errors
-/// Why they are not kept.
-pub fn keep_programs(accelerator: &Accelerator, cache: Option<&Path>) -> Result<(), String> {
-    let cache = cache.ok_or("this account has no folder for caches")?;
-    accelerator.keep_in(&cache.join("devices")).map_err(|error| error.to_string())
-}
-
-/// Where weights lie that are to take no memory: not among temporary files, which many systems keep in
-/// memory, where there is another place.
+/// The folder for weights that are kept on disk. Prefers the cache folder, because many systems keep temporary
+/// files in memory.
 fn spill_folder(cache: Option<&Path>) -> PathBuf {
     let made = cache.and_then(|cache| {
         let folder = cache.join("weights");

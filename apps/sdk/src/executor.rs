@@ -1,6 +1,5 @@
-//! What a worker of the cluster runs: inference sessions of the models in a repository.
+//! The executor of a cluster's worker: inference sessions of the models in a repository.
 
-use crate::joined::Joins;
 use crate::sensors::Sensors;
 use crate::turns::Turns;
 use lgp_compute::Error as OpError;
@@ -10,7 +9,7 @@ use lgp_distributed::{
 };
 use lgp_hal::DeviceId;
 use lgp_inference::{
-    Error as ModelError, NodeProfile, Profile, Repository, Session, SessionOptions,
+    Error as ModelError, NodeProfile, Profile, Repository, RunOptions, Session, SessionOptions,
     Stop as RunStop, ValueSpec,
 };
 use lgp_memory::{Dim, Error as TensorError, NamedTensor, Shape, TensorView};
@@ -18,15 +17,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-/// Runs the models of a [`Repository`] for [`run_worker`](crate::run_worker).
+/// Runs the models of a [`Repository`] for [`run_worker`](lgp_distributed::run_worker).
 ///
-/// Each loaded model has one session, shared by all tasks. A model that a task names and that is
-/// not loaded is loaded first. Models stay loaded until they are unloaded. Tasks that a worker gives
-/// it together run as one batch by [`Session::run_batch`] where the model takes batches and its
-/// first one gave what its tasks gave alone, up to the rounding of sums.
+/// Each loaded model has one session, shared by all tasks. A task's model is loaded first if needed, and stays loaded
+/// until it is unloaded. Tasks that a worker passes together run as one batch by [`Session::run_batch`], if the model
+/// takes batches and its first batch gave the same results as its tasks alone, up to the rounding of sums.
 ///
 /// ```
-/// use lgp_sdk::{Executor, ModelExecutor, Repository, SessionOptions};
+/// use lgp_distributed::Executor;
+/// use lgp_sdk::cluster::ModelExecutor;
+/// use lgp_sdk::model::{Repository, SessionOptions};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let repository = Repository::open(folder.path())?;
@@ -40,25 +40,24 @@ pub struct ModelExecutor {
     repository: Repository,
     device: DeviceId,
     options: SessionOptions,
-    /// Locked for no longer than it takes to look something up: heartbeats read it.
+    /// Heartbeats read this map, so the lock is held for lookups only.
     sessions: RwLock<BTreeMap<ModelRef, Arc<Session>>>,
-    /// The memory that loaded models take.
+    /// The memory of each loaded model, in bytes, if known.
     footprints: RwLock<BTreeMap<ModelRef, u64>>,
-    /// What all models may take together; `None` for what the device has.
+    /// The most that all models may take together; `None` for the device's own limit.
     memory_bytes_max: Option<u64>,
     sensors: Sensors,
-    /// What models are loaded for.
+    /// The device that models are loaded for; `None` for the CPU.
     accelerator: RwLock<Option<Accelerator>>,
-    /// Taken while a model loads or the device is opened again, so that two tasks do not do the same.
+    /// Held while a model loads or the device is reopened, so that two tasks do not do it twice.
     loading: Turns,
-    joins: Joins,
-    /// Bytes that fetched models may take; `None` where the repository is the coordinator's own.
+    /// The most bytes of fetched models; `None` if the repository is the coordinator's own.
     cache_bytes_max: Option<u64>,
 }
 
 impl ModelExecutor {
-    /// An executor on an opened device, or on the processor where there is none, with nothing
-    /// loaded yet; every session gets `options`.
+    /// An executor on an opened device, or on the CPU for `None`, with nothing loaded yet; every session gets
+    /// `options`.
     #[must_use]
     pub fn new(
         repository: Repository,
@@ -69,7 +68,7 @@ impl ModelExecutor {
         let sensors = Sensors::new(device);
         let (sessions, footprints) = (RwLock::default(), RwLock::default());
         let accelerator = RwLock::new(accelerator);
-        let (loading, joins, cache_bytes_max) = (Turns::default(), Joins::default(), None);
+        let (loading, cache_bytes_max) = (Turns::default(), None);
         Self {
             repository,
             device,
@@ -80,20 +79,19 @@ impl ModelExecutor {
             sensors,
             accelerator,
             loading,
-            joins,
             cache_bytes_max,
         }
     }
 
-    /// The same executor for a worker that does not share its coordinator's files: models are fetched
-    /// from there, and the repository keeps up to `cache_bytes_max` of them by their digests.
+    /// The executor of a worker that does not share its coordinator's files. It fetches models from the coordinator,
+    /// and its repository keeps up to `cache_bytes_max` of them by their digests.
     #[must_use]
     pub fn fetching(self, cache_bytes_max: u64) -> Self {
         Self { cache_bytes_max: Some(cache_bytes_max), ..self }
     }
 
-    /// The same executor with so many bytes for models, of which one that does not fit is refused;
-    /// on the processor, which has no memory of its own, there is no other limit.
+    /// Limits the bytes of all models; a model that does not fit is refused. On the CPU, which has no memory of its
+    /// own, there is no other limit.
     #[must_use]
     pub fn within(self, memory_bytes_max: Option<u64>) -> Self {
         Self { memory_bytes_max, ..self }
@@ -132,7 +130,7 @@ impl ModelExecutor {
         let turn = self.loading.take(|| stop.is_stopped());
         let _turn =
             turn.ok_or_else(|| ExecError::stopped("stopped before its model was loaded"))?;
-        // Another task may have loaded it while this one waited for its turn.
+        // Another task may have loaded the model while this one waited for its turn.
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
@@ -161,7 +159,7 @@ impl ModelExecutor {
         )))
     }
 
-    /// What loaded models take, as far as it is known.
+    /// The memory of all loaded models, as far as known.
     fn taken_bytes(&self) -> u64 {
         let footprints = self.footprints.read().unwrap_or_else(PoisonError::into_inner);
         footprints.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
@@ -185,10 +183,11 @@ impl ModelExecutor {
         }
         tracing::info!(%model, "loading");
         let parsed = self.repository.load(&entry).map_err(|e| failure(&e))?;
-        crate::session(parsed, self.options, accelerator).map_err(|e| failure(&e))
+        let accelerators = accelerator.into_iter().collect();
+        Session::on_devices(parsed, self.options, accelerators).map_err(|e| failure(&e))
     }
 
-    /// Runs a loaded model in some way; a device that is lost by it is opened again.
+    /// Runs a loaded model by `how`; reopens the device if the run lost it.
     fn run<T>(
         &self,
         model: &ModelRef,
@@ -208,8 +207,8 @@ impl ModelExecutor {
         })
     }
 
-    /// Runs tasks as one batch where that gives the same results; of tasks that run one by one no nodes are
-    /// told.
+    /// Runs tasks as one batch if that gives the same results; else runs them one by one, without profiling their
+    /// nodes.
     fn run_batch(
         &self,
         device: usize,
@@ -219,16 +218,23 @@ impl ModelExecutor {
         profile: Option<&mut Profile>,
     ) -> Vec<Result<Vec<NamedTensor>, ExecError>> {
         let session = self.session(model, stop).ok();
+        let session = session.filter(|session| session.rows_are_independent());
         let stops = run_stop(stop);
-        match session.and_then(|session| self.joins.run(model, &session, batch, &stops, profile)) {
+        let options = RunOptions::new().until(&stops);
+        let options = match profile {
+            Some(profile) => options.trace(profile),
+            None => options,
+        };
+        // Any failure may be that of a single task.
+        match session.and_then(|session| session.run_batch_with(batch, options).ok()) {
             Some(answers) => answers.into_iter().map(Ok).collect(),
-            // Each then has its own result, or its own failure; of a stopped run that it was.
+            // Each task then gets its own result or failure; after a stop, the failure says so.
             None => batch.iter().map(|inputs| self.execute(device, model, inputs, stop)).collect(),
         }
     }
 
-    /// Opens a device again that was lost: all that was loaded for it went with its memory. `open`
-    /// may take seconds, and holds nothing meanwhile that [`Executor::status`] reads.
+    /// Reopens a lost device, whose memory held all that was loaded. `open` may take seconds, so it holds no lock
+    /// that [`Executor::status`] reads.
     fn reopen(
         &self,
         lost: &Session,
@@ -237,7 +243,7 @@ impl ModelExecutor {
         let Some(_turn) = self.loading.take(|| false) else { return };
         let gone = {
             let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
-            // Another task may have noticed it first.
+            // Another task may have reopened it first.
             if !sessions.values().any(|session| std::ptr::eq(&**session, lost)) {
                 return;
             }
@@ -253,7 +259,7 @@ impl ModelExecutor {
                 drop(accelerator);
                 drop(lost);
             }
-            // The next task finds it lost again, and tries again.
+            // The next task finds the device lost again and retries.
             Err(error) => tracing::error!(device = %self.device, %error, "cannot be reopened"),
         }
     }
@@ -265,7 +271,7 @@ impl std::fmt::Debug for ModelExecutor {
     }
 }
 
-/// The same request, as runs take it.
+/// The same stop request, as sessions take it.
 fn run_stop(stop: &Stop) -> RunStop {
     let (asked, deadline) = stop.parts();
     let stop = RunStop::from(asked);
@@ -288,9 +294,8 @@ impl Executor for ModelExecutor {
     fn unload(&self, _: usize, model: &ModelRef) {
         self.footprints.write().unwrap_or_else(PoisonError::into_inner).remove(model);
         let session = self.sessions.write().unwrap_or_else(PoisonError::into_inner).remove(model);
-        // Letting go of gigabytes takes its time, which no heartbeat waits for.
+        // Freeing gigabytes takes time. No lock is held, so heartbeats do not wait.
         drop(session);
-        self.joins.forget(model);
     }
 
     fn execute(
@@ -300,7 +305,9 @@ impl Executor for ModelExecutor {
         inputs: &[NamedTensor],
         stop: &Stop,
     ) -> Result<Vec<NamedTensor>, ExecError> {
-        self.run(model, inputs, stop, |session, views, stop| session.run_until(views, stop))
+        self.run(model, inputs, stop, |session, views, stop| {
+            session.run_with(views, RunOptions::new().until(stop))
+        })
     }
 
     fn execute_batch(
@@ -324,9 +331,7 @@ impl Executor for ModelExecutor {
         let results = match batch {
             [one] => {
                 let ran = self.run(model, one, stop, |session, views, stop| {
-                    let (outputs, measured) = session.profile_until(views, stop)?;
-                    profile = measured;
-                    Ok(outputs)
+                    session.run_with(views, RunOptions::new().until(stop).trace(&mut profile))
                 });
                 vec![ran]
             }
@@ -374,15 +379,14 @@ fn node_time(node: NodeProfile) -> NodeTime {
     NodeTime { op: node.op.to_owned(), name: node.name, start_ns, took_ns }
 }
 
-/// A percentage as a share of one.
+/// A percentage as a share from 0 to 1.
 fn share(percent: u64) -> Option<f32> {
     let percent = u16::try_from(percent).ok()?;
     Some(f32::from(percent.min(100)) / 100.0)
 }
 
-/// The device memory that a model takes between and during runs with the shapes that it states,
-/// with 1 for dimensions that callers choose; on the processor, all of its memory. `None` where only
-/// a run knows the sizes.
+/// The device memory that a model takes between and during runs, with 1 for each dimension that callers choose; on
+/// the CPU, all of its memory. `None` if the sizes are known only during a run.
 fn footprint(session: &Session) -> Option<u64> {
     fn shape(spec: &ValueSpec) -> Option<(&str, Shape)> {
         let dims = spec.ty.shape.as_ref()?.0.iter();
@@ -398,7 +402,7 @@ fn footprint(session: &Session) -> Option<u64> {
     u64::try_from(bytes).ok()
 }
 
-/// Whether it is the caller's fault, the model's, or a matter of the moment.
+/// Sorts a failure: the caller's fault, the model's, or a temporary condition.
 fn failure(error: &ModelError) -> ExecError {
     let message = error.to_string();
     match error {
@@ -410,7 +414,7 @@ fn failure(error: &ModelError) -> ExecError {
         ModelError::UnknownModel { .. } | ModelError::UnknownVersion { .. } => {
             ExecError::model_not_found(message)
         }
-        // Where it lies is nobody's business who asks for an inference.
+        // The client must not learn the path, so only the log has it.
         ModelError::Digest { path, given, expected } => {
             tracing::error!(path = %path.display(), given, expected, "a model's file has changed");
             let what =
@@ -427,7 +431,7 @@ fn failure(error: &ModelError) -> ExecError {
     }
 }
 
-/// Whether an operator's error is about its inputs and attributes alone, and not about the machine.
+/// Whether an operator's error comes from the graph's inputs and attributes, not from the machine.
 fn is_of_the_graph(error: &OpError) -> bool {
     match error {
         OpError::Invalid { .. } | OpError::Unsupported { .. } => true,

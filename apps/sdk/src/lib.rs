@@ -1,22 +1,26 @@
-//! The curated Rust API of the platform: what applications need, and nothing else.
+//! The platform's promised API for Rust programs, grouped by use: [`tensor`]s go through a [`model`] on a [`device`];
+//! a [`cluster`] runs tasks; [`measure`] reports what runs take.
 //!
-//! Tensors come from `lgp-memory`, devices from `lgp-hal`, models and sessions from
-//! `lgp-inference`, the cluster from `lgp-distributed`; each crate also works alone.
-//! [`ModelExecutor`] joins the last two.
+//! These names follow semantic versioning. Each name has one place, and `tests/promised.rs` counts them. Other names
+//! in the crates of the layers, such as `lgp-inference`, may change at any time.
 //!
 //! # A model on this machine
-//! Devices are found by [`probe`] and opened by [`open`]; [`session`] compiles a model for one, or for
-//! the processor, and [`measure_latency`], [`profile_cpu`] and [`generate_report`] say what its runs take.
+//! [`device::probe`] finds devices, [`device::open_devices`] opens one or several, and a [`model::Session`] runs a
+//! model on them, or on the CPU.
 //!
 //! ```
-//! use lgp_sdk::{LatencyOptions, Model, NamedTensor, SessionOptions, Tensor};
-//! use lgp_sdk::{generate_report, measure_latency, probe, profile_cpu, select_auto, session};
+//! use lgp_sdk::device::{DeviceLimits, ProbeOptions, open_devices, probe};
+//! use lgp_sdk::measure::{LatencyOptions, generate_report, measure_latency, profile_cpu};
+//! use lgp_sdk::model::{Model, Session, SessionOptions};
+//! use lgp_sdk::tensor::{NamedTensor, Tensor};
 //!
-//! let devices = probe(&lgp_sdk::ProbeOptions::default());
-//! println!("models run best on {}", select_auto(&devices));
-//!
+//! for device in probe(&ProbeOptions::default()) {
+//!     println!("{}: {}", device.id, device.reason.as_deref().unwrap_or("runs models"));
+//! }
 //! let model = Model::load("../cli/assets/digits/digits.onnx")?;
-//! let session = session(model, SessionOptions::default(), None)?;
+//! // `auto` is the best of the devices.
+//! let devices = open_devices("cpu", &DeviceLimits::default())?;
+//! let session = Session::on_devices(model, SessionOptions::default(), devices)?;
 //! let image = Tensor::from_slice([1, 1, 8, 8], &[0f32; 64])?;
 //! let outputs = session.run(&[("image", image.view())])?;
 //! assert_eq!(outputs[0].tensor.shape().dims(), [1, 10]);
@@ -30,14 +34,16 @@
 //! ```
 //!
 //! # A cluster within a program
-//! A [`Coordinator`] takes tasks; workers, in this process or others, run them by an [`Executor`].
-//! [`Client`] does the same from elsewhere.
+//! A [`cluster::Coordinator`] takes tasks. Workers, in this process or others, run the tasks with a
+//! [`cluster::ModelExecutor`]. A [`cluster::Client`] submits tasks from elsewhere.
 //!
 //! ```
-//! use lgp_sdk::{
-//!     Coordinator, CoordinatorConfig, ModelExecutor, ModelRef, NamedTensor, Pki, Repository,
-//!     SessionOptions, TaskSpec, TaskState, Tensor, WorkerConfig, run_worker,
+//! use lgp_sdk::cluster::{
+//!     Coordinator, CoordinatorConfig, ModelExecutor, ModelRef, Pki, TaskSpec, TaskState,
+//!     WorkerConfig, run_worker,
 //! };
+//! use lgp_sdk::model::{Repository, SessionOptions};
+//! use lgp_sdk::tensor::{NamedTensor, Tensor};
 //! use std::sync::Arc;
 //!
 //! # #[tokio::main]
@@ -67,103 +73,55 @@
 
 #![forbid(unsafe_code)]
 
-mod arrays;
-mod bench_devices;
-mod bench_memory;
 mod cache;
 mod choice;
-mod codes;
-mod deployment;
 mod executor;
-mod joined;
-mod labels;
-mod measure;
 mod multi;
-mod random;
-pub mod report;
-mod results;
 mod sensors;
-mod size;
-pub mod stats;
-mod trial;
 mod turns;
-mod versions;
-pub mod vision;
 
-pub use arrays::{for_numpy, numpy_name};
-pub use bench_devices::{Copies, measure_conv, measure_copies, measure_gemm};
-pub use bench_memory::{Freed, MemoryTrace, PoolTimes, measure_pools, trace_memory};
-pub use cache::RepositoryFiles;
-pub use choice::{
-    ChoiceError, DeviceLimits, device_names, keep_programs, open_device, open_devices,
-};
-pub use codes::{chain, model_error_code, plainly};
-pub use deployment::triton::proto as triton;
-pub use deployment::{
-    ControlKind, DeployError, Deployment, DeploymentPatch, ModelConfig, SequenceControl,
-    SequenceState, Sequences, WarmUp,
-};
-pub use executor::ModelExecutor;
-pub use labels::{Beside, LabelsError, class_names};
-pub use lgp_compute::device::Accelerator;
-pub use lgp_distributed::{
-    Advertisement, AttemptRecord, Backoff, Batching, BlobFile, BlobPart, BlobSource, BlobsAt,
-    CaHash, Client, ClusterHome, Control, ControlView, Coordinator, CoordinatorConfig,
-    Coordinators, DeviceInfo as WorkerDevice, DeviceStatus, Discovery, Error as ClusterError,
-    Event, Events, ExecError, ExecErrorKind, Executor, ExecutorStatus, Identity, JoinRefusal,
-    JoinToken, JournalError, Migrated, MigrationStep, ModelCache, ModelNeeds, ModelReadiness,
-    ModelRef, NodeTime, Peer, Percentiles, Persisted, Pki, Priority, Revocation, Role, RunTrace,
-    ScaleConfig, ScaleDecision, ScaleMetric, ScaleRule, ScaleSample, Scaler, Services, Stats,
-    Stop as TaskStop, Supervisor, TaskCounts, TaskError, TaskErrorKind, TaskFilter, TaskId,
-    TaskPage, TaskRecord, TaskSpec, TaskState, TokenInfo, Tokens, Traffic, Transport, UnusedDevice,
-    WorkerConfig, WorkerCounts, WorkerId, WorkerInfo, WorkerState, ZeroInput, balancing_strategies,
-    enrol, join, ms, renew, run_worker,
-};
-pub use lgp_hal::{
-    BackendKind, Caps, Device, DeviceId, DeviceInfo, DeviceKind, Error as DeviceError, Finding,
-    Monitor, ProbeOptions, SelfTest, Status as FindingStatus, Telemetry, diagnose, examine, open,
-    open_auto, probe, select_auto,
-};
-pub use lgp_inference::{
-    Attr, BoundWeights, DeviceMemoryReport, Entry, Error as ModelError, GraphBuilder, Isa,
-    KeptFloats, MeasuredPlacement, MemoryReport, Model, NodeProfile, PassReport, Placement,
-    Precision, Profile, Repository, RunTask, Session, SessionOptions, Stop, Stopped, StoredFloats,
-    TensorBytes, TunedModel, TunedNode, ValueSpec, Weights, pass_reports, read_value,
-};
-pub use lgp_memory::{
-    Buffer, DType, Datum, Dim, Element, Error as TensorError, F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2,
-    F8E5M2FNUZ, F8E8M0, MemoryKind, MemoryPhase, MemoryProfile, NamedTensor, Shape, SpikeRule,
-    SymShape, Tensor, TensorType, TensorView, ValueKind,
-};
-pub use measure::{CpuNode, CpuProfile, Latency, LatencyOptions, measure_latency, profile_cpu};
-pub use multi::MultiExecutor;
-pub use random::Random;
-pub use report::generate_report;
-pub use results::agree;
-pub use size::parse_size;
-pub use trial::{TRIAL_KINDS, Trial, TrialSize, difference, trials};
-pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};
+/// The inputs and outputs of models: tensors, their shapes and their dtypes.
+pub mod tensor {
+    pub use lgp_memory::{
+        DType, Datum, Dim, Element, Error, NamedTensor, Shape, SymShape, Tensor, TensorType,
+        TensorView,
+    };
+}
 
-/// Compiles a model for an opened device, or for the processor where there is none.
-///
-/// # Errors
-/// As [`Session::new`].
-///
-/// ```
-/// let model = lgp_sdk::Model::load("../cli/assets/digits/digits.onnx")?;
-/// let session = lgp_sdk::session(model, lgp_sdk::SessionOptions::default(), None)?;
-/// assert_eq!(session.inputs()[0].name, "image");
-/// # Ok::<(), lgp_sdk::ModelError>(())
-/// ```
-pub fn session<'a>(
-    model: impl Into<std::borrow::Cow<'a, Model>>,
-    options: SessionOptions,
-    accelerator: Option<Accelerator>,
-) -> Result<Session, ModelError> {
-    match accelerator {
-        Some(accelerator) => Session::on_device(model, options, accelerator),
-        None => Session::new(model, options),
-    }
+/// Models from ONNX files and repositories, and the sessions that run them.
+pub mod model {
+    pub use lgp_inference::{
+        Error, Model, Precision, Profile, Repository, RunOptions, Session, SessionOptions, Stop,
+        ValueSpec,
+    };
+}
+
+/// The devices of this machine: listing them, why a device cannot be used, and opening them.
+pub mod device {
+    pub use crate::choice::{
+        ChoiceError as Error, DeviceLimits, device_names, open_device, open_devices,
+    };
+    pub use lgp_compute::device::Accelerator;
+    pub use lgp_hal::{DeviceId, DeviceInfo, ProbeOptions, probe};
+}
+
+/// Coordinators, workers and clients of a cluster.
+pub mod cluster {
+    pub use crate::cache::RepositoryFiles;
+    pub use crate::executor::ModelExecutor;
+    pub use crate::multi::MultiExecutor;
+    pub use lgp_distributed::{
+        Client, Coordinator, CoordinatorConfig, Error, Identity, JoinToken, ModelRef, Pki,
+        Priority, Role, Services, TaskId, TaskRecord, TaskSpec, TaskState, Tokens, WorkerConfig,
+        enrol, join, run_worker,
+    };
+}
+
+/// Measures the runs of a session and renders a page of the results.
+pub mod measure {
+    pub use lgp_measure::{
+        CpuProfile, Latency, LatencyOptions, generate_report, measure_latency, profile_cpu,
+    };
 }
 
 /// The README's examples, so that they compile and run.

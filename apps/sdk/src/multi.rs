@@ -1,4 +1,4 @@
-//! A worker with several devices: one executor for each.
+//! An executor for a worker with several devices.
 
 use crate::executor::ModelExecutor;
 use lgp_distributed::{
@@ -9,11 +9,13 @@ use lgp_memory::NamedTensor;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Runs models on several devices of one machine, each with sessions of its own: what a
-/// coordinator sends to a device runs there.
+/// Runs models on several devices of one machine. Each device has its own sessions and runs what the coordinator
+/// sends to it.
 ///
 /// ```
-/// use lgp_sdk::{Executor, ModelExecutor, MultiExecutor, Repository, SessionOptions};
+/// use lgp_distributed::Executor;
+/// use lgp_sdk::cluster::{ModelExecutor, MultiExecutor};
+/// use lgp_sdk::model::{Repository, SessionOptions};
 ///
 /// let folder = tempfile::tempdir()?;
 /// let device = || -> Result<ModelExecutor, Box<dyn std::error::Error>> {
@@ -32,16 +34,16 @@ pub struct MultiExecutor {
 }
 
 impl MultiExecutor {
-    /// The devices in their order. Where models are fetched, all share one repository, into which the
-    /// first one puts them.
+    /// An executor for the devices in this order. If models are fetched, all devices share one repository, and the
+    /// first executor fills it.
     #[must_use]
     pub fn new(first: ModelExecutor, others: Vec<ModelExecutor>) -> Self {
         Self { first, others, unused: OnceLock::new() }
     }
 
-    /// Says, once, which devices of the machine it does not use, and why: that is told with its next status.
+    /// Sets, once, the machine's unused devices and why they are unused. The next status reports them.
     pub fn set_unused(&self, unused: Vec<UnusedDevice>) {
-        // Who says it again says the same.
+        // A second call would set the same devices.
         let _ = self.unused.set(unused);
     }
 
@@ -125,10 +127,10 @@ impl Executor for MultiExecutor {
     }
 }
 
-/// The files are those of all devices: what any of them has in use stays.
+/// The cached files serve all devices: a file that any device uses stays.
 impl ModelCache for MultiExecutor {
     fn lacks(&self, model: &ModelRef) -> Option<PathBuf> {
-        // One that has it loaded needs no file, but any other may come to.
+        // A device that has loaded the model needs no file, but another one may need it later.
         self.all().find_map(|at| at.lacks(model))
     }
 

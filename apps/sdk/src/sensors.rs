@@ -1,5 +1,5 @@
-//! A device's sensors and memory, read beside the caller: a driver that is busy with a lost device
-//! may take seconds to answer, and a heartbeat must not wait for it.
+//! A device's sensors and memory, read on a separate thread: a driver that is busy with a lost
+//! device may take seconds, and a heartbeat must not wait for it.
 
 use lgp_compute::device::Accelerator;
 use lgp_hal::{DeviceId, Monitor, ProbeOptions, Telemetry};
@@ -7,20 +7,20 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a reading is waited for, before the last one stands for it.
+/// The longest wait for a reading; after it, the last one is returned.
 const WAIT: Duration = Duration::from_millis(10);
 
-/// What a device says of itself.
+/// A device's readings.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Readings {
     pub(crate) telemetry: Telemetry,
-    /// Bytes that are taken of the device's memory, where it has some of its own.
+    /// Bytes in use of the device's memory, if it has its own.
     pub(crate) memory_bytes: Option<u64>,
 }
 
 #[derive(Default)]
 struct Shared {
-    /// How many readings there were, and the last one.
+    /// The count of readings, and the last one.
     last: Mutex<(u64, Readings)>,
     came: Condvar,
 }
@@ -31,7 +31,7 @@ impl Shared {
     }
 }
 
-/// A device's sensors and the thread that reads them, which ends with them.
+/// A device's sensors and the thread that reads them; dropping them ends the thread.
 pub(crate) struct Sensors {
     family: &'static str,
     /// The device's name and its driver.
@@ -69,12 +69,12 @@ impl Sensors {
         Self { family, name, driver, asked, shared }
     }
 
-    /// The family of the device's chip, where it is known.
+    /// The family of the device's chip, if known; else empty.
     pub(crate) fn family(&self) -> &'static str {
         self.family
     }
 
-    /// The device's name for people; empty where it is not there.
+    /// The device's display name; empty if the device is missing.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -84,12 +84,12 @@ impl Sensors {
         &self.driver
     }
 
-    /// What they say now; what they said last where the answer takes longer than milliseconds.
+    /// The current readings; the last ones if the sensors do not answer within milliseconds.
     pub(crate) fn read(&self, accelerator: Option<&Accelerator>) -> Readings {
         let before = self.shared.lock().0;
         match self.asked.try_send(accelerator.cloned()) {
             Ok(()) => {}
-            // The thread is behind, or was never there.
+            // The thread is behind, or could not start.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 return self.shared.lock().1.clone();
             }
@@ -107,7 +107,7 @@ fn serve(
 ) {
     while let Ok(accelerator) = requests.recv() {
         let readings = read(accelerator.as_ref());
-        // Who has the readings may count on the device being his alone.
+        // Dropped first, so that the reader of the readings may be the device's only user.
         drop(accelerator);
         let mut last = shared.lock();
         *last = (last.0.wrapping_add(1), readings);

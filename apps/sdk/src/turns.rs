@@ -1,19 +1,19 @@
-//! Turns at what one task at a time may do, which a task that is asked to stop does not wait for.
+//! Turns for work of one task at a time. A task that is asked to stop does not wait for its turn.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How often those who wait look whether they are still wanted.
+/// How often waiting tasks check whether they should still wait.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// One task at a time has its turn.
+/// A lock for one task at a time.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
     taken: Mutex<bool>,
     free: Condvar,
 }
 
-/// A turn, which ends with it.
+/// A turn; dropping it ends the turn.
 #[derive(Debug)]
 pub(crate) struct Turn<'a>(&'a Turns);
 
@@ -22,7 +22,7 @@ impl Turns {
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a turn; `None` if it is not wanted any more before it comes.
+    /// Waits for a turn; `None` if `unwanted` becomes true before.
     pub(crate) fn take(&self, unwanted: impl Fn() -> bool) -> Option<Turn<'_>> {
         let mut taken = self.lock();
         while *taken {

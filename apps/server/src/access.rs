@@ -1,5 +1,4 @@
-//! Who may do what: API keys, the routes that each role may use, and the log of what administrators
-//! did.
+//! Access control: API keys, the routes of each role, and the log of administrators' calls.
 //!
 //! | caller | may |
 //! |---|---|
@@ -30,17 +29,17 @@ use sign_ins::SignIns;
 
 use crate::error::Result;
 use audit::Audit;
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use std::path::Path;
 use std::time::Duration;
 
-/// How often it is looked whether the key of somebody who stays is still good.
+/// How often the server checks that the key of an open connection is still valid.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Where keys are made and taken back over HTTP.
+/// The path at which keys are made and revoked over HTTP.
 const KEYS: &str = "/api/v1/cluster/keys";
 
-/// The keys of a cluster and what is kept about their use.
+/// The keys of a cluster, and the state of their use.
 #[derive(Debug)]
 pub struct Access {
     keys: Keys,
@@ -51,31 +50,31 @@ pub struct Access {
 }
 
 impl Access {
-    /// The keys that an authority has, and none besides.
+    /// The keys of an authority, without a local key or an audit log.
     ///
     /// # Errors
-    /// [`Error::Cluster`](crate::Error::Cluster) where they cannot be read.
+    /// :Cluster`](crate: [`Error::Cluster`](crate::Error::Cluster) if they cannot be read.
     pub fn open(pki: &Pki) -> Result<Self> {
         let (limits, sign_ins) = (Limits::default(), SignIns::default());
         Ok(Self { keys: Keys::open(pki)?, local: None, audit: None, limits, sign_ins })
     }
 
-    /// The same with the key of this machine's owner, which may do everything.
+    /// Adds the key of this machine's owner, which may do everything.
     #[must_use]
     pub fn with_local(self, key: LocalKey) -> Self {
         Self { local: Some(key), ..self }
     }
 
-    /// The same with a file to which each administrative call adds a line.
+    /// Adds a file to which each administrative call appends a line.
     ///
     /// # Errors
-    /// [`Error::File`](crate::Error::File) where it cannot be opened.
+    /// :File`](crate: [`Error::File`](crate::Error::File) if the file cannot be opened.
     pub fn with_audit(self, path: &Path) -> Result<Self> {
         Ok(Self { audit: Some(Audit::open(path)?), ..self })
     }
 
-    /// Adds a line for a call that came by another protocol than HTTP: who called from where, what was
-    /// done to what, and what became of it.
+    /// Adds an audit line for a call by a protocol other than HTTP: the caller and its address, the method and
+    /// path, and the outcome.
     pub(crate) fn record(
         &self,
         (key, peer): (&str, &str),
@@ -87,7 +86,7 @@ impl Access {
         }
     }
 
-    /// Makes a key in a folder whose coordinator does not run, as its owner; the audit log has a line of it.
+    /// Makes a key in the folder of a stopped coordinator, as its owner, with a line in the audit log.
     ///
     /// # Errors
     /// Those of [`Keys::create`].
@@ -97,7 +96,7 @@ impl Access {
         Ok((info, text))
     }
 
-    /// The same for taking a key back.
+    /// Revokes a key in the folder of a stopped coordinator, with a line in the audit log.
     ///
     /// # Errors
     /// Those of [`Keys::revoke`].
@@ -114,19 +113,19 @@ impl Access {
         }
     }
 
-    /// Whether anybody but this machine's owner has a key that is good now.
+    /// Whether any key other than the local one is valid now.
     #[must_use]
     pub fn has_keys(&self) -> bool {
         let now_s = now_s();
         self.keys.list().iter().any(|key| !key.is_expired(now_s))
     }
 
-    /// Whether a caller of this name may still come: its key is neither revoked nor expired.
+    /// Whether a caller with this id may still make requests: its key is neither revoked nor expired.
     pub(crate) fn knows(&self, id: &str) -> bool {
         id == LocalKey::ID || self.keys.knows(id)
     }
 
-    /// Whether a caller who has been let in may still be served.
+    /// Whether a caller that was admitted may still be served.
     pub(crate) fn is_good(&self, caller: &Caller) -> bool {
         caller.is_anonymous() || self.knows(caller.id())
     }
@@ -147,17 +146,17 @@ impl Access {
         &self.keys
     }
 
-    /// Those who sign in with a browser.
+    /// The sign-ins of browsers.
     pub(crate) fn sign_ins(&self) -> &SignIns {
         &self.sign_ins
     }
 
-    /// Ends the key that a text is, where it was given for a link; whether it was.
+    /// Ends the sign-in with this text, if there is one; returns whether there was.
     pub(crate) fn end(&self, text: &str) -> bool {
         self.sign_ins.end(text)
     }
 
-    /// The caller whose key a text is, if it is one that is good now.
+    /// The caller whose valid key or sign-in this text is.
     fn find(&self, text: &str) -> Option<Caller> {
         if self.local.as_ref().is_some_and(|local| local.is(text)) {
             return Some(Caller::owner());
@@ -169,12 +168,12 @@ impl Access {
         }
     }
 
-    /// What the limits of keys have left.
+    /// The state of the keys' limits.
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }
 
-    /// Takes a key back.
+    /// Revokes a key.
     pub(crate) fn revoke(&self, id: &str) -> Result<()> {
         let revoked = self.keys.revoke(id);
         self.limits.forget(id);

@@ -11,51 +11,51 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The file in the folder that holds the repository.
+/// The file beside the repository.
 const FILE: &str = "aliases.json";
-/// Aliases of one server.
+/// The most aliases of one server.
 const ALIASES_MAX: usize = 256;
-/// Models of one alias.
+/// The most targets of one alias.
 const TARGETS_MAX: usize = 16;
-/// Largest weight.
+/// The largest weight.
 const WEIGHT_MAX: u32 = 1_000_000;
 
-/// A model that an alias may lead to.
+/// A model to which an alias may lead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Target {
     pub(crate) model: String,
-    /// The newest at the time of a request, where nothing is said.
+    /// The version; when unset, the newest at the time of a request.
     #[serde(default)]
     pub(crate) version: Option<u64>,
-    /// Its share of the requests, beside those of the others.
+    /// The target's share of requests, relative to the other weights.
     pub(crate) weight: u32,
 }
 
-/// What a name stands for.
+/// The targets of a name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Alias {
     pub(crate) targets: Vec<Target>,
-    /// What also runs copies of its requests, unseen by the callers.
+    /// A model that also runs copies of the requests, without effect on callers.
     #[serde(default)]
     pub(crate) shadow: Option<Shadow>,
 }
 
-/// A model that runs copies of requests, to be compared.
+/// A model that runs copies of requests for comparison.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Shadow {
     pub(crate) model: String,
-    /// The newest at the time of a request, where nothing is said.
+    /// The version; when unset, the newest at the time of a request.
     #[serde(default)]
     pub(crate) version: Option<u64>,
-    /// Of how many requests in a hundred.
+    /// The share of requests that are copied, in per cent.
     pub(crate) percent: u32,
 }
 
 impl Alias {
-    /// Refuses what cannot be an alias, whichever models there are.
+    /// Refuses an alias that is invalid with any set of models.
     pub(crate) fn check(&self) -> Result<(), Fault> {
         let count = self.targets.len();
         if !(1..=TARGETS_MAX).contains(&count) {
@@ -78,7 +78,7 @@ impl Alias {
         Ok(())
     }
 
-    /// The target at a number: numbers are spread over the targets by weight.
+    /// The target of a number; numbers are spread over the targets by weight.
     pub(crate) fn at(&self, number: u64) -> Option<&Target> {
         let total: u64 = self.targets.iter().map(|target| u64::from(target.weight)).sum();
         let mut left = number.checked_rem(total)?;
@@ -96,14 +96,14 @@ impl Alias {
 pub(crate) struct Aliases {
     file: PathBuf,
     table: Mutex<BTreeMap<String, Arc<Alias>>>,
-    /// Why the file could not be read: nothing is changed until it can.
+    /// Why the file could not be read. Changes are refused until it can.
     damaged: Option<String>,
     random: RandomState,
     chosen: AtomicU64,
 }
 
 impl Aliases {
-    /// Those that are kept beside a repository.
+    /// The aliases that are stored beside a repository.
     pub(crate) fn beside(repository: &Path) -> Self {
         let file = repository.parent().unwrap_or(repository).join(FILE);
         let read = match std::fs::read(&file) {
@@ -126,11 +126,11 @@ impl Aliases {
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Alias>>> {
-        // It is replaced as a whole.
+        // Changes replace the table as a whole, so a panic cannot damage it.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a name stands for, if it is an alias.
+    /// The alias of this name, if there is one.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Alias>> {
         self.table().get(name).cloned()
     }
@@ -140,8 +140,7 @@ impl Aliases {
         self.table().iter().map(|(name, alias)| (name.clone(), Arc::clone(alias))).collect()
     }
 
-    /// The number by which a request of an alias is given a target: the same for the same key, and any
-    /// without one.
+    /// The number that selects a request's target: constant for the same key, pseudo-random without a key.
     pub(crate) fn number(&self, name: &str, key: Option<&str>) -> u64 {
         let Some(key) = key.filter(|key| !key.is_empty()) else {
             return self.random.hash_one(self.chosen.fetch_add(1, Relaxed));
@@ -151,7 +150,7 @@ impl Aliases {
         digest.iter().take(8).fold(0, |number, byte| (number << 8) | u64::from(*byte))
     }
 
-    /// Makes or replaces an alias. Waits for the disk.
+    /// Makes or replaces an alias. Blocks on the disk.
     pub(crate) fn set(&self, name: &str, alias: Alias) -> Result<(), Fault> {
         self.change(|table| {
             if table.len() >= ALIASES_MAX && !table.contains_key(name) {
@@ -163,7 +162,7 @@ impl Aliases {
         })
     }
 
-    /// Removes an alias. Waits for the disk.
+    /// Removes an alias. Blocks on the disk.
     pub(crate) fn remove(&self, name: &str) -> Result<(), Fault> {
         self.change(|table| {
             let unknown = || {
@@ -175,7 +174,7 @@ impl Aliases {
         })
     }
 
-    /// Changes file and table, or neither. Callers take turns: [`Catalog`](crate::catalog::Catalog) sees to it.
+    /// Changes file and table, or neither. [`Catalog`](crate::catalog::Catalog) serializes the calls.
     fn change(
         &self,
         change: impl FnOnce(&mut BTreeMap<String, Arc<Alias>>) -> Result<(), Fault>,

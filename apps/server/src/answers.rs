@@ -1,5 +1,5 @@
-//! Room for answers that their clients have not taken: all of them share one budget in bytes, and those that
-//! wait for it another one of that size.
+//! Room for answers that clients have not taken yet. All of them share one budget in bytes; answers that wait for
+//! room share another one of the same size.
 
 use crate::bodies::{Bodies, Room};
 use crate::fault::Fault;
@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The room that there is.
+/// The room for answers.
 #[derive(Debug)]
 pub(crate) struct Answers {
     room: Bodies,
     bytes: usize,
-    /// How long one waits for its room.
+    /// The longest wait for room.
     within: Duration,
-    /// Bytes of answers that are there and have no room yet.
+    /// Bytes of answers that wait for room.
     waiting: Arc<AtomicUsize>,
-    /// Answers that others keep from their room.
+    /// Answers that wait because others hold the room.
     kept_out: AtomicUsize,
 }
 
-/// An answer that waits, whose bytes count until it has room or is gone.
+/// An answer that waits for room; its bytes count until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     all: Arc<AtomicUsize>,
@@ -35,21 +35,21 @@ impl Drop for Waiting {
 }
 
 impl Answers {
-    /// Room for `bytes` bytes together, each answer's waited for within a time.
+    /// Room for `bytes` bytes in all, for which each answer waits at most `within`.
     pub(crate) fn new(bytes: usize, within: Duration) -> Self {
         let (waiting, kept_out) = (Arc::default(), AtomicUsize::new(0));
         Self { room: Bodies::new(bytes), bytes, within, waiting, kept_out }
     }
 
-    /// Whether answers wait until others are taken.
+    /// Whether answers wait for others to be taken.
     pub(crate) fn is_short(&self) -> bool {
         self.kept_out.load(Relaxed) > 0
     }
 
-    /// Lets an answer of so many bytes wait for its room.
+    /// Registers an answer of `bytes` bytes that needs room.
     ///
     /// # Errors
-    /// 503 where as much waits already as may; one that is larger than that waits alone.
+    /// 503 if the waiting bytes would exceed the budget. A larger answer may wait alone.
     pub(crate) fn wait(&self, bytes: usize) -> Result<Waiting, Fault> {
         let before = self.waiting.fetch_add(bytes, Relaxed);
         let waiting = Waiting { all: Arc::clone(&self.waiting), bytes };
@@ -59,18 +59,18 @@ impl Answers {
         }
     }
 
-    /// Room for an answer of this caller that begins to wait.
+    /// Registers an answer of this caller and waits for its room.
     ///
     /// # Errors
-    /// Those of [`Answers::wait`] and [`Answers::room`].
+    /// Errors of [`Answers::wait`] and [`Answers::room`].
     pub(crate) async fn room_for(&self, caller: &str, bytes: usize) -> Result<Room, Fault> {
         self.room(caller, self.wait(bytes)?).await
     }
 
-    /// Room for an answer of this caller that waits.
+    /// Waits for the room of a registered answer of this caller.
     ///
     /// # Errors
-    /// 503 where there is none in time.
+    /// 503 if there is no room in time.
     pub(crate) async fn room(&self, caller: &str, waiting: Waiting) -> Result<Room, Fault> {
         let mut room = self.room.room_of(caller);
         if self.room.try_grow(&mut room, waiting.bytes) {
@@ -94,7 +94,7 @@ impl Answers {
     }
 }
 
-/// Bytes of answers, which have their room for as long as something of them is held.
+/// Bytes of answers, with the room that they hold until the last reference is dropped.
 struct Held<T> {
     bytes: T,
     _rooms: Vec<Room>,
@@ -106,12 +106,12 @@ impl<T: AsRef<[u8]>> AsRef<[u8]> for Held<T> {
     }
 }
 
-/// The same bytes, with which these rooms are given back.
+/// The same bytes, which free these rooms when they are dropped.
 pub(crate) fn held(bytes: impl AsRef<[u8]> + Send + 'static, rooms: Vec<Room>) -> Bytes {
     Bytes::from_owner(Held { bytes, _rooms: rooms })
 }
 
-/// Counts as long as it lives.
+/// Counts an answer that waits, for as long as the guard lives.
 struct KeptOut<'a>(&'a AtomicUsize);
 
 impl<'a> KeptOut<'a> {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(late.await.expect_err("the first has it").status.as_u16(), 503);
         assert!(!answers.is_short());
         drop(other);
-        // It is given back with the last of what it is for.
+        // The room is freed with the last reference to its bytes.
         let bytes = held(vec![1, 2], vec![first]);
         let rest = bytes.slice(1..);
         drop(bytes);

@@ -1,4 +1,4 @@
-//! Room for bodies: all that are held at once share one budget in bytes.
+//! Room for request bodies: all bodies in memory share one budget in bytes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,23 +6,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Bytes of a unit of room: `u32` counts units up to 256 GiB.
 const UNIT: usize = 64;
-/// The first bytes of each body come from a share of their own, so that a few large bodies, or one
-/// that waits for all of the room, do not keep out the many small ones.
+/// The first bytes of each body come from a separate share, so that a few large bodies, or one that waits for all
+/// of the room, do not block the many small ones.
 const FIRST_BYTES: usize = 64 << 10;
-/// One part of this many of the room is for those.
+/// That share is one part in this many of the room.
 const FIRST_SHARE: usize = 8;
 
-/// So many of four parts of the room may be one caller's.
+/// The most quarters of the room that one caller may take.
 const OWN_PARTS: usize = 3;
-/// Callers that are remembered though they have no bodies.
+/// The most callers that are remembered without bodies.
 const CALLERS_MAX: usize = 1_024;
 
-/// The room that there is.
+/// The room for all bodies.
 #[derive(Debug)]
 pub(crate) struct Bodies {
     shared: Shares,
-    /// What of it may be each caller's: bodies of one that has so much wait for its own to end, and keep
-    /// nobody else out.
+    /// Each caller's part of the room. A caller that uses up its part waits for its own bodies to end, without
+    /// blocking other callers.
     own: Mutex<HashMap<String, Arc<Shares>>>,
     bytes: usize,
 }
@@ -38,19 +38,19 @@ impl Shares {
         Self { first: Share::new(first), rest: Share::new(rest) }
     }
 
-    /// Lets what is held grow until it is enough for so many bytes, or is all that there is.
+    /// Grows `held` until it suffices for `bytes` bytes, or is the whole share.
     async fn grow(&self, held: &mut Held, bytes: usize) {
         self.first.grow(&mut held.first, bytes.min(FIRST_BYTES)).await;
         self.rest.grow(&mut held.rest, bytes.saturating_sub(FIRST_BYTES)).await;
     }
 
-    /// The same at once, or not at all.
+    /// Like `grow`, but immediately or not at all.
     fn try_grow(&self, held: &mut Held, bytes: usize) -> bool {
         self.first.try_grow(&mut held.first, bytes.min(FIRST_BYTES))
             && self.rest.try_grow(&mut held.rest, bytes.saturating_sub(FIRST_BYTES))
     }
 
-    /// As much of these bytes as there is in all.
+    /// How many of these bytes the shares can ever hold.
     fn most(&self, bytes: usize) -> usize {
         let rest = bytes.saturating_sub(FIRST_BYTES).min(self.rest.bytes());
         bytes.min(FIRST_BYTES).saturating_add(rest)
@@ -74,18 +74,18 @@ impl Share {
         usize::try_from(self.units).unwrap_or(usize::MAX).saturating_mul(UNIT)
     }
 
-    /// Lets what is held grow until it is enough for so many bytes, or is all that there is.
+    /// Grows `held` until it suffices for `bytes` bytes, or is the whole share.
     async fn grow(&self, held: &mut Option<OwnedSemaphorePermit>, bytes: usize) {
         let more = self.missing(held.as_ref(), bytes);
         if more == 0 {
             return;
         }
-        // It is never closed.
+        // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&self.free).acquire_many_owned(more).await else { return };
         add(held, permit);
     }
 
-    /// The same at once, or not at all.
+    /// Like `grow`, but immediately or not at all.
     fn try_grow(&self, held: &mut Option<OwnedSemaphorePermit>, bytes: usize) -> bool {
         let more = self.missing(held.as_ref(), bytes);
         if more == 0 {
@@ -95,7 +95,7 @@ impl Share {
         permit.map(|permit| add(held, permit)).is_ok()
     }
 
-    /// Units that what is held lacks for so many bytes, or for all that there is.
+    /// Units that `held` lacks for `bytes` bytes, or for the whole share.
     fn missing(&self, held: Option<&OwnedSemaphorePermit>, bytes: usize) -> u32 {
         let wanted = u32::try_from(bytes.div_ceil(UNIT)).unwrap_or(u32::MAX).min(self.units);
         let has = held.map_or(0, OwnedSemaphorePermit::num_permits);
@@ -110,11 +110,11 @@ fn add(held: &mut Option<OwnedSemaphorePermit>, permit: OwnedSemaphorePermit) {
     }
 }
 
-/// The room that one body has, given back with it.
+/// The room of one body; dropping it frees the room.
 #[derive(Debug, Default)]
 pub(crate) struct Room {
     held: Held,
-    /// The same of what is its caller's.
+    /// The part of the caller's own room that the body takes.
     own: Option<(Arc<Shares>, Held)>,
 }
 
@@ -125,7 +125,7 @@ struct Held {
 }
 
 impl Room {
-    /// The bytes that it is for, rounded up.
+    /// The bytes that the room holds, rounded up.
     pub(crate) fn bytes(&self) -> usize {
         let units = |held: &Option<OwnedSemaphorePermit>| {
             held.as_ref().map_or(0, OwnedSemaphorePermit::num_permits)
@@ -136,13 +136,13 @@ impl Room {
 }
 
 impl Bodies {
-    /// Room for `bytes` bytes together. A body that is larger has all that one caller may have.
+    /// Room for `bytes` bytes in all. A larger body takes all that one caller may have.
     pub(crate) fn new(bytes: usize) -> Self {
         let first = bytes / FIRST_SHARE;
         Self { shared: Shares::new(first, bytes - first), own: Mutex::default(), bytes }
     }
 
-    /// None yet, for a body of a caller of this name.
+    /// Empty room for a body of this caller.
     pub(crate) fn room_of(&self, caller: &str) -> Room {
         let mut callers = self.own.lock().unwrap_or_else(PoisonError::into_inner);
         let shares = match callers.get(caller) {
@@ -161,7 +161,7 @@ impl Bodies {
         Room { held: Held::default(), own: Some((shares, Held::default())) }
     }
 
-    /// Waits until a body of `bytes` bytes in all has its room.
+    /// Waits until there is room for a body of `bytes` bytes in all.
     pub(crate) async fn grow(&self, room: &mut Room, bytes: usize) {
         let mut bytes = bytes;
         if let Some((own, held)) = &mut room.own {
@@ -171,7 +171,7 @@ impl Bodies {
         self.shared.grow(&mut room.held, bytes).await;
     }
 
-    /// The same without waiting; false where there is no room now.
+    /// Like `grow`, without waiting; false if there is no room now.
     pub(crate) fn try_grow(&self, room: &mut Room, bytes: usize) -> bool {
         let mut bytes = bytes;
         if let Some((own, held)) = &mut room.own {
@@ -208,7 +208,7 @@ mod tests {
         assert!(small.iter().all(Option::is_some), "{small:?}");
         drop(large);
         assert!(fits(&bodies, 7 << 20).await.is_some());
-        // More than there is takes all of it.
+        // A body larger than the room takes all of it.
         let all = fits(&bodies, 1 << 30).await.expect("nothing else is held");
         assert!(fits(&bodies, 1 << 20).await.is_none());
         drop(all);
@@ -224,7 +224,7 @@ mod tests {
             let grown = tokio::time::timeout(Duration::from_millis(20), growing).await;
             grown.is_ok().then_some(room)
         };
-        // More than a caller may have counts as all that it may.
+        // A body larger than a caller's part takes all of that part.
         let flood = fits("a", 1 << 30).await.expect("it is empty");
         assert!(fits("a", 1 << 20).await.is_none(), "it has its part");
         let mut other = fits("b", 1 << 20).await.expect("a quarter is left");

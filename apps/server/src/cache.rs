@@ -1,20 +1,21 @@
-//! Answers of a model that are kept, to be given again to inferences with the same inputs.
+//! The response cache of a model: answers for repeated inferences with the same inputs.
 //!
-//! A model's cache is bounded in bytes. Each entry has all outputs, so that which of them a request wants
-//! does not matter.
+//! A model's cache is bounded in bytes. Each entry has all outputs, whichever of them a request wants.
 
-use lgp_sdk::{Deployment, ModelRef, NamedTensor};
+use crate::deployment::Deployment;
+use lgp_sdk::cluster::ModelRef;
+use lgp_sdk::tensor::NamedTensor;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, Instant};
 
-/// What an entry takes besides the bytes of its outputs, about.
+/// Approximate bytes of an entry besides its outputs.
 const ENTRY_BYTES: u64 = 256;
-/// Entries that room is made for at once; there may be more.
+/// Entries to allocate for at first; there may be more.
 const ENTRIES: usize = 64;
 
-/// Stands for a model version and the inputs that it is given.
+/// A digest of a model version and its inputs.
 pub(crate) type Key = [u8; 32];
 
 #[derive(Clone)]
@@ -33,17 +34,17 @@ impl Weighter<Key, Kept> for Bytes {
     }
 }
 
-/// The answers of one model that are kept.
+/// The response cache of one model.
 pub(crate) struct ResponseCache {
     kept: Cache<Key, Kept, Bytes>,
     ttl: Option<Duration>,
 }
 
 impl ResponseCache {
-    /// The cache that a model is to have.
+    /// The cache that a deployment asks for.
     pub(crate) fn of(wish: &Deployment) -> Option<Self> {
         let bytes = wish.cache_bytes?.get();
-        // One shard: an answer may take as much room as there is.
+        // One shard, so that a single answer may fill the whole cache.
         let options = OptionsBuilder::new()
             .estimated_items_capacity(ENTRIES)
             .weight_capacity(bytes)
@@ -55,7 +56,7 @@ impl ResponseCache {
         Some(Self { kept, ttl: wish.cache_ttl_ms.map(|ms| Duration::from_millis(ms.get())) })
     }
 
-    /// The outputs that are kept under a key, unless they are too old by now.
+    /// The cached outputs of a key, unless they have expired.
     pub(crate) fn get(&self, key: &Key, now: Instant) -> Option<Vec<NamedTensor>> {
         let kept = self.kept.get(key)?;
         if self.ttl.is_some_and(|ttl| now.saturating_duration_since(kept.since) >= ttl) {
@@ -65,9 +66,9 @@ impl ResponseCache {
         Some(kept.outputs)
     }
 
-    /// Keeps outputs, if there is as much room at all.
+    /// Caches outputs, if they fit at all.
     pub(crate) fn put(&self, key: Key, outputs: &[NamedTensor], now: Instant) {
-        // A copy: memory that a worker lends must go back to it.
+        // Copied, because memory that a worker lends must return to it.
         let copy = |output: &NamedTensor| {
             let tensor = output.tensor.view().to_tensor().ok()?;
             Some(NamedTensor::new(output.name.clone(), tensor))
@@ -85,11 +86,11 @@ impl std::fmt::Debug for ResponseCache {
     }
 }
 
-/// The key of inputs of a model version; their order does not matter.
+/// The key of a model version and its inputs, in any order.
 pub(crate) fn key(model: &ModelRef, inputs: &[NamedTensor]) -> Key {
     let mut hash = Sha256::new();
     let mut part = |bytes: &[u8]| {
-        // With its length before it, no part can be taken for two.
+        // Length prefixes keep different parts from hashing the same bytes.
         hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
         hash.update(bytes);
     };
@@ -110,7 +111,7 @@ pub(crate) fn key(model: &ModelRef, inputs: &[NamedTensor]) -> Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::Tensor;
+    use lgp_sdk::tensor::Tensor;
     use std::num::NonZeroU64;
 
     fn tensor(name: &str, shape: [usize; 2], values: &[f32]) -> NamedTensor {

@@ -1,4 +1,4 @@
-//! A request while it is served: what lines of the log say of it, the line that ends it, and its trace.
+//! A request while it is served: its log span, its final log line, and its trace.
 
 use crate::access::NO_KEY;
 use crate::catalog::ModelEntry;
@@ -11,7 +11,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::Response;
-use lgp_sdk::{TaskId, ms};
+use lgp_distributed::ms;
+use lgp_sdk::cluster::TaskId;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{
     SpanBuilder, SpanContext, SpanKind, Status, TraceContextExt, TraceFlags, TraceId, TraceState,
@@ -27,13 +28,13 @@ use std::time::{Duration, Instant};
 use tonic::Code;
 use tracing::{Instrument, Span, field};
 
-/// Characters of a request's own id that lines of the log repeat.
+/// The most characters of a request's own id that the log repeats.
 const ID_CHARS_MAX: usize = 64;
 
-/// What is asked again and again by programs that watch the server: a trace of it only where one came.
+/// Routes that monitoring programs poll. They are traced only if the request brings a trace.
 const WATCHED: [&str; 8] = [
     "/metrics",
-    // Immich asks it of its machine learning.
+    // Immich polls this route of its machine learning.
     "/ping",
     "/healthz",
     "/readyz",
@@ -43,30 +44,30 @@ const WATCHED: [&str; 8] = [
     "/inference.GRPCInferenceService/ServerReady",
 ];
 
-/// A request under way. Clones are the same one.
+/// A request in progress. Clones refer to the same request.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     span: Span,
-    /// Its part of its trace.
+    /// The request's span in its trace.
     context: Context,
-    /// Who calls, as far as that is asked: programs without a key are one caller.
+    /// The caller's id; all programs without a key share one.
     caller: Arc<str>,
 }
 
 impl Call {
-    /// What is asked for in another way than these interfaces have.
+    /// A request that arrived outside these interfaces, without a span.
     pub(crate) fn unseen() -> Self {
         Self { span: Span::none(), context: Context::new(), caller: nobody() }
     }
 
-    /// What is asked for on behalf of this one: of its trace, and nothing of its lines in the log.
+    /// A sub-request of this one: in the same trace, without a log span.
     pub(crate) fn within(&self) -> Self {
         let caller = Arc::clone(&self.caller);
         Self { span: Span::none(), context: self.context.clone(), caller }
     }
 
-    /// One message of a stream that this request opened. Each gets lines of its own: what a span has
-    /// recorded is never let go while the span lasts.
+    /// A message of a stream that this request opened. Each message gets its own log span, because a span keeps
+    /// every recorded field until it ends.
     pub(crate) fn message(&self) -> Self {
         let context = self.context.clone();
         let trace = context.span().span_context().trace_id();
@@ -91,55 +92,55 @@ impl Call {
         Self { span: line(method, route, trace), context, caller: nobody() }
     }
 
-    /// An image of Frigate's detector, which never comes with a trace.
+    /// An image from Frigate's detector, which never brings a trace.
     pub(crate) fn of_image(tracer: &SdkTracer) -> Self {
         let context = served(tracer.span_builder("IMAGE frigate"), tracer, &Context::new());
         let trace = context.span().span_context().trace_id();
         Self { span: line("IMAGE", "frigate", trace), context, caller: nobody() }
     }
 
-    /// What lines of the log say of the request.
+    /// The request's log span.
     pub(crate) fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// It is a caller's of this name.
+    /// Sets the caller's id.
     pub(crate) fn comes_from(&mut self, caller: &str) {
         if *self.caller != *caller {
             self.caller = caller.into();
         }
     }
 
-    /// Who calls.
+    /// The caller's id.
     pub(crate) fn caller(&self) -> &Arc<str> {
         &self.caller
     }
 
-    /// It is about a model.
+    /// Adds the model to the log span.
     pub(crate) fn about(&self, entry: &ModelEntry) {
         self.span.record("model", field::display(entry.model()));
     }
 
-    /// It waits for a task.
+    /// Adds the task to the log span.
     pub(crate) fn runs(&self, task: TaskId) {
         self.span.record("task", field::display(task));
     }
 
-    /// Its client has an id for it.
+    /// Adds the client's id of the request to the log span.
     pub(crate) fn named(&self, id: &str) {
         let shown = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
         let id: String = id.chars().take(ID_CHARS_MAX).map(shown).collect();
         self.span.record("id", id);
     }
 
-    /// The trace that it is part of, if that is kept.
+    /// The request's trace, if it is sampled.
     pub(crate) fn kept_trace(&self) -> Option<TraceId> {
         let span = self.context.span();
         let context = span.span_context();
         context.is_sampled().then(|| context.trace_id())
     }
 
-    /// An inference is over, with an error or without.
+    /// Writes the steps of a finished inference to the trace.
     pub(crate) fn inferred(&self, tracer: &SdkTracer, steps: Steps, error: Option<&'static str>) {
         if self.kept_trace().is_some() {
             steps.write(tracer, &self.context, error);
@@ -161,7 +162,7 @@ impl Call {
         }
         span.end();
         let duration_ms = ms(took);
-        // A server that has no room for requests has none for as many lines.
+        // An overloaded server must not write a log line for every refused request.
         let is_shed = failed && shed::is_told_seldom(fault::code_of(response));
         let untold = if is_shed { shed.tell(Instant::now()) } else { Some(0) };
         let grpc = grpc.map(field::debug);
@@ -174,8 +175,8 @@ impl Call {
         });
     }
 
-    /// The image is answered, with boxes or without. A camera's next one comes at once and may fail in the
-    /// same way: no such line is of a level that is logged always.
+    /// Ends the span of an image. A camera's next image follows at once and may fail in the same way, so the log
+    /// line has a level that is off by default.
     pub(crate) fn image_answered(&self, fault: Option<&Fault>, took: Duration) {
         let span = self.context.span();
         if let Some(fault) = fault {
@@ -189,26 +190,26 @@ impl Call {
     }
 }
 
-/// Whoever is not asked for a key.
+/// The id of callers without a key.
 fn nobody() -> Arc<str> {
     static NOBODY: LazyLock<Arc<str>> = LazyLock::new(|| NO_KEY.into());
     Arc::clone(&NOBODY)
 }
 
-/// The server's part of a trace begins.
+/// Begins the server's span of a trace.
 fn served(builder: SpanBuilder, tracer: &SdkTracer, above: &Context) -> Context {
     let builder = builder.with_kind(SpanKind::Server);
     above.with_span(tracer.build_with_context(builder, above))
 }
 
-/// What lines of the log say of a request.
+/// The log span of a request.
 fn line(method: &str, route: &str, trace: TraceId) -> Span {
     let (id, model, task) = (field::Empty, field::Empty, field::Empty);
-    // Of the level of what is always logged: each line has it, whatever the log leaves out.
+    // The level `error` keeps the span in each line at every log level.
     tracing::error_span!(parent: None, "request", method, route, %trace, id, model, task)
 }
 
-/// The method, unless it is one that a client made up: spans and lines are to be short.
+/// The method's name, or a fixed one for a non-standard method, which could be long.
 fn known(method: &Method) -> &str {
     let all = [
         Method::GET,
@@ -222,7 +223,7 @@ fn known(method: &Method) -> &str {
     if all.contains(method) { method.as_str() } else { "_OTHER" }
 }
 
-/// The span that a request came with, without its vendors' state, which may be long.
+/// The remote span of a request, without its vendors' state, which may be long.
 fn above(headers: &HeaderMap) -> Context {
     let given = TraceContextPropagator::new();
     let given = given.extract_with_context(&Context::new(), &HeaderExtractor(headers));
@@ -235,7 +236,7 @@ fn above(headers: &HeaderMap) -> Context {
     Context::new().with_remote_span_context(short)
 }
 
-/// A trace that nobody keeps, so that lines of the log have one.
+/// A trace id that is not sampled, for the log lines.
 fn untraced() -> SpanContext {
     let ids = RandomIdGenerator::default();
     let (trace, span) = (ids.new_trace_id(), ids.new_span_id());
@@ -250,8 +251,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Call {
     }
 }
 
-/// Middleware that has each line of the log say which request it is about, a line end it, and its trace
-/// go to the collector.
+/// Middleware that gives each request a log span, a final log line, and a trace for the collector.
 pub(crate) async fn observed(
     State(state): State<ServerState>,
     mut request: Request,

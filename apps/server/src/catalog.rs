@@ -1,6 +1,6 @@
-//! Registered models, and where the cluster has them loaded.
+//! Registered models, and the workers that have them loaded.
 //!
-//! The repository knows files, the coordinator knows workers; requests need both at once.
+//! The repository knows the files and the coordinator the workers; requests need both.
 
 mod bare;
 mod change;
@@ -23,15 +23,16 @@ pub(crate) use survey::Indexed;
 
 use crate::aliases::Aliases;
 use crate::cache::ResponseCache;
+use crate::deployment::Deployment;
 use crate::fault::Fault;
 use crate::faults;
 use crate::sequences::Sequences;
+use crate::versions::VersionPolicy;
 use demand::Demands;
 use ensembles::Ensembles;
-use lgp_sdk::{
-    Coordinator, Deployment, ModelError, ModelReadiness, ModelRef, Repository, TaskId, TaskState,
-    VersionPolicy,
-};
+use lgp_distributed::ModelReadiness;
+use lgp_sdk::cluster::{Coordinator, ModelRef, TaskId, TaskState};
+use lgp_sdk::model::{Error as ModelError, Repository};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -39,17 +40,17 @@ use survey::Survey;
 use tokio::sync::{OwnedMutexGuard, watch as events};
 use turns::Turns;
 
-/// The code of what is said of a model that cannot be used now.
+/// The error code for a model that is registered but cannot be used now.
 pub(crate) const NOT_READY: &str = "model_not_ready";
 
-/// The versions of each model, oldest first, so that an inference reads no files. Which there are changes with
-/// the catalog's own calls and when the folder is looked at, and so does what each is.
+/// Cached versions of each model, oldest first, so that an inference reads no files. The cache changes with the
+/// catalog's own calls and with each look at the folder.
 #[derive(Default)]
 struct Known {
     entries: HashMap<String, Arc<[ModelEntry]>>,
-    /// The cache of each model among them that has one, for all of its versions.
+    /// The response cache of each such model that has one, shared by its versions.
     caches: HashMap<String, Arc<ResponseCache>>,
-    /// Grows when something is forgotten: what was read from disk before that may be stale.
+    /// Incremented whenever an entry is dropped: data read from disk before may be stale.
     generation: u64,
 }
 
@@ -59,16 +60,16 @@ pub(crate) struct Catalog {
     repository: Repository,
     known: Mutex<Known>,
     aliases: Aliases,
-    /// Held while a name is taken: it is a model's or an alias.
+    /// Held while a name is given to a model or an alias, so that both never share one.
     naming: tokio::sync::Mutex<()>,
-    /// Why the last load of a model failed everywhere.
+    /// Why the last load of each model failed on every worker.
     failures: Mutex<BTreeMap<ModelRef, String>>,
-    /// Tells that models were unloaded, or runs of these ended.
+    /// Signals that models were unloaded, or that runs of unloaded models ended.
     unloads: events::Sender<()>,
-    /// One is held while versions of a model come or go, so that this is one thing after another.
+    /// A turn is held while versions of a model change, so that changes do not overlap.
     changing: Turns,
     demands: Demands,
-    /// Held while what is loaded is written down.
+    /// Held while the list of loaded versions is written.
     keeping: Arc<Mutex<()>>,
     survey: Arc<Survey>,
     ensembles: Ensembles,
@@ -100,7 +101,7 @@ impl Catalog {
         }
     }
 
-    /// A model or an ensemble; without a version the newest that can be used, or else the newest.
+    /// A model or an ensemble. Without a version: the newest usable one, or else the newest.
     pub(crate) async fn get(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
         if let Some(entry) = self.ensembles.serving(name) {
             return ensembles::check_version(entry, version);
@@ -115,7 +116,7 @@ impl Catalog {
         }
     }
 
-    /// The same, of models alone.
+    /// Like `get`, for models alone.
     async fn registered(&self, name: &str, version: Option<u64>) -> Result<ModelEntry, Fault> {
         let (all, generation) = {
             let known = lock(&self.known);
@@ -134,8 +135,8 @@ impl Catalog {
         }
     }
 
-    /// The versions of a model with its cache, which they share, if it is to have one, or as they keep
-    /// sequences: what those are answered depends on more than their inputs.
+    /// The versions of a model with their shared response cache, if it has one. Versions that keep sequences get no
+    /// cache, because their answers depend on more than their inputs.
     async fn as_deployed(
         &self,
         name: &str,
@@ -157,8 +158,8 @@ impl Catalog {
         Ok(all.iter().map(|entry| entry.with(Arc::clone(cache))).collect())
     }
 
-    /// Remembers the versions of a model, unless something was forgotten since. Only models that exist are
-    /// remembered: made-up names do not make this grow.
+    /// Caches the versions of a model unless entries were dropped since they were read. Only existing models are
+    /// cached, so invented names do not grow the cache.
     fn know(&self, name: &str, all: Vec<ModelEntry>, generation: u64) {
         let mut known = lock(&self.known);
         if known.generation == generation && !all.is_empty() {
@@ -169,8 +170,8 @@ impl Catalog {
         }
     }
 
-    /// The one that is asked for. A version that is on its way does not stand in the way of one that
-    /// serves.
+    /// The requested version; without one, the newest that serves, so that a version that still loads does not hide
+    /// it.
     fn pick(&self, all: &[ModelEntry], version: Option<u64>) -> Option<ModelEntry> {
         if let Some(version) = version {
             return all.iter().find(|entry| entry.version() == version).cloned();
@@ -186,13 +187,13 @@ impl Catalog {
         picked.map_or(all.last(), |at| all.get(at)).cloned()
     }
 
-    /// Every registered version and every ensemble that can be used.
+    /// Every usable version and ensemble.
     pub(crate) async fn list(&self) -> Result<Vec<ModelEntry>, Fault> {
         Ok(self.survey().await?.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
-    /// The versions of a model that serve, oldest first, or where none does, those that can be loaded; an
-    /// ensemble has one.
+    /// The versions of a model that serve, oldest first; if none does, those that can be loaded. An ensemble
+    /// has one version.
     pub(crate) async fn versions(&self, name: &str) -> Result<Vec<u64>, Fault> {
         if self.ensembles.serving(name).is_some() {
             return Ok(vec![ensembles::VERSION]);
@@ -206,7 +207,7 @@ impl Catalog {
         }
     }
 
-    /// The same, of models alone.
+    /// Like `versions`, for models alone and with every usable version.
     async fn numbers(&self, name: &str) -> Result<Vec<u64>, Fault> {
         Ok(self.entries(name).await?.iter().map(ModelEntry::version).collect())
     }
@@ -217,7 +218,7 @@ impl Catalog {
         Ok(all.into_iter().filter_map(|(_, _, found)| found.ok()).collect())
     }
 
-    /// Work on files, away from the threads that serve connections.
+    /// Runs file operations on a blocking thread, away from the threads that serve connections.
     async fn files<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Repository) -> Result<T, ModelError> + Send + 'static,
@@ -229,7 +230,7 @@ impl Catalog {
             .map_err(|e| faults::model(&e))
     }
 
-    /// Where the file of a version lies.
+    /// The path of a version's file.
     pub(crate) async fn path(&self, entry: &ModelEntry) -> Result<PathBuf, Fault> {
         let (name, version) = (entry.name().to_owned(), entry.version());
         self.files(move |repository| Ok(repository.get(&name, Some(version))?.path)).await
@@ -240,8 +241,8 @@ impl Catalog {
         self.repository.root()
     }
 
-    /// Whether there is a ready worker, and it has one of the models it is to have. A model that
-    /// is still loading does not make the others unready.
+    /// Whether a worker is ready and has at least one of its models. A model that still loads does not make the
+    /// others unready.
     pub(crate) fn is_ready(&self) -> bool {
         self.coordinator.is_serving()
     }
@@ -260,7 +261,7 @@ impl Catalog {
         self.readiness_of(entry.model())
     }
 
-    /// The same of a version, whether its files were read or not.
+    /// The readiness of a version, whether or not its files were read.
     fn readiness_of(&self, model: &ModelRef) -> Readiness {
         let seen = self.coordinator.readiness(model);
         if seen == ModelReadiness::Ready {
@@ -271,7 +272,7 @@ impl Catalog {
             (None, ModelReadiness::Ready) => Readiness::Ready,
             (None, ModelReadiness::Parked) => Readiness::Parked,
             (None, ModelReadiness::Loading) => Readiness::Loading,
-            // A worker that came later may have failed where earlier ones had not.
+            // A worker that joined later may have failed although earlier ones had not.
             (None, ModelReadiness::Failed(error)) => Readiness::Failed(error.message),
             (None, ModelReadiness::Unwanted) => Readiness::Unloaded,
         }
@@ -285,7 +286,7 @@ impl Catalog {
         }
     }
 
-    /// Refuses with 503 unless the workers are to have the model: a task may wait for one.
+    /// Refuses with 503 unless the workers are to have the model. A task may wait for a worker.
     pub(crate) fn require_wanted(&self, entry: &ModelEntry) -> Result<(), Fault> {
         match self.coordinator.readiness(entry.model()) {
             ModelReadiness::Unwanted => self.require_ready(entry),
@@ -293,7 +294,7 @@ impl Catalog {
         }
     }
 
-    /// Which versions of a model are to be loaded: what its policy says, or those that are.
+    /// The versions of a model to load: those of its policy, or else those that the cluster wants now.
     pub(crate) async fn version_policy(&self, name: &str) -> VersionPolicy {
         if self.ensembles.serving(name).is_some() {
             return VersionPolicy::Listed(vec![ensembles::VERSION]);
@@ -306,10 +307,10 @@ impl Catalog {
         })
     }
 
-    /// What a model asks of the cluster, to be shown: nothing, where what was said cannot be read.
+    /// A model's deployment for display; the default if it cannot be read.
     pub(crate) async fn deployment(&self, name: &str) -> Deployment {
         let read = self.try_deployment(name).await;
-        // Each list of models asks; who uses the model is told why.
+        // Every listing of models reads deployments. Requests that use the model get the error.
         let untold = |fault: &Fault| {
             let reason = &fault.message;
             tracing::debug!(name, reason, "a model's deployment cannot be read");
@@ -317,7 +318,7 @@ impl Catalog {
         read.inspect_err(untold).unwrap_or_default()
     }
 
-    /// The same, or why it cannot be read.
+    /// A model's deployment, or why it cannot be read.
     async fn try_deployment(&self, name: &str) -> Result<Deployment, Fault> {
         let owned = name.to_owned();
         let read = self.files(move |r| Ok(Deployment::of(r, &owned))).await?;
@@ -339,12 +340,12 @@ impl Catalog {
         }
     }
 
-    /// The turn of those who change a model.
+    /// Waits for the turn to change a model.
     async fn turn(&self, name: &str) -> OwnedMutexGuard<()> {
         self.changing.of(name).await
     }
 
-    /// Drops what was read of a model's files, and the answers that it gave.
+    /// Drops the cached state of a model: its versions, response cache and demands.
     fn forget(&self, name: &str) {
         self.demands.forget(name);
         let mut known = lock(&self.known);
@@ -365,6 +366,6 @@ fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind these locks is whole after every statement, also after a panic.
+    // Data behind these locks is consistent after every statement, so a panic cannot have damaged it.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,71 +3,65 @@
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Limits of the server. Addresses are the caller's business: [`serve`](crate::serve) takes a
-/// bound listener.
+/// Limits of the server. Addresses are not among them: [`serve`](crate::serve) takes a bound listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerConfig {
-    /// Whether programs of this machine may ask for health, metadata and inference without a key.
+    /// Whether programs on this machine may use health, metadata and inference without a key.
     pub open: bool,
-    /// Origins of pages that may use the server besides its own, as browsers name them:
-    /// `https://example.org:8080`.
+    /// Origins of other pages that may use the server, as browsers name them: `https://example.org:8080`.
     pub origins: Vec<String>,
     /// Largest request body in bytes; larger ones are refused with 413.
     pub body_bytes_max: usize,
-    /// The same for bodies with tensors as binary data behind their JSON, which itself may have
+    /// As `body_bytes_max`, for bodies with tensors as binary data after their JSON; the JSON itself is limited by
     /// `body_bytes_max`.
     pub binary_bytes_max: usize,
-    /// Bytes of all request bodies that are held at once, they or their tensors; others wait. A body that is
-    /// larger than seven eighths of it is refused with 413, whatever the limits above say.
+    /// Bytes of all request bodies, or their tensors, that are in memory at once; more bodies wait. A body above
+    /// seven eighths of this is refused with 413, independent of the limits above.
     pub bodies_bytes_max: usize,
-    /// Bytes of a body that must come in a second, all of it taken together.
+    /// The least average rate of a body, in bytes a second.
     pub body_bytes_per_s_min: usize,
-    /// Time that every body has besides that, in milliseconds.
+    /// Extra time for every body besides that, in milliseconds.
     pub body_grace_ms: u64,
     /// Largest model upload in bytes; uploads go to disk, not to memory.
     pub model_bytes_max: u64,
-    /// Most tasks in one batch.
+    /// The most tasks in one batch.
     pub batch_tasks_max: usize,
-    /// Longest deadline that a request may ask for, and the one it gets when it asks for none,
-    /// in milliseconds.
+    /// The longest deadline that a request may ask for, and the default, in milliseconds.
     pub deadline_ms_max: u64,
-    /// Time in which a request's headers must arrive, in milliseconds.
+    /// Time limit for a request's headers, in milliseconds.
     pub header_timeout_ms: u64,
-    /// Time in which something more of a request's body must arrive, in milliseconds. A body waits
-    /// as long for its room.
+    /// Longest pause between two parts of a request's body, and longest wait of a body for its room, in milliseconds.
     pub body_timeout_ms: u64,
-    /// Time that open requests get to finish once the server shuts down, in milliseconds.
+    /// Time for open requests to finish during a shutdown, in milliseconds.
     pub drain_timeout_ms: u64,
-    /// Connections that are open at the same time; more wait to be accepted.
+    /// The most open connections; more wait to be accepted.
     pub connections_max: usize,
-    /// Callers that listen to events at the same time; more are refused with 503.
+    /// The most concurrent listeners to events; more are refused with 503.
     pub listeners_max: usize,
-    /// Events that are kept for listeners that come back after a break.
+    /// Events that are kept for listeners that reconnect.
     pub events_kept_max: usize,
-    /// Callers that wait for the end of a task with `wait_ms` at the same time; more are refused
-    /// with 503.
+    /// The most concurrent callers that wait for the end of a task with `wait_ms`; more are refused with 503.
     pub waiters_max: usize,
-    /// Inferences of one model that are under way at the same time, waiting or running; more are refused
-    /// with 503, so that those that are taken wait no longer than so many need.
+    /// The most inferences of one model that wait or run at the same time. More are refused with 503, which bounds
+    /// the wait of the others.
     pub pending_max: u64,
-    /// Sequences of one version of a model that are open at the same time; more are refused with 503.
+    /// The most open sequences of one version of a model; more are refused with 503.
     pub sequences_max: u64,
-    /// Bytes of the states of all sequences; what needs more is refused with 503.
+    /// The most bytes of the states of all sequences; requests that need more are refused with 503.
     pub sequences_bytes_max: usize,
-    /// How often the folder of models is looked at for what came or went by hand, in milliseconds; 0 is
-    /// never.
+    /// How often the folder of models is checked for manual changes, in milliseconds; 0 is never.
     pub models_poll_ms: u64,
-    /// Time after which Frigate's detector is answered without a result, in milliseconds. The detector
-    /// waits for 200 ms unless it is told otherwise, and connects anew then.
+    /// Time after which Frigate's detector gets an empty answer, in milliseconds. By default the detector waits for
+    /// 200 ms, then reconnects.
     pub frigate_timeout_ms: u64,
-    /// Where traces go: the base URL of a collector that speaks OTLP over HTTP, as in
-    /// `http://127.0.0.1:4318`. Without one they go nowhere.
+    /// The base URL of a collector that speaks OTLP over HTTP, such as `http://127.0.0.1:4318`. Without one, no
+    /// traces are sent.
     pub otlp_endpoint: Option<String>,
-    /// The share of traces that are kept, 0 to 1, of requests that do not come with one.
+    /// The share of traces that are sampled, 0 to 1, for requests that bring no trace of their own.
     pub otlp_ratio: f64,
-    /// Whether traces tell of the nodes of runs, of one a second of each model at most. On a device a run takes
-    /// longer by that.
+    /// Whether traces include the nodes of runs, of at most one run a second of each model. On a device this slows
+    /// the run.
     pub otlp_nodes: bool,
 }
 
@@ -108,14 +102,14 @@ impl ServerConfig {
         Duration::from_millis(self.deadline_ms_max)
     }
 
-    /// What one request is given of the room for bodies besides its own body: five eighths, so that others
-    /// can hold the bodies that they come with.
+    /// The room for bodies that one request may take besides its own body: five eighths, so that other bodies still
+    /// find room.
     pub(crate) fn room_of_one(&self) -> usize {
         self.bodies_bytes_max / 8 * 5
     }
 
-    /// The same limits, with which no body is larger than the room for all of them: an eighth of that is for the
-    /// first bytes of each.
+    /// Lowers the limits such that no single body exceeds the room for all bodies. An eighth of the room is reserved
+    /// for the first bytes of each body.
     pub(crate) fn within_room(self) -> Self {
         let most = self.bodies_bytes_max - self.bodies_bytes_max / 8;
         let (body, binary) = (self.body_bytes_max.min(most), self.binary_bytes_max.min(most));

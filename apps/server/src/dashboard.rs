@@ -1,5 +1,5 @@
-//! The dashboard at `/`: a page of plain modules over the API that everybody else uses, too. Its paths are
-//! relative, so that it works behind a proxy's prefix.
+//! The dashboard at `/`: a page of plain modules that uses the public API. Its paths are relative, so that it works
+//! behind a proxy's prefix.
 
 use crate::access::Right;
 use crate::extract::Params;

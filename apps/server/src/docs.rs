@@ -1,4 +1,4 @@
-//! The page at `/docs`, which shows the API's description to people.
+//! The page at `/docs`, which shows the API description.
 
 use crate::access::Right;
 use crate::page::{HTML, SCRIPT, STYLE, answer};

@@ -1,73 +1,73 @@
-//! Whoever owns the processes: the server asks it for more or fewer workers, and for the end.
+//! The owner of the worker processes. The server asks it to scale, restart and stop them.
 
-use lgp_sdk::TaskId;
+use lgp_sdk::cluster::TaskId;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// A future as trait objects can return it.
+/// A boxed future, so that the trait is object-safe.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Starts and ends processes on behalf of the cluster API.
 pub trait Driver: Send + Sync + 'static {
     /// Brings the number of local workers to `workers`: starts missing ones, drains surplus ones.
-    /// Resolves once that has begun, with the number there was before.
+    /// Resolves once that has begun, with the number before the call.
     fn scale(&self, workers: usize) -> BoxFuture<'_, Result<usize, DriverError>>;
 
-    /// Replaces every local worker by a new process, one after another and without a pause in
-    /// service. A worker that has not finished `limit` after its successor was ready is ended. One
-    /// that serves a model that its successor cannot load stays.
+    /// Replaces every local worker by a new process, one after another and without a pause in service. A worker
+    /// that is still busy `limit` after its successor was ready is ended. A worker stays if it serves a model that
+    /// its successor cannot load.
     fn restart(&self, limit: Duration) -> BoxFuture<'_, Result<Restarted, DriverError>>;
 
-    /// How many local workers there are to be.
+    /// The intended number of local workers.
     fn workers(&self) -> usize;
 
-    /// Ends the coordinator: `now` drops what is queued, otherwise it is finished first. Returns
-    /// at once, so that the request that asked for it can be answered.
+    /// Ends the coordinator: `now` drops queued tasks, otherwise they are finished first. Returns at once, so that
+    /// the request for the stop can be answered.
     fn stop(&self, now: bool);
 
-    /// The files to which it, and the workers that it started, log; none unless it says so.
+    /// The log files of the owner and of the workers that it started; by default none.
     fn logs(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// What a run of the model in a file takes of memory, as `radeon-cluster plan FILE --json` says it.
+    /// The memory that a run of the model in a file takes, as in `radeon-cluster plan FILE --json`.
     fn plan(&self, _model: PathBuf) -> BoxFuture<'_, Result<serde_json::Value, DriverError>> {
         Box::pin(async { Err(DriverError::Plan(PlanError::NoProcess)) })
     }
 }
 
-/// What became of a restart.
+/// The result of a restart.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Restarted {
     /// Workers that were replaced.
     pub workers: usize,
-    /// Tasks of which an attempt was ended because its worker had to leave.
+    /// Tasks whose attempt was ended because their worker had to leave.
     pub ended: Vec<TaskId>,
 }
 
-/// Why a [`Driver`] did not do what it was asked for.
+/// Why a [`Driver`] refused or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DriverError {
     /// More workers than this machine can take.
     #[error("{given} workers asked for, expected at most {max}")]
     TooMany {
-        /// What was asked for.
+        /// The number of workers that was asked for.
         given: usize,
-        /// What there can be.
+        /// The most workers that this machine can take.
         max: usize,
     },
     /// A model's memory was not planned.
     #[error("the memory was not planned: {0}")]
     Plan(PlanError),
-    /// The coordinator is on its way out.
+    /// The coordinator is shutting down.
     #[error("the coordinator is stopping")]
     Stopping,
     /// A worker process did not start.
     #[error("a worker did not start: {0}")]
     Start(String),
-    /// A new worker could not load what the old one serves, which therefore stays.
+    /// A new worker could not load a model that the old one serves, so the old worker stays.
     #[error(
         "a new worker cannot load model {model}, which the old one serves and stays for; {done} of \
          {count} workers were replaced"
@@ -77,7 +77,7 @@ pub enum DriverError {
         model: String,
         /// Workers that had been replaced.
         done: usize,
-        /// Workers that were to be.
+        /// Workers that were to be replaced.
         count: usize,
     },
 }
@@ -86,37 +86,37 @@ pub enum DriverError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PlanError {
-    /// Whoever owns the processes starts none for that.
+    /// The owner of the worker processes starts no process for plans.
     #[error("no process is started for that here")]
     NoProcess,
     /// The process did not start.
     #[error("its process did not start: {0}")]
     NotStarted(#[source] std::io::Error),
-    /// It took longer than it may, and was ended.
+    /// The process exceeded its time limit and was ended.
     #[error("it was not done after {limit:?}")]
     TooLong {
-        /// How long it may take.
+        /// The time limit.
         limit: Duration,
     },
     /// A signal ended the process.
     #[error("its process was ended by signal {signal}")]
     Killed {
-        /// Its number.
+        /// The number of the signal.
         signal: i32,
     },
-    /// The process said that it cannot; that is in the log.
+    /// The process reported that the model does not load; the log has its message.
     #[error("the model does not load")]
     Unloadable,
-    /// What the process wrote is no plan.
+    /// The output of the process is not a plan.
     #[error("its process wrote something else, expected JSON: {0}")]
     Unreadable(#[source] serde_json::Error),
 }
 
 impl PlanError {
-    /// The number of the signal with which the kernel ends a process where memory is short.
+    /// The signal with which the kernel kills a process when memory is short.
     const SIGKILL: i32 = 9;
 
-    /// What can be done about it.
+    /// What the user can do about the error.
     pub(crate) fn hint(&self) -> &'static str {
         match self {
             Self::NoProcess => "radeon-cluster plan FILE does it by hand",
@@ -132,7 +132,7 @@ impl PlanError {
                 "the machine may be short of memory, which dmesg says there; radeon-cluster plan FILE \
                  does the same by hand"
             }
-            // A process that finds no memory says so, and then aborts.
+            // A process that runs out of memory reports it, then aborts.
             Self::Killed { .. } => {
                 "the server's log has what the process said before, if anything; radeon-cluster plan \
                  FILE does the same by hand"

@@ -1,7 +1,7 @@
-//! Ensembles: small graphs of models with built-in steps for pictures, served as models are.
+//! Ensembles: small graphs of models and built-in image steps, served like models.
 //!
-//! `NAME/ensemble.toml` in the folder of models says what goes where. The steps of a request run in this
-//! process, each model among them as a task of the cluster, so that nothing in between passes the client.
+//! `NAME/ensemble.toml` in the folder of models connects the steps. The steps of a request run in this process, and
+//! its models as tasks of the cluster, so that no intermediate value passes through the client.
 
 mod draft;
 mod file;

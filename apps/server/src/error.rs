@@ -1,6 +1,6 @@
-//! What can go wrong with the server itself, as opposed to a single request.
+//! Errors of the server itself, as opposed to those of a single request.
 
-use lgp_sdk::ClusterError;
+use lgp_sdk::cluster::Error as ClusterError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -26,49 +26,49 @@ pub enum Error {
          expected a loopback address such as 127.0.0.1 or [::1]"
     )]
     NoCredentials {
-        /// What was to be served.
+        /// The service that was refused.
         what: &'static str,
         /// The address that was given.
         addr: SocketAddr,
     },
-    /// A file of the server's own.
+    /// One of the server's own files cannot be used.
     #[error("cannot {what} {}: {source}", path.display())]
     File {
-        /// What was to be done.
+        /// The operation that failed.
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why it was not.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A certificate that cannot be used.
     #[error("cannot use the certificate: {reason}")]
     Tls {
-        /// Why.
+        /// Why it cannot be used.
         reason: String,
     },
     /// A load that could not be sent.
     #[error("cannot send the load: {source}")]
     Load {
-        /// Why.
+        /// The cause.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// An API key that makes no sense.
+    /// An invalid request for an API key.
     #[error("{what}")]
     InvalidKey {
-        /// What was wrong with it.
+        /// What is wrong with it.
         what: String,
     },
-    /// There is no API key of this name.
+    /// No API key has this id.
     #[error("no key '{id}'")]
     UnknownKey {
-        /// The name.
+        /// The id.
         id: String,
     },
-    /// The system gives no random numbers.
+    /// The system provides no random numbers.
     #[error("the system gives no random numbers")]
     Random,
-    /// What the cluster keeps cannot be read or written.
+    /// The cluster's stored state cannot be read or written.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// The listener's address cannot be read.

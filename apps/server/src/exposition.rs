@@ -1,5 +1,5 @@
-//! `/metrics`: the Prometheus text format. Names that begin with `nv_` are Triton's, so that
-//! dashboards made for it work; the platform's own begin with `lgp_`.
+//! `/metrics` in the Prometheus text format. Names with `nv_` are Triton's, so that its dashboards work; the
+//! platform's own names begin with `lgp_`.
 
 mod devices;
 mod openmetrics;
@@ -14,7 +14,7 @@ use crate::trace::Counts;
 use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::{Stats, Traffic};
+use lgp_distributed::{Stats, Traffic};
 use page::{Number, Page, label};
 use prometheus::TextEncoder;
 use prometheus::proto::{LabelPair, MetricFamily, MetricType};
@@ -34,7 +34,7 @@ pub(crate) async fn metrics(
     let mut models = state.metrics().read();
     models.retain(|((name, version), _)| may_see(&state, &caller, (name, *version)));
     let mut stats = state.coordinator().stats();
-    // There is an end to the models that are named; of the others nothing is known.
+    // The number of named models is limited, so models without a name may have queues too.
     let are_all = stats.queued_by_model.values().sum::<u64>() >= stats.runnable;
     leave_out(&state, &caller, &mut stats);
     let mut families = families((&stats, are_all), &models, &state.sequences().open());
@@ -59,7 +59,7 @@ fn families(
     sequences: &HashMap<ModelKey, u64>,
 ) -> Vec<MetricFamily> {
     let mut page = Page::default();
-    // Without a model there is nothing to say of any.
+    // Without models there are no samples of models.
     if !models.is_empty() {
         inference(&mut page, models);
         times(&mut page, models);
@@ -74,10 +74,10 @@ fn families(
     page.families()
 }
 
-/// A number of each model: its name, what it says, and how it is read.
+/// A metric of each model: its name, its help text, and how it is read.
 type Column = (&'static str, &'static str, fn(&ModelReading) -> u64);
 
-/// Triton's, and those of shadows.
+/// Triton's counters, and those of shadows.
 const COLUMNS: [Column; 12] = [
     ("nv_inference_request_success", "Requests answered", |r| r.success),
     ("nv_inference_count", "Inferences that the model ran, each row of a batch counted", |r| {
@@ -115,7 +115,7 @@ const COLUMNS: [Column; 12] = [
     }),
 ];
 
-/// Triton's counters, for requests that came through the Open Inference Protocol.
+/// Triton's counters, for requests by the Open Inference Protocol.
 fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     for (name, help, value) in COLUMNS {
         let samples = models.iter().map(|(key, reading)| (model_labels(key), value(reading)));
@@ -132,8 +132,8 @@ fn inference(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     page.numbers((name, Number::Counter, "Requests refused or failed, by reason"), failures);
 }
 
-/// How many wait for each model: for a place at a worker, tasks of the cluster's own interface included, or for
-/// their turn in a sequence. Where all models with such are named, the others have none.
+/// Waiting requests of each model: for a worker, including tasks of the cluster API, or for their turn in a
+/// sequence. If all models with queues are named, the others have empty ones.
 fn queues(page: &mut Page, (stats, are_all): (&Stats, bool), models: &[(ModelKey, ModelReading)]) {
     let mut queued = stats.queued_by_model.clone();
     let asked = models.iter().filter_map(|(key, reading)| {
@@ -152,7 +152,7 @@ fn queues(page: &mut Page, (stats, are_all): (&Stats, bool), models: &[(ModelKey
     }
 }
 
-/// How long the same requests took, and what of it the cluster added to the model's time.
+/// Latencies of the same requests, and the cluster's overhead in them.
 fn times(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     let took = models.iter().map(|(key, reading)| {
         let histogram = &reading.latency.histogram;
@@ -166,7 +166,7 @@ fn times(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     page.histogram(("lgp_inference_overhead_seconds", help), &BOUNDS_US, added);
 }
 
-/// Who answered, for the same requests.
+/// Workers and devices that answered the same requests.
 fn answers(page: &mut Page, models: &[(ModelKey, ModelReading)]) {
     let samples = models.iter().flat_map(|(key, reading)| {
         reading.places.iter().map(|(place, count)| {
@@ -233,7 +233,7 @@ fn cluster(page: &mut Page, stats: &Stats) {
     }
 }
 
-/// What travelled between the coordinator and the workers that are connected: it goes with them.
+/// Traffic between the coordinator and the connected workers. A worker's traffic ends with its connection.
 fn traffic(traffic: &Traffic) -> Vec<MetricFamily> {
     let mut page = Page::default();
     for (name, help, sent, received) in [
@@ -257,7 +257,7 @@ fn traffic(traffic: &Traffic) -> Vec<MetricFamily> {
     page.families()
 }
 
-/// What became of the spans of traces.
+/// Counts of sent and dropped spans.
 fn spans(counts: &Counts) -> Vec<MetricFamily> {
     let mut page = Page::default();
     let help = "Spans of messages that the collector has answered well";

@@ -1,4 +1,4 @@
-//! Path parameters and bodies, refused in the API family's own shape where they cannot be used.
+//! Extracts path parameters and bodies. Errors have the form of each API family.
 
 mod objects;
 mod pace;
@@ -18,7 +18,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::Response;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
-use lgp_sdk::plainly;
+use lgp_common::plainly;
 use objects::Objects;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -30,7 +30,7 @@ use std::time::Instant;
 pub(crate) struct Params(HashMap<String, String>);
 
 impl Params {
-    /// A parameter that the route is known to have.
+    /// A parameter that the route certainly has.
     pub(crate) fn get(&self, key: &str) -> &str {
         self.find(key).unwrap_or_default()
     }
@@ -53,7 +53,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// A whole body of JSON within the configured size and time.
+/// A whole JSON body within the configured size and time.
 #[derive(Debug)]
 pub(crate) struct Whole {
     bytes: Vec<u8>,
@@ -84,38 +84,37 @@ impl Whole {
     }
 }
 
-/// JSON of a body.
+/// Parses the JSON of a body.
 ///
 /// # Errors
-/// 400 that names the place in it that cannot be used.
+/// 400 that names the invalid place in the JSON.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Result<T, Fault> {
     let mut text = serde_json::Deserializer::from_slice(json);
     let read = T::deserialize(Objects(&mut text)).and_then(|value| text.end().map(|()| value));
     read.map_err(|_| {
-        // Read once more, slower: where it is wrong is not known else.
+        // Parses again with a slower deserializer that records where the error is.
         let mut text = serde_json::Deserializer::from_slice(json);
         let again: Result<T, _> = serde_path_to_error::deserialize(Objects(&mut text));
         let why = match again {
             Err(error) => match error.path().to_string().as_str() {
-                // Nowhere, or where there is no name yet.
+                // No path, or one without a name yet.
                 "." | "?" => plainly(&error.inner().to_string()),
                 path => format!("{path}: {}", plainly(&error.inner().to_string())),
             },
-            // Something follows what is right.
+            // Text follows the valid JSON.
             Ok(_) => "expected one JSON value".to_owned(),
         };
         Fault::bad_input(format!("the request body is not valid: {why}"))
     })
 }
 
-/// A whole body of JSON that tensors may follow as binary data; with those it may be larger.
+/// A whole JSON body, optionally followed by binary tensors, with which it may be larger.
 #[derive(Debug)]
 pub(crate) struct WithTensors {
     pub(crate) bytes: Vec<u8>,
-    /// Where JSON ends and raw tensors begin, if the request says so.
+    /// The length of the JSON before the raw tensors, if the request states it.
     pub(crate) json_bytes: Option<usize>,
-    /// Its share of the room for bodies. To be kept until nothing of the body is held for the
-    /// request any more.
+    /// The body's room, to be kept until the request holds nothing of the body any more.
     pub(crate) room: Room,
 }
 
@@ -128,7 +127,7 @@ impl FromRequest<ServerState> for WithTensors {
     }
 }
 
-/// A whole body of any kind, which may be as large as tensors may.
+/// Reads a whole body of any kind, as large as bodies with tensors may be.
 pub(crate) async fn whole(
     body: Body,
     (state, room): (&ServerState, Room),
@@ -154,7 +153,7 @@ impl WithTensors {
             }
             _ => Ok(()),
         };
-        // What says how long it is is not taken in for nothing.
+        // A stated length is checked before the body is read.
         let room = room_of(&request, state);
         let body = request.into_body();
         body.size_hint().exact().map_or(Ok(()), &check)?;
@@ -164,7 +163,7 @@ impl WithTensors {
     }
 }
 
-/// 400 for JSON that would end behind its body.
+/// 400 for a stated JSON length beyond the body's end.
 pub(crate) fn beyond_body(json_bytes: usize, body_bytes: impl std::fmt::Display) -> Fault {
     Fault::bad_input(format!(
         "header Inference-Header-Content-Length is '{json_bytes}', expected 0 to {body_bytes}, the \
@@ -172,7 +171,7 @@ pub(crate) fn beyond_body(json_bytes: usize, body_bytes: impl std::fmt::Display)
     ))
 }
 
-/// Whether a body is a form with parts. Media types have no case.
+/// Whether a body is a multipart form. Media types are case-insensitive.
 pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).map(|kind| kind.as_bytes());
     let is_form = |kind: &[u8]| {
@@ -182,7 +181,7 @@ pub(crate) fn is_form(headers: &HeaderMap) -> bool {
     kind.is_some_and(is_form)
 }
 
-/// Compressed bodies would be read as if they were JSON, with a puzzling error.
+/// Refuses compressed bodies, which would otherwise fail to parse as JSON with a confusing error.
 pub(crate) fn refuse_encoded(request: &Request) -> Result<(), Fault> {
     match request.headers().get(header::CONTENT_ENCODING) {
         Some(encoding) if encoding.as_bytes() != b"identity" => Err(Fault::new(
@@ -194,7 +193,7 @@ pub(crate) fn refuse_encoded(request: &Request) -> Result<(), Fault> {
     }
 }
 
-/// What may be done about a body that is too large.
+/// What a client can do about a body that is too large.
 const PLAIN_HINT: &str = "http.body_bytes_max sets that";
 const JSON_HINT: &str = "http.body_bytes_max sets that; tensors as binary data, with the header \
                          Inference-Header-Content-Length, may be larger";
@@ -228,7 +227,7 @@ fn json_bytes(headers: &HeaderMap) -> Result<Option<usize>, Fault> {
     })
 }
 
-/// Takes a body in that is no larger than the setting allows.
+/// Reads a body no larger than the setting allows.
 pub(crate) async fn take(
     body: Body,
     (state, room): (&ServerState, Room),
@@ -236,7 +235,7 @@ pub(crate) async fn take(
     read(body, (state, room), (state.config().body_bytes_max, PLAIN_HINT)).await
 }
 
-/// Takes a body of at most `limit` bytes in, each byte once there is room for it.
+/// Reads a body of at most `limit` bytes, each byte once there is room for it.
 async fn read(
     body: Body,
     (state, mut room): (&ServerState, Room),
@@ -248,10 +247,10 @@ async fn read(
     if least > limit {
         return Err(beyond(limit, hint));
     }
-    // What says how long it is waits before it is taken in at all.
+    // A body of stated length waits for room before any of it is read.
     make_room(state, &mut room, least).await?;
     let mut bytes = Vec::new();
-    // Where the system has not so much now, it may have once all is there.
+    // If the allocation fails now, it may succeed later, when the body is complete.
     let _ = bytes.try_reserve_exact(least);
     let mut pace = Pace::new(config);
     let mut limited = Limited::new(body, limit);

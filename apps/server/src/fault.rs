@@ -1,5 +1,5 @@
-//! What a refused request answers: a status, a stable code, a message that names what was wrong
-//! and what was expected, and a hint. Each API family renders it in its own JSON shape.
+//! The answer to a refused request: a status, a stable code, a message that names what was wrong and what was
+//! expected, and a hint. Each API family renders it in its own JSON shape.
 
 use crate::grpc;
 use crate::place::Place;
@@ -9,26 +9,26 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::time::Duration;
 
-/// Seconds after which an overloaded or unready server asks to be tried again.
+/// The `Retry-After` of an overloaded or unready server.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Longest message in bytes. It has what the request had, which may be as long as a body is; and gRPC says
-/// it in a header, which clients do not take in any length.
+/// Longest message in bytes. A message may quote the request, which can be as long as a body, and gRPC sends it in
+/// a header, whose length clients limit.
 const MESSAGE_BYTES_MAX: usize = 2048;
-/// So many of them are its end: what was expected stands there.
+/// A cut message keeps this many bytes of its end, which says what was expected.
 const END_BYTES: usize = 512;
 
-/// The code of a refusal, as its answer carries it within the server.
+/// The code of a refusal, attached to its response within the server.
 #[derive(Debug, Clone, Copy)]
 struct Code(&'static str);
 
-/// The code of the refusal that an answer is, whatever protocol it is of.
+/// The code of a response that is a refusal, for every protocol.
 pub(crate) fn code_of(response: &Response) -> Option<&str> {
     let known = response.extensions().get::<Code>().map(|code| code.0);
     known.or_else(|| response.headers().get(grpc::CODE)?.to_str().ok())
 }
 
-/// A refusal, before it is written in the shape of an API family.
+/// A refusal, independent of the API family.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Fault {
     pub(crate) status: StatusCode,
@@ -36,7 +36,7 @@ pub(crate) struct Fault {
     pub(crate) message: String,
     pub(crate) hint: Option<String>,
     pub(crate) retry_after: Option<Duration>,
-    /// Where the task ran that failed.
+    /// Where the failed task ran.
     pub(crate) place: Option<Box<Place>>,
 }
 
@@ -45,7 +45,7 @@ impl Fault {
         Self { status, code, message: message.into(), hint: None, retry_after: None, place: None }
     }
 
-    /// 400: what was sent cannot be used.
+    /// 400: the input cannot be used.
     pub(crate) fn bad_input(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, "bad_input", message)
     }
@@ -60,7 +60,7 @@ impl Fault {
         Self::new(StatusCode::CONFLICT, "conflict", message)
     }
 
-    /// 501: asked for correctly, but not built.
+    /// 501: a valid request for a feature that is not built.
     pub(crate) fn unsupported(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_IMPLEMENTED, "unsupported", message)
     }
@@ -93,7 +93,7 @@ impl Fault {
         self
     }
 
-    /// A task failed at a place, which the message names too.
+    /// Adds the place where a task failed, also to the message.
     pub(crate) fn at(mut self, place: Option<Place>) -> Self {
         if let Some(place) = place {
             self.message = format!("{} ({place})", self.message);
@@ -102,7 +102,7 @@ impl Fault {
         self
     }
 
-    /// Its message as a client gets it: of a long one the beginning and the end.
+    /// The message for a client; a long one is cut in the middle.
     pub(crate) fn told(&self) -> Cow<'_, str> {
         let text = self.message.as_str();
         if text.len() <= MESSAGE_BYTES_MAX {
@@ -124,12 +124,12 @@ impl Fault {
         }
     }
 
-    /// The answer with a body of the caller's own shape.
+    /// The answer, with a body in the caller's shape.
     pub(crate) fn respond(self, body: &serde_json::Value) -> Response {
         let mut response = (self.status, axum::Json(body)).into_response();
         response.extensions_mut().insert(Code(self.code));
         if let Some(delay) = self.retry_after {
-            // A fraction of a second rounds up: `Retry-After: 0` would invite a busy loop.
+            // Fractions of a second round up, because `Retry-After: 0` would invite a busy loop.
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
         }

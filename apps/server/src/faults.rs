@@ -1,28 +1,31 @@
-//! Errors of the layers below as answers: what the caller did wrong is said, what is wrong inside
-//! goes to the log.
+//! Converts errors of the layers below into answers: a caller's mistake is reported to the caller, an internal
+//! cause goes to the log.
 
 mod cluster;
 
 use crate::access::Caller;
 use crate::catalog::NOT_READY;
+use crate::deployment::DeployError;
 use crate::driver::DriverError;
 use crate::fault::Fault;
 use crate::place::Place;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError, DeployError, JournalError, ModelError, TaskErrorKind, TaskRecord};
+use lgp_distributed::{JournalError, TaskErrorKind};
+use lgp_sdk::cluster::{Error as ClusterError, TaskRecord};
+use lgp_sdk::model::Error as ModelError;
 use std::io::ErrorKind;
 
 pub(crate) use cluster::cluster;
 
-/// The code of a run that a model ended itself, whether its cause is told or not.
+/// The code of a run that its model failed, with or without the cause in the message.
 pub(crate) const MODEL_FAILED: &str = "model_failed";
 
-/// 404 for a task that there is not, or not any more.
+/// 404 for a task that never existed or no longer exists.
 pub(crate) fn unknown_task(message: impl Into<String>) -> Fault {
     Fault::not_found("unknown_task", message).hint("radeon-cluster tasks")
 }
 
-/// Why a member's certificates could not be revoked, or not for good.
+/// The error if a member's certificates could not be revoked, or not permanently.
 pub(crate) fn revocation(error: ClusterError) -> Fault {
     match error {
         ClusterError::TokenLimit { .. } => Fault::conflict(error.to_string())
@@ -42,7 +45,7 @@ pub(crate) fn revocation(error: ClusterError) -> Fault {
     }
 }
 
-/// Why the journal of durable tasks was not copied. The paths are for the log.
+/// The error of a backup of the journal of durable tasks. Paths go to the log only.
 pub(crate) fn backup(error: ClusterError) -> Fault {
     if let ClusterError::Journal(JournalError::Io { source, .. }) = &error
         && source.kind() == ErrorKind::InvalidData
@@ -71,7 +74,7 @@ fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
-/// The end of a task that did not succeed; none where it did.
+/// The fault of a task that did not succeed; `None` if it did.
 pub(crate) fn task(record: &TaskRecord) -> Option<Fault> {
     let (error, place) = (record.error.as_ref()?, Place::of(record));
     let message = error.message.clone();
@@ -104,7 +107,7 @@ pub(crate) fn task(record: &TaskRecord) -> Option<Fault> {
     Some(fault.at(place))
 }
 
-/// A record as its caller may read it: why a model failed is for administrators, and else goes to the log.
+/// A record as its caller may see it. Only administrators see why a model failed; else the log has it.
 pub(crate) fn for_caller(caller: &Caller, mut record: TaskRecord) -> TaskRecord {
     let (task, model) = (record.task_id, &record.model);
     if let Some(error) = record.error.as_mut().filter(|_| !caller.is_admin())
@@ -132,7 +135,7 @@ pub(crate) fn driver(error: &DriverError) -> Fault {
     }
 }
 
-/// An error of the disk that uploads and models go to. That it is full is no secret.
+/// An error of the disk for uploads and models. A full disk is reported to the caller.
 pub(crate) fn disk(error: &std::io::Error) -> Fault {
     if is_full(error) { disk_full() } else { Fault::internal(error) }
 }
@@ -143,7 +146,7 @@ fn disk_full() -> Fault {
         .hint("free space there, then try again")
 }
 
-/// Why a model cannot be deployed as it was asked for.
+/// The error of a refused deployment.
 pub(crate) fn deploy(error: &DeployError) -> Fault {
     match error {
         DeployError::Model(error) => model(error),
@@ -151,7 +154,7 @@ pub(crate) fn deploy(error: &DeployError) -> Fault {
     }
 }
 
-/// An error of the model repository, or of a file that was to become a model.
+/// An error of the model repository, or of a file that was to be registered.
 pub(crate) fn model(error: &ModelError) -> Fault {
     let message = error.to_string();
     match error {
@@ -172,7 +175,8 @@ pub(crate) fn model(error: &ModelError) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::{ModelRef, Priority, TaskError, TaskState};
+    use lgp_distributed::TaskError;
+    use lgp_sdk::cluster::{ModelRef, Priority, TaskState};
 
     fn failed(code: TaskErrorKind) -> TaskRecord {
         let (name, sha256) = ("m".to_owned(), String::new());

@@ -1,8 +1,9 @@
-//! The latest events of the cluster, kept for listeners that come back after a break. One task fills
-//! the buffer, whatever the number of listeners; each of these reads it at its own pace.
+//! The latest events of the cluster, kept for listeners that reconnect. One task fills the buffer for all
+//! listeners; each listener reads it at its own pace.
 
 use axum::body::Bytes;
-use lgp_sdk::{Coordinator, Event, Events, ModelRef};
+use lgp_distributed::{Event, Events};
+use lgp_sdk::cluster::{Coordinator, ModelRef};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,15 +13,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-/// Bytes of all events that are kept.
+/// The most bytes of all kept events.
 const BYTES_MAX: usize = 4 << 20;
-/// Events that are looked at for a listener at a time.
+/// The most events that are checked for a listener at a time.
 const AT_ONCE: usize = 64;
 
-/// A place among the events of one coordinator: behind the event of this number, the first of which is 1.
+/// A position in one coordinator's events: after the event with this number; the first event is 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EventId {
-    /// The coordinator's number.
+    /// The coordinator's epoch.
     pub(crate) epoch: u64,
     /// The event's number.
     pub(crate) seq: u64,
@@ -45,7 +46,7 @@ impl FromStr for EventId {
     }
 }
 
-/// The events of a coordinator, from the start of the server on.
+/// The events of a coordinator since the server's start.
 #[derive(Debug)]
 pub(crate) struct Feed {
     buffer: Arc<Buffer>,
@@ -61,7 +62,7 @@ impl Drop for Feed {
 }
 
 impl Feed {
-    /// Keeps so many events of a coordinator. Must be called within a Tokio runtime.
+    /// Keeps up to `kept_max` events of a coordinator. Must be called within a Tokio runtime.
     pub(crate) fn new(coordinator: &Coordinator, kept_max: usize) -> Self {
         let buffer = Arc::new(Buffer::new(coordinator.epoch(), kept_max));
         let (latest, last) = watch::channel(0);
@@ -69,7 +70,7 @@ impl Feed {
         Self { buffer, last, filling: filling.abort_handle() }
     }
 
-    /// Listens to what follows an event, or to what happens from now on.
+    /// Listens to the events after `after`, or from now on.
     pub(crate) fn listen(&self, after: Option<EventId>) -> Listener {
         let after = after.unwrap_or_else(|| self.buffer.now());
         Listener { buffer: Arc::clone(&self.buffer), last: self.last.clone(), after }
@@ -89,7 +90,7 @@ struct Buffer {
     kept: Mutex<Kept>,
 }
 
-/// An event as it is sent, and what it is about.
+/// An event as sent to listeners, with its subject.
 #[derive(Debug)]
 struct Frame {
     text: Bytes,
@@ -100,7 +101,7 @@ struct Frame {
 enum About {
     Cluster,
     Models(Vec<ModelRef>),
-    /// It has a reason in words, which may name any model.
+    /// The event has a textual reason, which may name any model.
     Reason,
 }
 
@@ -129,7 +130,7 @@ impl About {
     }
 }
 
-/// Which models a listener may hear of; all of them where nothing is said.
+/// The models that a listener may see; `None` for all.
 pub(crate) type Sees<'a> = Option<&'a (dyn Fn(&ModelRef) -> bool + Sync)>;
 
 #[derive(Debug, Default)]
@@ -137,7 +138,7 @@ struct Kept {
     /// Events, oldest first.
     frames: VecDeque<Frame>,
     bytes: usize,
-    /// The number of the latest, and so of all.
+    /// The number of the latest event, which is also the count of all events.
     last: u64,
 }
 
@@ -154,7 +155,7 @@ impl Buffer {
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Whoever panicked left whole events in it.
+        // A panic leaves only whole events in the buffer.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -162,7 +163,7 @@ impl Buffer {
         EventId { epoch: self.epoch, seq: self.kept().last }
     }
 
-    /// Adds an event; answers its number.
+    /// Adds an event and returns its number.
     fn push(&self, at_ms: u64, event: &Event) -> u64 {
         let mut value = serde_json::to_value(event).unwrap_or_default();
         if let Value::Object(object) = &mut value {
@@ -182,12 +183,12 @@ impl Buffer {
     }
 }
 
-/// An event as it is sent.
+/// An event in the form that listeners get.
 fn frame(id: EventId, value: &Value) -> Bytes {
     format!("id: {id}\ndata: {value}\n\n").into()
 }
 
-/// One who listens, from an event on.
+/// A listener, from an event on.
 #[derive(Debug)]
 pub(crate) struct Listener {
     buffer: Arc<Buffer>,
@@ -196,22 +197,22 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// The event that the listener has had.
+    /// The last event that the listener has received.
     pub(crate) fn after(&self) -> EventId {
         self.after
     }
 
-    /// The next events, as they are sent; first, where some are missed, one that says so. `None` once
-    /// the coordinator is gone.
+    /// The next events in the form that listeners get. If events were missed, a `gap` event comes first. `None`
+    /// once the coordinator is gone.
     pub(crate) async fn next(&mut self, sees: Sees<'_>) -> Option<Bytes> {
         loop {
-            // Marked before looking: it counts every event from here on.
+            // Marked before the look, so that every later event wakes the listener.
             self.last.borrow_and_update();
             if let Some(frames) = self.take(sees) {
                 return Some(frames);
             }
             if self.after.seq < self.buffer.kept().last {
-                // None of those looked at was for it; others have their turn before the next are.
+                // The listener sees none of the checked events. Yields before the next ones are checked.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -298,7 +299,7 @@ mod tests {
 
     #[tokio::test]
     async fn who_may_see_one_model_hears_of_no_other() {
-        let worker: lgp_sdk::WorkerId = "w1".parse().expect("a name");
+        let worker: lgp_distributed::WorkerId = "w1".parse().expect("a name");
         let model =
             |name: &str| ModelRef { name: name.to_owned(), version: 1, sha256: String::new() };
         let buffer = Arc::new(Buffer::new(10, 1_000));
@@ -323,7 +324,7 @@ mod tests {
         let (_, last) = watch::channel(0);
         let mut listener = Listener { buffer, last, after: "a-0".parse().expect("an id") };
         let sees = |model: &ModelRef| model.name == "mine";
-        // The first that are looked at are none for it.
+        // The listener may not see the first events that are checked.
         let heard = listener.next(Some(&sees)).await.expect("two events");
         let text = String::from_utf8(heard.to_vec()).expect("text");
         assert!(!text.contains("other") && text.matches("data: ").count() == 2, "{text}");
@@ -334,7 +335,7 @@ mod tests {
     fn many_and_large_events_make_room() {
         let buffer = Arc::new(Buffer::new(1, 1_000));
         let reason = "x".repeat(BYTES_MAX / 4);
-        let worker: lgp_sdk::WorkerId = "w1".parse().expect("a name");
+        let worker: lgp_distributed::WorkerId = "w1".parse().expect("a name");
         for _ in 0..10 {
             buffer.push(0, &Event::WorkerLost { worker: worker.clone(), reason: reason.clone() });
         }

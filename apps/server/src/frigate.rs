@@ -1,4 +1,4 @@
-//! The listener for Frigate's detector `zmq`: ZeroMQ's request and reply over TCP, on loopback alone,
+//! The listener for Frigate's detector `zmq`: ZeroMQ's request and reply over TCP. It listens on loopback only,
 //! because this protocol has neither keys nor encryption.
 
 mod boxes;
@@ -31,19 +31,19 @@ use tokio::task::JoinSet;
 use tracing::Instrument;
 use zmtp::{Peer, broken};
 
-/// Detectors that are connected at once; of more, one that asks nothing makes room.
+/// The most connected detectors; beyond it, an idle one is disconnected.
 const CONNECTIONS_MAX: usize = 64;
-/// How long to wait after a failed accept.
+/// The pause after a failed accept.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// A description has a few dozen bytes.
+/// The largest description; usual ones have a few dozen bytes.
 const HEADER_BYTES_MAX: u64 = 64 << 10;
-/// A model that is sent has so many times as long as a body may stand still, and the time of so many bytes a
-/// second.
+/// The time limit of a pushed model: this many times the stall limit of a body, plus the time of its bytes at this
+/// rate.
 const PUSH_STALLS: u32 = 10;
 const PUSH_BYTES_PER_S: u64 = 16 << 20;
 
-/// Serves Frigate's detector until `shutdown` resolves. A request that is not answered within the
-/// configuration's `frigate_timeout_ms` is answered with no boxes.
+/// Serves Frigate's detector until `shutdown` resolves. A request that takes longer than the config's
+/// `frigate_timeout_ms` gets an answer without boxes.
 ///
 /// # Errors
 /// [`Error::NoCredentials`] unless the listener is bound to a loopback address.
@@ -78,13 +78,13 @@ pub async fn serve_frigate(
     drop(listener);
     state.close();
     let drain = Duration::from_millis(state.config().drain_timeout_ms);
-    // What is not done by then is dropped with the set.
+    // Sessions that are still open after that are dropped with the set.
     let _ =
         tokio::time::timeout(drain, async { while sessions.join_next().await.is_some() {} }).await;
     Ok(())
 }
 
-/// The next detector's connection, once there is room for it.
+/// Accepts the next connection, once there is room for it.
 async fn accept(listener: &TcpListener, connections: &Connections) -> (TcpStream, Arc<Activity>) {
     loop {
         match listener.accept().await {
@@ -97,13 +97,13 @@ async fn accept(listener: &TcpListener, connections: &Connections) -> (TcpStream
     }
 }
 
-/// One detector's connection. A detector uses one model, which it asks for first.
+/// One detector's connection. A detector uses one model and asks for it first.
 struct Session {
     state: ServerState,
     turns: Turns,
-    /// Its name: versions come and go.
+    /// The model's name, without a version, because versions change.
     model: Option<String>,
-    /// The last error that was logged: a camera's next images have the same.
+    /// The last error that was logged, because a camera's next images repeat it.
     said: String,
 }
 
@@ -141,7 +141,7 @@ impl Session {
         }
     }
 
-    /// Takes a request in. What cannot be kept is read past, so that the next one is found.
+    /// Receives a request. Reads past a payload that is refused, so that the next request is found.
     async fn receive(&self, peer: &mut Peer<TcpStream>) -> std::io::Result<Request> {
         let config = self.state.config();
         let stall = config.body_timeout();
@@ -161,7 +161,7 @@ impl Session {
             }
             Ok(header) => {
                 let mut room = self.state.bodies().room_of(NO_KEY);
-                // One that is too large is refused before it waits for room.
+                // A tensor that is too large is refused before it waits for room.
                 let bytes = usize::try_from(part.bytes().min(most)).unwrap_or(usize::MAX);
                 match make_room(&self.state, &mut room, bytes).await {
                     Ok(()) => {
@@ -177,7 +177,7 @@ impl Session {
         Ok(Request::Refused(fault))
     }
 
-    /// Takes a model in, or says why it is not kept.
+    /// Receives a model, or the reason why it is refused.
     async fn receive_model(
         &self,
         peer: &mut Peer<TcpStream>,
@@ -187,7 +187,7 @@ impl Session {
         let config = self.state.config();
         let part = (part, config.model_bytes_max);
         part.0.check(part.1)?;
-        // Others before it take as long as they take: its own time begins after them.
+        // Earlier models may take long, so this one's time starts after them.
         let incoming = tokio::select! {
             incoming = Incoming::new(&self.state, &self.turns, file) => incoming,
             () = self.state.closing() => return Err(std::io::ErrorKind::ConnectionAborted.into()),
@@ -197,7 +197,7 @@ impl Session {
             Ok(incoming) => incoming,
             Err(fault) => return push::pass(peer, part, &mut pace).await.map(|()| Err(fault)),
         };
-        // Others wait meanwhile, and a detector of this machine sends fast.
+        // Other models wait meanwhile, and a detector on this machine sends fast.
         let seconds = part.0.bytes() / PUSH_BYTES_PER_S;
         let limit = config.body_timeout() * PUSH_STALLS + Duration::from_secs(seconds);
         let path = incoming.path();
@@ -206,7 +206,7 @@ impl Session {
         Ok(written.map(|()| incoming).map_err(|error| disk(&error)))
     }
 
-    /// The parts of an answer.
+    /// Handles a request and returns the parts of the answer.
     async fn answer(&mut self, request: Request) -> std::io::Result<Vec<Vec<u8>>> {
         let told = |(model, answer): (Option<ModelEntry>, Value)| (model, vec![text(&answer)]);
         let (model, answer) = match request {
@@ -220,14 +220,14 @@ impl Session {
             }
             Request::Image(header, tensor, room) => {
                 let Some(model) = &self.model else {
-                    // ZeroMQ connects anew by itself and tells nobody. A client whose connection ends
-                    // asks for its model again, and one that gets an answer never does.
+                    // ZeroMQ reconnects by itself and unnoticed. After a disconnect a client asks for its model
+                    // again; after an answer it never does.
                     return Err(broken("an image before a model was asked for"));
                 };
                 let (call, began) = (Call::of_image(self.state.tracing().tracer()), Instant::now());
                 let found = self.detect(&call, model, (header, tensor));
                 let found = found.instrument(call.span()).await;
-                // Held while the task has the tensor.
+                // The room is held while the task has the tensor.
                 drop(room);
                 call.image_answered(found.as_ref().err(), began.elapsed());
                 return Ok(call.span().in_scope(|| self.boxes(found)));
@@ -249,7 +249,7 @@ impl Session {
         detect::detect(&self.state, (call, &entry), image, limit).await
     }
 
-    /// A client wants twenty rows whatever happened: none of them has a score where something went wrong.
+    /// A client always expects twenty rows; after an error all scores are zero.
     fn boxes(&mut self, found: std::result::Result<Rows, Fault>) -> Vec<Vec<u8>> {
         let mut description = json!({ "shape": [20, 6], "dtype": "float32" });
         let rows = found.unwrap_or_else(|fault| {
@@ -266,7 +266,7 @@ impl Session {
     }
 }
 
-/// What a request says of itself, and the part behind that, if there is one.
+/// The description of a request, and the part that follows, if any.
 async fn described<S: AsyncRead + AsyncWrite + Unpin>(
     peer: &mut Peer<S>,
 ) -> std::io::Result<(std::result::Result<Header, Fault>, Option<zmtp::Head>)> {
@@ -284,7 +284,7 @@ async fn described<S: AsyncRead + AsyncWrite + Unpin>(
     Ok((header, Some(part)))
 }
 
-/// Whether bytes are what a detector sends: a greeting, and requests until they end.
+/// Whether bytes are a valid session of a detector: a greeting, then requests to the end.
 #[cfg(feature = "planted")]
 pub(crate) fn can_talk(bytes: &[u8]) -> bool {
     use futures_util::FutureExt;
@@ -299,7 +299,7 @@ pub(crate) fn can_talk(bytes: &[u8]) -> bool {
         }
         Ok::<(), std::io::Error>(())
     };
-    // All of it is there.
+    // All bytes are available, so the session never waits.
     talk.now_or_never().is_some_and(|talked| talked.is_ok())
 }
 

@@ -1,6 +1,6 @@
 //! The Open Inference Protocol v2 over gRPC, with the extensions that Triton's clients use.
 //!
-//! Reads, errors and counts are those of the REST interface; only the form of messages differs.
+//! Decoding, errors and counters are those of the REST interface; only messages differ.
 
 mod body;
 mod config;
@@ -34,7 +34,7 @@ use axum::response::Response;
 use proto::grpc_inference_service_server::{GrpcInferenceServiceServer, SERVICE_NAME};
 use service::Service;
 
-/// The service's calls, and who may use each.
+/// The calls of the service, and the right that each needs.
 const CALLS: [(&str, Right); 17] = [
     ("ServerLive", Right::Anybody),
     ("ServerReady", Right::Anybody),
@@ -55,7 +55,7 @@ const CALLS: [(&str, Right); 17] = [
     ("CudaSharedMemoryUnregister", Right::Role(Submit)),
 ];
 
-/// Largest message of a call that takes no tensors, in bytes: names, and a few parameters.
+/// Largest message of a call without tensors, in bytes: names and a few parameters.
 const SMALL_BYTES_MAX: usize = 64 << 10;
 
 /// Largest message that a call takes, in bytes.
@@ -66,12 +66,12 @@ fn message_bytes_max(path: &str, config: &ServerConfig) -> usize {
     }
 }
 
-/// Whether a path is one of this protocol's.
+/// Whether a path belongs to this protocol.
 pub(crate) fn is_path(path: &str) -> bool {
     path.strip_prefix('/').is_some_and(|rest| rest.starts_with("inference."))
 }
 
-/// The whole service, for [`serve_grpc`](crate::serve_grpc) or for a listener of one's own.
+/// The whole service, for [`serve_grpc`](crate::serve_grpc) or for the caller's own listener.
 pub fn router(state: ServerState) -> Router {
     let service = GrpcInferenceServiceServer::new(Service::new(state.clone()))
         .max_encoding_message_size(usize::MAX);

@@ -1,7 +1,7 @@
-//! Keeps pages of other sites out of a server that browsers can reach.
+//! Refuses requests from other sites' pages, because browsers can reach the server.
 //!
 //! A page can send requests to 127.0.0.1 (then `Origin` is the page's), or make its own name
-//! resolve there (then `Host` is that name). Both are refused before anything is read, but for the
+//! resolve to it (then `Host` is that name). Both are refused before the body is read, except for
 //! origins that the settings allow.
 
 use crate::fault::Fault;

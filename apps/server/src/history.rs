@@ -1,6 +1,7 @@
-//! What the totals were a while ago, for charts.
+//! The history of the totals, for charts.
 
-use lgp_sdk::{Coordinator, Stats};
+use lgp_distributed::Stats;
+use lgp_sdk::cluster::Coordinator;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,9 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-/// Between two samples.
+/// The interval of samples.
 const STEP: Duration = Duration::from_secs(2);
-/// Samples that are kept: half an hour.
+/// The most samples that are kept: half an hour.
 const KEPT: usize = 900;
 
 /// The totals of a coordinator every two seconds.
@@ -29,16 +30,16 @@ impl Drop for History {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Sample {
     at_s: f64,
-    /// Tasks that ended since the sample before, a second.
+    /// Ended tasks a second since the previous sample.
     ended_per_s: f64,
     queued: u64,
     running: u64,
-    /// Half, 95 and 99 of 100 of the latest tasks took up to so long, once there were any.
+    /// The 50th, 95th and 99th percentile of the latest tasks' latency, once there are tasks.
     latency_ms: Option<[f64; 3]>,
 }
 
 impl History {
-    /// Begins to look at a coordinator. Must be called within a Tokio runtime.
+    /// Starts sampling a coordinator. Must be called within a Tokio runtime.
     pub(crate) fn new(coordinator: &Coordinator) -> Self {
         let samples = Arc::<Mutex<VecDeque<Sample>>>::default();
         let sampling = tokio::spawn(sample(coordinator.clone(), Arc::clone(&samples)));

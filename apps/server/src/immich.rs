@@ -1,5 +1,5 @@
-//! Immich's machine learning: the service that its server asks for embeddings of pictures and texts, for
-//! faces and for text in pictures, with models of this server's repository.
+//! Immich's machine learning service, with models of this server's repository: embeddings of images and texts,
+//! faces, and text in images.
 
 mod align;
 mod clip;
@@ -34,7 +34,7 @@ use request::{Predict, Sent};
 use serde_json::{Map, Value, json};
 use tasks::Task;
 
-/// What [`serve_immich`](crate::serve_immich) serves.
+/// The routes of [`serve_immich`](crate::serve_immich).
 pub(crate) fn router(state: ServerState) -> Router {
     Router::new()
         .route("/", get(root))
@@ -42,7 +42,7 @@ pub(crate) fn router(state: ServerState) -> Router {
         .route("/predict", post(predict))
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_verb)
-        // Bodies are bounded where they are taken in.
+        // Bodies are limited where they are read.
         .layer(DefaultBodyLimit::disable())
         .layer(from_fn(drain::drained))
         .layer(from_fn_with_state(state.clone(), guard::known_hosts_only))
@@ -63,7 +63,7 @@ async fn predict(
     let models = models.used_by(call);
     let answer = answer(&models, request).await.inspect_err(|fault| {
         let (error, hint) = (&fault.message, fault.hint.as_deref().unwrap_or_default());
-        // Immich's own log has nothing but the status.
+        // Immich's own log only has the status.
         tracing::warn!(error, hint, "a request of Immich is refused");
     })?;
     Ok(axum::Json(Value::Object(answer)).into_response())
@@ -122,7 +122,7 @@ fn unfit(task: &Task, given: &str, expected: &str) -> Fault {
     Fault::bad_input(format!("{} was sent with {given}, expected {expected}", task.describe()))
 }
 
-/// A refusal in the shape that Immich's own service gives it: `{"detail":"message"}`.
+/// A refusal in the form of Immich's own service: `{"detail":"message"}`.
 struct Refused(Fault);
 
 impl From<Fault> for Refused {

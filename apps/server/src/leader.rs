@@ -1,5 +1,5 @@
-//! What only the coordinator that leads may change, where several take part: models, keys, tokens and
-//! members are the whole cluster's.
+//! Restricts changes of shared state to the leader, if there are several coordinators: models,
+//! keys, tokens and members belong to the whole cluster.
 
 use crate::fault::Fault;
 use crate::state::ServerState;
@@ -8,7 +8,7 @@ use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::Response;
 
-/// What begins paths of what the whole cluster has.
+/// Path prefixes of state that the whole cluster shares.
 const SHARED: [&str; 5] = [
     "/api/v1/cluster/models",
     "/api/v1/cluster/keys",
@@ -17,7 +17,7 @@ const SHARED: [&str; 5] = [
     "/v2/repository/models",
 ];
 
-/// Middleware that sends changes to the coordinator that leads.
+/// Middleware that refuses changes of shared state unless this coordinator is the leader.
 pub(crate) async fn only(
     State(state): State<ServerState>,
     request: Request,
@@ -35,7 +35,7 @@ pub(crate) async fn only(
 }
 
 /// # Errors
-/// 503 where another coordinator leads, with where that is.
+/// 503 if another coordinator is the leader, with its address.
 pub(crate) fn check(state: &ServerState) -> Result<(), Fault> {
     let coordinator = state.coordinator();
     if coordinator.leads() {

@@ -1,7 +1,7 @@
 //! The front end: Open Inference Protocol v2 over REST and gRPC, the cluster API and `/metrics`.
 //!
-//! Programs of the same machine may ask for health, metadata and inference; all else takes a key.
-//! Requests that a browser sends for another site are refused.
+//! Programs on the same machine may use health, metadata and inference without a key; all else
+//! needs one. Requests that a browser sends for another site are refused.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -14,6 +14,7 @@ mod catalog;
 mod cluster;
 mod config;
 mod dashboard;
+mod deployment;
 mod docs;
 mod drain;
 mod driver;
@@ -54,9 +55,14 @@ mod tls;
 mod trace;
 #[cfg(feature = "planted")]
 pub mod untrusted;
+mod versions;
 
 pub use access::{Access, KeyInfo, KeyRole, Keys, LocalKey, NewKey};
 pub use config::ServerConfig;
+pub use deployment::{
+    ControlKind, DeployError, Deployment, DeploymentPatch, ModelConfig, SequenceControl,
+    SequenceState, Sequences, WarmUp,
+};
 pub use driver::{BoxFuture, Driver, DriverError, PlanError, Restarted};
 pub use error::{Error, Result};
 pub use frigate::serve_frigate;
@@ -68,3 +74,4 @@ pub use router::router;
 pub use serve::{serve, serve_grpc, serve_immich};
 pub use state::ServerState;
 pub use tls::Tls;
+pub use versions::{Loaded, VersionPolicy, keep_loaded, last_loaded};

@@ -1,5 +1,5 @@
-//! Load on a server that speaks the Open Inference Protocol: how many requests a second, and how long
-//! each takes. It runs on one thread, so that the server keeps what processors there are.
+//! Load on a server that speaks the Open Inference Protocol: measures requests a second and latencies. It runs on
+//! one thread, so that the server keeps the other CPU cores.
 
 mod drive;
 mod grpc;
@@ -13,10 +13,10 @@ pub use drive::{LoadLatency, LoadReport};
 use crate::error::Error;
 use std::path::PathBuf;
 
-/// What parts answer with when something is wrong; the boundary makes one error of it.
+/// The result within this module; the public functions convert the error.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// How requests travel.
+/// The protocol of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadProtocol {
     /// HTTP/1.1, a connection for each request in flight.
@@ -27,51 +27,51 @@ pub enum LoadProtocol {
     Stream,
 }
 
-/// How tensors travel over HTTP.
+/// The encoding of tensors over HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadForm {
     /// As numbers in JSON.
     Json,
-    /// As bytes behind the JSON.
+    /// As bytes after the JSON.
     Binary,
-    /// In regions of shared memory that are registered first.
+    /// In shared memory regions, which are registered first.
     Shared,
 }
 
-/// A load: who is asked for what, how often, and for how long.
+/// A load: the server, the requests, their rate and their duration.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// How requests travel.
+    /// The protocol of the requests.
     pub protocol: LoadProtocol,
-    /// How tensors travel over HTTP.
+    /// The encoding of tensors over HTTP.
     pub form: LoadForm,
-    /// The server, with the path that takes inferences where it is another than the protocol's.
+    /// The server's URL, with a path if the inference path is not the protocol's default.
     pub url: String,
     /// The model's name.
     pub model: String,
-    /// Name and dimensions of its f32 input, such as `image:1x1x8x8`, which gets numbers at random.
+    /// Name and dimensions of the f32 input, such as `image:1x1x8x8`, which is filled at random.
     pub input: String,
-    /// Bytes of each output, for those that come in shared memory.
+    /// Bytes of each output, if outputs go to shared memory.
     pub output_bytes: usize,
-    /// Name of the output that comes in shared memory.
+    /// Name of the output that goes to shared memory.
     pub output: String,
-    /// Requests that are under way at once.
+    /// Concurrent requests.
     pub in_flight: usize,
-    /// How long requests are counted.
+    /// Measured time, in seconds.
     pub seconds: f64,
-    /// How long before that they are sent.
+    /// Warm-up time before that, in seconds.
     pub warm_seconds: f64,
-    /// Requests a second that are due, whatever becomes of earlier ones, each of which counts from when
-    /// it was due; as fast as answers come where none are given.
+    /// Requests a second. They are due at this rate even if earlier ones are late, and latencies count from the due
+    /// time. When unset, each answer triggers the next request.
     pub rate: Option<f64>,
-    /// A file with a key.
+    /// A file with an API key.
     pub key_file: Option<PathBuf>,
-    /// A file with the certificate of the authority that is trusted.
+    /// A file with the trusted CA certificate.
     pub ca: Option<PathBuf>,
 }
 
 impl Default for Load {
-    /// One request of the bundled model at a time over HTTP, for 5 s after one to warm up, of no server yet.
+    /// One request of the bundled model at a time over HTTP, for 5 s after 1 s of warm-up. The URL is empty.
     fn default() -> Self {
         Self {
             protocol: LoadProtocol::Http,
@@ -92,11 +92,11 @@ impl Default for Load {
 }
 
 impl Load {
-    /// Sends the requests. Must be called within a Tokio runtime of one thread that has timers and I/O.
+    /// Sends the requests. Must be called within a single-threaded Tokio runtime with timers and I/O.
     ///
     /// # Errors
-    /// [`Error::Load`] where no connection can be had, or the load makes no sense. What becomes of
-    /// single requests is in the report.
+    /// [`Error::Load`] if no connection can be made or the settings are invalid. Failures of single requests are in
+    /// the report.
     pub async fn run(&self) -> std::result::Result<LoadReport, Error> {
         let sound = |number: f64| number.is_finite() && (0.0..=1e9).contains(&number);
         let times = sound(self.seconds) && sound(self.warm_seconds);

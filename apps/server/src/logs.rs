@@ -1,4 +1,4 @@
-//! The latest lines of log files, as a program of this platform writes them: text for people, or JSON.
+//! The latest lines of the platform's log files, whose format is text or JSON.
 
 use serde::{Deserialize, Serialize};
 use std::fs::File;
@@ -6,27 +6,27 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Bytes at the end of each file that are looked at.
+/// Bytes that are read from the end of each file.
 const BYTES_MAX: u64 = 4 << 20;
-/// The same for who has had what came before: where lines are missing before these, more is looked at, up to
-/// the whole file and the one that was put aside.
+/// Read sizes for a follower that has earlier lines. If lines are missing, the next larger size is read, up to the
+/// whole file and its rotated part.
 const NEWS_BYTES: [u64; 3] = [256 << 10, 4 << 20, 64 << 20];
-/// Longest line that is told; what follows is cut off.
+/// Longest line that is returned, in bytes; longer ones are cut.
 const LINE_BYTES_MAX: usize = 4 << 10;
 
-/// How much a line matters.
+/// The severity of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Each step.
+    /// Single steps.
     Trace,
-    /// What developers look for.
+    /// Details for developers.
     Debug,
-    /// What happens.
+    /// Normal events.
     Info,
-    /// What may need somebody.
+    /// Events that may need attention.
     Warn,
-    /// What does.
+    /// Events that need attention.
     Error,
 }
 
@@ -34,7 +34,7 @@ impl LogLevel {
     /// Every level, the least first.
     pub const ALL: [Self; 5] = [Self::Trace, Self::Debug, Self::Info, Self::Warn, Self::Error];
 
-    /// The name as it is written in requests.
+    /// The level's name as requests write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -58,30 +58,30 @@ impl FromStr for LogLevel {
     }
 }
 
-/// A line of a log, with those that follow and have no time of their own.
+/// A line of a log, with the following lines that have no time of their own.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogLine {
-    /// When it was written: RFC 3339, UTC, microseconds.
+    /// The time of the line: RFC 3339, UTC, microseconds.
     pub at: String,
-    /// How much it matters.
+    /// The severity of the line.
     pub level: LogLevel,
-    /// The name of its file without its ending: `coordinator` or `workers`.
+    /// The file's name without its extension: `coordinator` or `workers`.
     pub source: String,
-    /// What it says.
+    /// The message.
     pub text: String,
 }
 
-/// Which lines are wanted.
+/// Selects lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogFilter {
-    /// The least that they matter.
+    /// The least severity.
     pub level: LogLevel,
-    /// A part of their text or of their source, in any case.
+    /// A part of the text or the source, case-insensitive.
     pub contains: String,
-    /// Only those that were written later than this time, as [`LogLine::at`] has it.
+    /// Only lines later than this time, in the format of [`LogLine::at`].
     pub after: Option<String>,
-    /// The most of them: the latest; after a time the earliest, with all that were written at the same time
-    /// as the last of them, so that who goes on from there misses none.
+    /// The most lines. Without `after`, the latest; with it, the earliest, plus all lines with the time of the last
+    /// one, so that a follower that continues from there misses none.
     pub limit: usize,
 }
 
@@ -93,12 +93,12 @@ impl LogFilter {
     }
 }
 
-/// The latest lines of log files that pass a filter, oldest first. A file is read with `NAME.1`, its earlier part
-/// that was put aside: the last 4 MiB of the two, or all since a time where only later lines are wanted. A file
-/// that is not there has no lines.
+/// The latest lines of log files that pass a filter, oldest first. Each file is read together with `NAME.1`, its
+/// rotated part: the last 4 MiB of the two, or with [`LogFilter::after`] up to all that is later. A missing file
+/// has no lines.
 ///
 /// # Errors
-/// Those of reading.
+/// Errors of reading.
 pub fn read_logs(paths: &[PathBuf], filter: &LogFilter) -> io::Result<Vec<LogLine>> {
     let contains = filter.contains.to_lowercase();
     let mut all = Vec::new();
@@ -110,7 +110,7 @@ pub fn read_logs(paths: &[PathBuf], filter: &LogFilter) -> io::Result<Vec<LogLin
         };
         all.extend(lines.into_iter().filter(|line| filter.takes(line, &contains)));
     }
-    // Lines of one time stay in their order.
+    // The sort is stable: lines of the same time keep their order.
     all.sort_by(|a, b| a.at.cmp(&b.at));
     let limit = filter.limit;
     if filter.after.is_none() {
@@ -122,7 +122,7 @@ pub fn read_logs(paths: &[PathBuf], filter: &LogFilter) -> io::Result<Vec<LogLin
     Ok(all)
 }
 
-/// The lines of a file from a time on, and as many before as were read with them.
+/// The lines of a file from a time on, with earlier lines that were read along.
 fn news(path: &Path, source: &str, after: &str) -> io::Result<Vec<LogLine>> {
     let mut found = Vec::new();
     let mut seen = 0;
@@ -141,8 +141,8 @@ fn news(path: &Path, source: &str, after: &str) -> io::Result<Vec<LogLine>> {
     Ok(found)
 }
 
-/// The end of a log, from the beginning of a line on: of the file, and before it of the one that it was put
-/// aside as. Of files that are not there, nothing.
+/// The end of a log from the beginning of a line on, continued into the rotated file if the log is shorter than
+/// `bytes_max`. Missing files are empty.
 fn tail(path: &Path, bytes_max: u64) -> io::Result<String> {
     let (text, left) = end(path, bytes_max)?;
     if left == 0 {
@@ -153,7 +153,7 @@ fn tail(path: &Path, bytes_max: u64) -> io::Result<String> {
     Ok(end(Path::new(&aside), left)?.0 + &text)
 }
 
-/// The end of a file, from the beginning of a line on, and how many bytes it lacks of `bytes_max`.
+/// The end of a file from the beginning of a line on, and by how many bytes it is shorter than `bytes_max`.
 fn end(path: &Path, bytes_max: u64) -> io::Result<(String, u64)> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -165,14 +165,14 @@ fn end(path: &Path, bytes_max: u64) -> io::Result<(String, u64)> {
     let skipped = length.saturating_sub(bytes_max);
     file.seek(SeekFrom::Start(skipped))?;
     let mut bytes = Vec::new();
-    // It may grow meanwhile.
+    // The file may grow meanwhile.
     file.take(bytes_max).read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes);
     let begins = if skipped == 0 { 0 } else { text.find('\n').map_or(text.len(), |at| at + 1) };
     Ok((text[begins..].to_owned(), bytes_max.saturating_sub(length)))
 }
 
-/// The lines of a text. Those that have no time, as a panic's, belong to the one before.
+/// Parses the lines of a text. Lines without a time, as of a panic, are appended to the line before.
 fn lines(text: &str, source: &str) -> Vec<LogLine> {
     let mut all: Vec<LogLine> = Vec::new();
     for line in text.lines() {
@@ -221,7 +221,7 @@ fn parse_json(line: &str) -> Option<(String, LogLevel, String)> {
     Some((at, level.parse().ok()?, text))
 }
 
-/// Whether a text is a time in UTC as logs have it: such times are ordered as texts.
+/// Whether a text is a UTC time in the logs' format; such times sort as strings.
 fn is_time(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.len() == 27 && bytes[10] == b'T' && bytes[26] == b'Z' && bytes[0].is_ascii_digit()
@@ -275,7 +275,7 @@ at src/main.rs
         let line = |n: usize| {
             format!("2026-11-27T13:08:36.{n:06}Z  INFO lgp: line {n} {}\n", "x".repeat(100))
         };
-        // Three times what is looked at first.
+        // Three times the first read size.
         let text: String = (0..6_000).map(line).collect();
         let (aside, rest) = text.split_at(text.len() / 2);
         std::fs::write(folder.path().join("busy.log.1"), aside).expect("ours");

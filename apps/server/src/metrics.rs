@@ -1,4 +1,4 @@
-//! What the server counts, per model version: read by `/v2/…/stats` and by `/metrics`.
+//! The server's counters per model version, read by `/v2/…/stats` and `/metrics`.
 //!
 //! The registry belongs to one server, not to the process, so that two servers never mix.
 
@@ -20,12 +20,12 @@ pub(crate) use latency::{Exemplar, LATENCY_US};
 use latency::{Latency, LatencyReading};
 pub(crate) use pending::{Pending, Work};
 
-/// Why a request failed, with the names that Triton gives the reasons.
+/// Why a request failed, by Triton's names of reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailureReason {
     /// Refused before it ran: bad input, model not loaded, queue full, deadline passed.
     Rejected,
-    /// Cancelled, or its client went away.
+    /// Cancelled, or its client disconnected.
     Canceled,
     /// The model failed while it ran.
     Backend,
@@ -55,7 +55,7 @@ impl FailureReason {
     }
 }
 
-/// Where the time of one successful request went.
+/// The parts of the time of one successful request.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Spans {
     pub(crate) request: Duration,
@@ -63,7 +63,7 @@ pub(crate) struct Spans {
     pub(crate) compute_input: Duration,
     pub(crate) compute_infer: Duration,
     pub(crate) compute_output: Duration,
-    /// What the cluster added to the model's own time; nothing is known of it for an ensemble.
+    /// The cluster's overhead beyond the model's own time; unknown for an ensemble.
     pub(crate) overhead: Option<Duration>,
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Spans {
 pub(crate) struct ModelCounters {
     success: AtomicU64,
     failure: [AtomicU64; 4],
-    /// Successful requests for which the model ran.
+    /// Successful requests that ran the model, without cache hits.
     computed: AtomicU64,
     inferences: AtomicU64,
     executions: AtomicU64,
@@ -83,7 +83,7 @@ pub(crate) struct ModelCounters {
     cache_miss_ns: AtomicU64,
     shadow_requests: AtomicU64,
     shadow_differences: AtomicU64,
-    /// Requests that are under way, and of these such as wait for their turn in a sequence.
+    /// Pending requests, and those among them that wait for their turn in a sequence.
     pending: AtomicU64,
     turns: AtomicU64,
     last_inference_ms: AtomicU64,
@@ -95,17 +95,17 @@ pub(crate) struct ModelCounters {
     compute_output_ns: AtomicU64,
     overhead: Histogram<OVERHEAD_BUCKETS>,
     latency: Latency,
-    /// Requests under way of each caller that has some.
+    /// Pending requests of each caller.
     callers: Mutex<HashMap<Arc<str>, u64>>,
-    /// Answers by who gave them.
+    /// Answers by the place that gave them.
     places: Mutex<BTreeMap<Place, u64>>,
 }
 
-/// Places of which answers are counted, for each model: workers of many names may come and go. Those of
-/// all further ones are counted together.
+/// The most places that are counted for each model, because workers of many names may come and go. Further places
+/// are counted together.
 const PLACES_MAX: usize = 1_024;
 
-/// A moment's reading of [`ModelCounters`].
+/// A snapshot of [`ModelCounters`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ModelReading {
     pub(crate) success: u64,
@@ -140,13 +140,13 @@ impl ModelReading {
 }
 
 impl ModelCounters {
-    /// Counts a request as pending for as long as the guard lives. A guard that is dropped
-    /// undecided belongs to a client that went away.
+    /// Counts a request as pending for as long as the guard lives. A guard that is dropped without an outcome means
+    /// that the client disconnected.
     pub(crate) fn begin(self: &Arc<Self>, caller: &Arc<str>) -> Pending {
         Pending::new(Arc::clone(self), caller)
     }
 
-    /// Requests that are under way, in all and of a caller.
+    /// Pending requests, in all and of a caller.
     pub(crate) fn pending(&self, caller: &str) -> (u64, u64) {
         let own = self.callers().get(caller).copied().unwrap_or(0);
         (self.pending.load(Relaxed), own)
@@ -172,7 +172,7 @@ impl ModelCounters {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It ran a copy of a request, to the same outputs or not.
+    /// Counts a copy of a request that the model ran as a shadow, and whether its outputs were the same.
     pub(crate) fn shadowed(&self, same: bool) {
         self.shadow_requests.fetch_add(1, Relaxed);
         self.shadow_differences.fetch_add(u64::from(!same), Relaxed);
@@ -228,8 +228,8 @@ const OVERHEAD_BUCKETS: usize = BOUNDS_US.len() + 1;
 /// Name and version of a model.
 pub(crate) type ModelKey = (String, u64);
 
-/// The counters of every model that has been asked for. Only registered models get an entry, so
-/// requests cannot make it grow.
+/// The counters of every requested model. Only registered models get an entry, so invented names cannot make it
+/// grow.
 #[derive(Debug, Default)]
 pub(crate) struct Metrics {
     models: RwLock<BTreeMap<ModelKey, Arc<ModelCounters>>>,
@@ -247,7 +247,7 @@ impl Metrics {
         Arc::clone(models.entry(key).or_default())
     }
 
-    /// Forgets a model that left the repository, or one of its versions.
+    /// Drops the counters of a model that left the repository, or of one of its versions.
     pub(crate) fn remove(&self, name: &str, version: Option<u64>) {
         let mut models = self.models.write().unwrap_or_else(PoisonError::into_inner);
         models.retain(|key, _| key.0 != name || version.is_some_and(|version| version != key.1));

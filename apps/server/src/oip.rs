@@ -50,7 +50,7 @@ pub(crate) use settings::{Settings, WarmUpInput, WarmUpRun};
 pub(crate) use signature::{check as check_inputs, check_all, check_declared, wire_dims};
 pub(crate) use task::run_in_background;
 
-/// What both ways of writing the server's own path answer.
+/// The description of the server's own path, with and without the final slash.
 const SERVER: &str = "Name, version and extensions of the server";
 
 /// Everything under `/v2`.
@@ -103,8 +103,8 @@ pub(crate) fn routes() -> Vec<Route> {
     all
 }
 
-/// Whether Triton's clients know a path that is not built: to set traces or logs, or to register a region of
-/// CUDA's memory.
+/// Whether a path of Triton's clients is deliberately not built: settings of traces or logs, or regions of CUDA
+/// memory.
 pub(crate) fn is_left_out(path: &str) -> bool {
     let region = path.strip_prefix("/v2/cudasharedmemory/region/");
     path == "/v2/logging"
@@ -112,7 +112,7 @@ pub(crate) fn is_left_out(path: &str) -> bool {
         || region.is_some_and(|rest| rest.ends_with("/register"))
 }
 
-/// The routes of a model, whose newest version is meant, or those of one of its versions.
+/// The routes of a model or of one of its versions.
 fn of_model(path: &str) -> [Route; 5] {
     let at = |rest: &str| format!("{path}{rest}");
     [

@@ -1,4 +1,4 @@
-//! The API's description, OpenAPI 3.1, made from the routes that the router is made from.
+//! The API description in OpenAPI 3.1, generated from the routes that also make the router.
 
 use crate::access::{KeyRole, Right};
 use crate::route::{Content, Parameter, Route};
@@ -9,10 +9,10 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
-/// The shapes of bodies, by name.
+/// The schemas of bodies, by name.
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
 
-/// What each status of a refusal means.
+/// The meaning of each status of a refusal.
 const REFUSALS: [(u16, &str); 14] = [
     (400, "What was sent cannot be used; the message names it"),
     (401, "A key is needed, or the one that was sent is not good"),
@@ -29,14 +29,14 @@ const REFUSALS: [(u16, &str); 14] = [
     (503, "It cannot be done now"),
     (507, "The disk is full"),
 ];
-/// Those after which it may be tried again, with a time from when on.
+/// Statuses after which a client may retry, at a time in the response.
 const LATER: [u16; 2] = [429, 503];
-/// Those of every route that asks for a key.
+/// Statuses of every route that needs a key.
 const OF_KEYS: [u16; 3] = [401, 403, 429];
-/// Those of every route that takes a body.
+/// Statuses of every route with a body.
 const OF_BODIES: [u16; 5] = [400, 408, 413, 415, 503];
 
-/// The parameters of paths: what stands before them, their names, and what they are.
+/// Path parameters: the segment before them, their names, schemas and descriptions.
 const IN_PATHS: [(&str, &str, &str, &str); 9] = [
     ("tasks", "id", "TaskId", "The task, as its submission was answered"),
     ("workers", "id", "Name", "The worker"),
@@ -58,7 +58,7 @@ pub(crate) async fn show() -> Response {
 }
 
 fn document(routes: &[Route]) -> Value {
-    // A test parses it.
+    // A test checks that it parses.
     let mut schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
     schemas["DeploymentPatch"] = patch_of(&schemas["Deployment"]);
     let mut paths = Map::new();
@@ -92,7 +92,7 @@ fn document(routes: &[Route]) -> Value {
     })
 }
 
-/// The shape of a change of some fields: what they may be, and null.
+/// The schema of a partial change: each field may also be null.
 fn patch_of(schema: &Value) -> Value {
     let mut patch = schema.clone();
     for field in patch["properties"].as_object_mut().into_iter().flat_map(Map::values_mut) {
@@ -106,7 +106,7 @@ fn patch_of(schema: &Value) -> Value {
     patch
 }
 
-/// What belongs together, and refuses in the same shape.
+/// Routes whose refusals have the same form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Cluster,
@@ -141,7 +141,7 @@ impl Family {
         }
     }
 
-    /// The schema of its refusals.
+    /// The schema of the family's refusals.
     fn error(self) -> &'static str {
         match self {
             Self::Cluster => "ClusterError",
@@ -177,7 +177,7 @@ fn operation(route: &Route, schemas: &Value) -> Value {
     operation
 }
 
-/// Whether a body may not be left out: an empty one reads as JSON without members.
+/// Whether the body is required: an empty one is read as JSON without members.
 fn needs_body(takes: &[Content], schemas: &Value) -> bool {
     let may_be_empty = |content: &Content| match content {
         Content::Json(schema) => schemas[*schema]["required"].is_null(),
@@ -186,14 +186,14 @@ fn needs_body(takes: &[Content], schemas: &Value) -> bool {
     !takes.iter().any(may_be_empty)
 }
 
-/// A name for programs that are made from the description.
+/// A name for generated clients.
 fn operation_id(route: &Route) -> String {
     let path: String = route.path.chars().filter(|c| !matches!(c, '{' | '}')).collect();
     let words = path.replace(['/', '.', '-'], "_");
     format!("{}{words}", route.method.as_str().to_ascii_lowercase())
 }
 
-/// Whoever may infer need not have a key on the server's own machine, unless `http.open` is off.
+/// Inference needs no key on the server's own machine, unless `http.open` is off.
 fn security(right: Right) -> Value {
     match right {
         Right::Anybody => json!([]),
@@ -234,7 +234,7 @@ fn content_of(content: Content) -> (String, Value) {
         Content::Text(kind, schema) => {
             (kind.to_owned(), json!({ "schema": reference("schemas", schema) }))
         }
-        // Whatever it is.
+        // Any content.
         Content::Bytes(kind) => (kind.to_owned(), json!({})),
     }
 }

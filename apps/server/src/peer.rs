@@ -1,4 +1,4 @@
-//! Whom a connection comes from, for whatever has to know.
+//! The other end of a connection.
 
 use crate::tls::Tls;
 use axum::extract::{FromRequestParts, Request};
@@ -7,8 +7,8 @@ use std::convert::Infallible;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// The other end of a connection, whether only programs of this machine reach its listener, and the
-/// certificate that it was shown.
+/// The other end of a connection, whether its listener is on loopback, and the certificate that the
+/// listener showed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Peer {
     addr: Option<SocketAddr>,
@@ -21,17 +21,17 @@ impl Peer {
         Self { addr: Some(addr), is_local, tls }
     }
 
-    /// The certificate, where the connection is encrypted.
+    /// The certificate, if the connection is encrypted.
     pub(crate) fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// The sender of a request. One that came past [`serve`](crate::serve) is nobody known.
+    /// The sender of a request; unknown unless the request came through [`serve`](crate::serve).
     pub(crate) fn of(request: &Request) -> Self {
         request.extensions().get().cloned().unwrap_or_default()
     }
 
-    /// Whether the listener is one that only programs of this machine reach.
+    /// Whether only programs on this machine can reach the listener.
     pub(crate) fn is_local(&self) -> bool {
         self.is_local
     }

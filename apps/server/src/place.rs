@@ -1,21 +1,22 @@
-//! Where a task ran, and for how long, as answers, refusals and metrics say it.
+//! Where and for how long a task ran, for answers, refusals and metrics.
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
-use lgp_sdk::{TaskRecord, WorkerId, ms};
+use lgp_distributed::{WorkerId, ms};
+use lgp_sdk::cluster::TaskRecord;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Names of the worker and of the device in headers and in a call's metadata.
+/// Names of the worker and of the device in headers and in gRPC metadata.
 pub(crate) const WORKER: &str = "lgp-worker";
 pub(crate) const DEVICE: &str = "lgp-device";
-/// Name of the header with a run's times, of W3C's Server Timing.
+/// The header with a run's times (W3C's Server Timing).
 pub(crate) const TIMES: &str = "server-timing";
 
-/// A worker says what its devices are called: a name longer than this is no name.
+/// The longest device name that is used; names come from workers, so they are not trusted.
 const DEVICE_BYTES_MAX: usize = 64;
 
-/// A worker and, where it is known, its device.
+/// A worker, and its device if known.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place {
     pub(crate) worker: WorkerId,
@@ -23,19 +24,19 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Where the last attempt at a task ran.
+    /// The place of a task's last attempt.
     pub(crate) fn of(record: &TaskRecord) -> Option<Self> {
         let named = |device: &&Arc<str>| (1..=DEVICE_BYTES_MAX).contains(&device.len());
         let device = record.device.as_ref().filter(named).cloned();
         Some(Self { worker: record.worker.clone()?, device })
     }
 
-    /// All those that are too many to be counted one by one.
+    /// The place that stands for all places beyond the counted ones.
     pub(crate) fn other() -> Option<Self> {
         Some(Self { worker: "other".parse().ok()?, device: None })
     }
 
-    /// Each part that is known, under its name.
+    /// Each known part, with its name.
     pub(crate) fn parts(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let device = self.device.as_deref().map(|device| (DEVICE, device));
         std::iter::once((WORKER, self.worker.as_str())).chain(device)
@@ -43,7 +44,7 @@ impl Place {
 
     pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
         for (name, value) in self.parts() {
-            // What no header can hold is left out.
+            // Values that are invalid in headers are left out.
             if let Ok(value) = HeaderValue::from_str(value) {
                 headers.insert(HeaderName::from_static(name), value);
             }
@@ -55,19 +56,19 @@ impl Place {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ran {
     pub(crate) place: Place,
-    /// Waiting for a device.
+    /// Time waiting for a device.
     pub(crate) queue: Duration,
-    /// In the model, as the worker measured it; of a batch, the whole batch's.
+    /// Time in the model, as the worker measured it; for a batch, that of the whole batch.
     pub(crate) model: Duration,
 }
 
 impl Ran {
-    /// Each time under its name.
+    /// Each time, with its name.
     pub(crate) fn times(&self) -> [(&'static str, Duration); 2] {
         [("queue", self.queue), ("model", self.model)]
     }
 
-    /// The place, and the times in milliseconds.
+    /// Adds the place, and the times in milliseconds.
     pub(crate) fn add_to(&self, headers: &mut HeaderMap) {
         self.place.add_to(headers);
         let times = self.times().map(|(name, time)| {

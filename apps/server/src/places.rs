@@ -1,32 +1,32 @@
-//! Places that callers share, of which no caller is given all.
+//! A limited number of places that callers share. No single caller can take all of them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// One part of this many of the places is kept for callers that have fewer than so many.
+/// One place in this many is reserved for callers that hold fewer places than are reserved.
 const KEPT_SHARE: usize = 8;
 
-/// Whether a caller with so many places, of all that are taken, may have one more.
+/// Whether a caller with `own` of the `taken` places may have one more.
 pub(crate) fn is_free(most: usize, taken: usize, own: usize) -> bool {
     let kept = most / KEPT_SHARE;
     taken < most - kept || (taken < most && own < kept)
 }
 
-/// So many places.
+/// The places.
 #[derive(Debug)]
 pub(crate) struct Places {
     most: usize,
     taken: Mutex<Taken>,
 }
 
-/// How many are taken, in all and by each caller that has one.
+/// Taken places, in all and by caller.
 #[derive(Debug, Default)]
 struct Taken {
     all: usize,
     by: HashMap<String, usize>,
 }
 
-/// A place that is taken, given back with this.
+/// A taken place; dropping it frees the place.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Places>,
@@ -38,7 +38,7 @@ impl Places {
         Arc::new(Self { most, taken: Mutex::default() })
     }
 
-    /// One for a caller of this name; none where too many are taken.
+    /// Takes a place for this caller; `None` if too many are taken.
     pub(crate) fn take(self: &Arc<Self>, caller: &str) -> Option<Place> {
         let mut taken = self.taken();
         let own = taken.by.get(caller).copied().unwrap_or(0);
@@ -51,7 +51,7 @@ impl Places {
     }
 
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        // The counts agree after every change, which none leaves halfway.
+        // The counts are consistent after every statement, so a panic cannot have damaged them.
         self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

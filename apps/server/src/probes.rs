@@ -1,13 +1,13 @@
-//! Probes as kubelets and load balancers ask them: the status says it all.
+//! Probes for kubelets and load balancers, which only read the status.
 
 use crate::state::ServerState;
 use axum::extract::State;
 use axum::http::StatusCode;
 
-/// The media type of their answers.
+/// The media type of the answers.
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
 
-/// `GET /healthz`: 200 as long as the server answers at all.
+/// `GET /healthz`: 200 as long as the server answers.
 pub(crate) async fn live() -> &'static str {
     "ok\n"
 }

@@ -1,8 +1,8 @@
-//! The query of a request, part by part.
+//! Parses the query of a request.
 
 use crate::fault::Fault;
 
-/// The parts of a query, each with its value as text.
+/// The parts of a query: keys with their decoded values.
 pub(crate) fn parts(query: &str) -> impl Iterator<Item = Result<(&str, String), Fault>> {
     query.split('&').filter(|part| !part.is_empty()).map(|part| {
         let (key, value) = part.split_once('=').unwrap_or((part, ""));
@@ -12,17 +12,17 @@ pub(crate) fn parts(query: &str) -> impl Iterator<Item = Result<(&str, String), 
     })
 }
 
-/// 400 for a part that a route does not know.
+/// 400 for a key that the route does not know.
 pub(crate) fn unknown(key: &str, expected: &str) -> Fault {
     Fault::bad_input(format!("the query has '{}', expected {expected}", shown(key)))
 }
 
-/// So much of a value as is repeated to whoever gave it.
+/// The beginning of a given value, for messages.
 pub(crate) fn shown(given: &str) -> String {
     given.chars().take(64).collect()
 }
 
-/// A value of a query: `%2F` is a slash, and a plus a space.
+/// Decodes a value: `%2F` is a slash, and a plus a space.
 fn decoded(value: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(value.len());
     let mut rest = value.as_bytes();

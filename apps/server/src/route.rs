@@ -1,4 +1,4 @@
-//! What is known of a route: the router, what callers need, and the API's description are all made from it.
+//! The description of a route. The router, the callers' rights and the API description are made from it.
 
 use crate::access::Right;
 use crate::state::ServerState;
@@ -15,13 +15,13 @@ pub(crate) struct Route {
     pub(crate) path: String,
     pub(crate) right: Right,
     pub(crate) about: &'static str,
-    /// What may be said of it besides the path and the body.
+    /// Parameters besides those of the path.
     pub(crate) parameters: Vec<Parameter>,
-    /// What the body may be. Without one there is none.
+    /// The accepted forms of the body; empty for no body.
     pub(crate) takes: Vec<Content>,
-    /// Each answer that is no refusal.
+    /// Each successful answer.
     pub(crate) answers: Vec<(u16, Content)>,
-    /// Statuses of refusals besides those that every such route has.
+    /// Statuses of refusals besides those of every such route.
     pub(crate) refusals: &'static [u16],
     handler: MethodRouter<ServerState>,
 }
@@ -32,7 +32,7 @@ pub(crate) struct Parameter {
     /// `query` or `header`.
     pub(crate) place: &'static str,
     pub(crate) name: &'static str,
-    /// A schema of the description.
+    /// The name of a schema in the API description.
     pub(crate) schema: &'static str,
     pub(crate) about: &'static str,
 }
@@ -40,9 +40,9 @@ pub(crate) struct Parameter {
 /// A form of a body.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Content {
-    /// JSON of a schema of the description.
+    /// JSON of a schema in the API description.
     Json(&'static str),
-    /// Text of a media type, and of a schema of the description.
+    /// Text of a media type and a schema in the API description.
     Text(&'static str, &'static str),
     /// Bytes of a media type.
     Bytes(&'static str),
@@ -114,7 +114,7 @@ impl Route {
         Self::new((Method::DELETE, MethodFilter::DELETE), path, right, handler, about)
     }
 
-    /// A parameter of the query, which may be left out.
+    /// Adds an optional query parameter.
     pub(crate) fn query(
         self,
         name: &'static str,
@@ -124,7 +124,7 @@ impl Route {
         self.parameter(Parameter { place: "query", name, schema, about })
     }
 
-    /// A header, which may be left out.
+    /// Adds an optional header.
     pub(crate) fn header(
         self,
         name: &'static str,
@@ -139,14 +139,14 @@ impl Route {
         self
     }
 
-    /// Its body may have tensors behind JSON.
+    /// Accepts a body with tensors after the JSON.
     pub(crate) fn tensors(self) -> Self {
         let name = "Inference-Header-Content-Length";
         let about = "Where the JSON ends, and tensors begin whose inputs have binary_data_size";
         self.header(name, "Length", about).takes_as(Content::Bytes("application/octet-stream"))
     }
 
-    /// Its body may be JSON of a schema.
+    /// Accepts a JSON body of a schema.
     pub(crate) fn takes(self, schema: &'static str) -> Self {
         self.takes_as(Content::Json(schema))
     }
@@ -156,7 +156,7 @@ impl Route {
         self
     }
 
-    /// It answers JSON of a schema.
+    /// Adds a JSON answer of a schema.
     pub(crate) fn answers(self, status: u16, schema: &'static str) -> Self {
         self.answers_as(status, Content::Json(schema))
     }
@@ -166,13 +166,13 @@ impl Route {
         self
     }
 
-    /// It refuses what it cannot do with these statuses, too.
+    /// Adds statuses of refusals.
     pub(crate) fn refuses(mut self, statuses: &'static [u16]) -> Self {
         self.refusals = statuses;
         self
     }
 
-    /// Adds it to a router.
+    /// Adds the route to a router.
     pub(crate) fn serve(self, router: Router<ServerState>) -> Router<ServerState> {
         router.route(&self.path, self.handler)
     }

@@ -1,4 +1,4 @@
-//! All routes, and what answers where there is none.
+//! All routes, and the fallbacks for unknown paths.
 
 use crate::access::KeyRole::Submit;
 use crate::access::{Gate, Right, Rights, authenticate};
@@ -16,10 +16,10 @@ use axum::response::Response;
 use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
-/// How long a browser may remember what a page of another origin may do.
+/// How long a browser may cache a CORS preflight.
 const PREFLIGHT: Duration = Duration::from_secs(600);
 
-/// Every route, with what it asks of its callers and what the API's description says of it.
+/// Every route, with the right that it needs and its API description.
 pub(crate) fn routes() -> Vec<Route> {
     let mut all = oip::routes();
     all.extend(cluster::routes());
@@ -40,7 +40,7 @@ pub(crate) fn routes() -> Vec<Route> {
     all
 }
 
-/// The whole service, for [`serve`](crate::serve) or for a listener of one's own.
+/// The whole service, for [`serve`](crate::serve) or for the caller's own listener.
 pub fn router(state: ServerState) -> Router {
     let routes = routes();
     let of = |route: &Route| (route.method.clone(), route.path.clone(), route.right);
@@ -59,7 +59,7 @@ pub fn router(state: ServerState) -> Router {
         .with_state(state)
 }
 
-/// What browsers ask before a page of another origin may use the server.
+/// The CORS layer for pages of the configured origins.
 fn cors(config: &ServerConfig) -> CorsLayer {
     let length = HeaderName::from_static(oip::HEADER_LENGTH);
     let last_event = HeaderName::from_static(cluster::LAST_EVENT_ID);

@@ -1,8 +1,8 @@
-//! Sequences of stateful models: their states lie here, between one inference and the next, so that any
-//! worker can run the next one and none is lost with a worker.
+//! Sequences of stateful models. The server keeps their states between inferences, so that any worker can run the
+//! next one and no state is lost with a worker.
 //!
-//! A state is an ordinary input and output of the model. Inferences of one sequence take turns, in the
-//! order in which they came; those of different sequences run at the same time.
+//! A state is an ordinary input and output of the model. Inferences of one sequence run one by one, in the order of
+//! arrival; different sequences run concurrently.
 
 mod asked;
 mod stateful;
@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use table::{Key, Limits, Table};
 
-/// How often those that were idle for too long are looked for. A request looks for itself.
+/// The interval of sweeps for idle sequences. Each request also checks its own.
 const SWEEP: Duration = Duration::from_secs(1);
 
 /// The sequences of a server.
@@ -33,7 +33,7 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// None yet. Must be made within a Tokio runtime.
+    /// An empty table. Must be made within a Tokio runtime.
     pub(crate) fn new(config: &ServerConfig) -> Arc<Self> {
         let limits = Limits { sequences: config.sequences_max, bytes: config.sequences_bytes_max };
         let all = Arc::new(Self { table: Mutex::new(Table::new(limits)) });
@@ -46,7 +46,7 @@ impl Sequences {
         self.table().end(|key| key.0 == name && version.is_none_or(|version| version == key.1));
     }
 
-    /// How many of each model are open; nothing of models that have none.
+    /// The number of open sequences of each model that has some.
     pub(crate) fn open(&self) -> HashMap<ModelKey, u64> {
         let mut table = self.table();
         table.sweep(Instant::now());
@@ -54,7 +54,7 @@ impl Sequences {
     }
 
     fn table(&self) -> MutexGuard<'_, Table<ModelEntry>> {
-        // Each of its calls leaves it whole, and none of them panics halfway.
+        // The table's methods leave it consistent and do not panic halfway.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -67,8 +67,8 @@ async fn sweep(sequences: Weak<Sequences>) {
     }
 }
 
-/// Whose sequences a request may mean: those that its caller has begun by the same name and version. It
-/// stays with the model that this name stood for then.
+/// Identifies the sequences that a request may refer to: those of its caller with the same name and version. A
+/// sequence stays on the model that this name had at its start.
 pub(crate) struct Line {
     sequences: Arc<Sequences>,
     caller: String,
@@ -87,7 +87,7 @@ impl Line {
         Self { sequences, caller: caller.id().to_owned(), name: name.to_owned(), version }
     }
 
-    /// The next place among the inferences of a sequence.
+    /// Takes the next place among the inferences of a sequence.
     pub(crate) fn ticket(self, asked: Asked) -> Ticket {
         let Self { sequences, caller, name, version } = self;
         let key = Key { caller, name, version, id: asked.id.clone() };
@@ -95,7 +95,7 @@ impl Line {
     }
 }
 
-/// Refuses an inference of a sequence where the model keeps none, and one of none where it does.
+/// Refuses an inference with a sequence if the model keeps none, and one without a sequence if it does.
 pub(crate) fn check(entry: &ModelEntry, asked: Option<&Asked>) -> Result<(), Fault> {
     let name = entry.name();
     match (entry.stateful(), asked) {

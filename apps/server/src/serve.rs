@@ -1,5 +1,5 @@
-//! The accept loop: TLS wherever other machines come in, one buffered write an answer, deadlines for
-//! handshakes and headers, and an end that lets open requests finish.
+//! The accept loop: TLS for other machines, one buffered write per answer, time limits for handshakes and headers,
+//! and a shutdown that lets open requests finish.
 
 mod idle;
 mod protocol;
@@ -31,12 +31,12 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt;
 
-/// How long to wait after a failed accept: the usual cause is a lack of file descriptors, which
-/// only the end of another connection mends.
+/// The pause after a failed accept. The usual cause is a lack of file descriptors, and only the end of another
+/// connection frees one.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// How often connections are looked at while one may stand still once.
+/// Checks for stalled connections in each stall limit.
 const LOOKS: u32 = 24;
-/// The part of that time that it has where others wait for room.
+/// The divisor of the stall limit while answers are short of room.
 const SHORT: u32 = 6;
 
 /// Serves REST until `shutdown` resolves, then lets open requests finish.
@@ -54,7 +54,7 @@ pub async fn serve(
     listen(listener, tls, (Protocol::Http1, service), state, shutdown).await
 }
 
-/// Serves gRPC in the same way.
+/// Serves gRPC like [`serve`].
 ///
 /// # Errors
 /// Those of [`serve`].
@@ -68,7 +68,7 @@ pub async fn serve_grpc(
     listen(listener, tls, (Protocol::Http2, service), state, shutdown).await
 }
 
-/// Serves Immich's machine learning in the same way, on loopback alone: its clients send no key.
+/// Serves Immich's machine learning like [`serve`], on loopback only: its clients send no key.
 ///
 /// # Errors
 /// [`Error::NoCredentials`] unless the listener is bound to a loopback address.
@@ -82,7 +82,7 @@ pub async fn serve_immich(
     listen(listener, None, (Protocol::Http1, service), state, shutdown).await
 }
 
-/// Refuses an address that others reach, for what knows no credentials.
+/// Refuses an address that other machines can reach, for protocols without credentials.
 pub(crate) fn check_loopback(listener: &TcpListener, what: &'static str) -> Result<()> {
     let addr = listener.local_addr().map_err(Error::Listener)?;
     match addr.ip().is_loopback() {
@@ -160,7 +160,7 @@ impl Server {
         }
     }
 
-    /// The next connection, once there is room for it.
+    /// Accepts the next connection, once there is room for it.
     async fn accept(&self, listener: &TcpListener) -> (TcpStream, SocketAddr, Arc<Activity>) {
         loop {
             match listener.accept().await {
@@ -174,7 +174,7 @@ impl Server {
     }
 
     fn open(&self, stream: TcpStream, peer: Peer, activity: Arc<Activity>) {
-        // Without it the last segment of an answer waits for the client's delayed ack.
+        // Without TCP_NODELAY, an answer's last segment waits for the client's delayed ack.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "cannot set TCP_NODELAY");
         }
@@ -207,7 +207,7 @@ impl Server {
     }
 }
 
-/// One connection, and what its requests get.
+/// One connection, and the service for its requests.
 struct Connection {
     builder: Builder,
     service: Router,
@@ -217,7 +217,7 @@ struct Connection {
 }
 
 impl Connection {
-    /// Serves it to its end, or until it has to make room for another one.
+    /// Serves the connection to its end, or until it must make room for another one.
     async fn drive(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static) {
         let Self { builder, service, state, peer, activity } = self;
         let begun = Arc::clone(&activity);
@@ -247,9 +247,8 @@ impl Connection {
     }
 }
 
-/// Drives a connection, and asks it to end when the server does or another one needs its room. One whose
-/// client takes nothing of an answer for as long as a body may stand still is cut off, and sooner where others
-/// wait for the room that it takes.
+/// Drives a connection. Shuts it down when the server stops or another connection needs its room. Cuts it off if
+/// its client takes nothing of an answer for the stall limit, which is shorter while answers are short of room.
 async fn attend(connection: impl Graceful, state: &ServerState, activity: &Activity) {
     tokio::pin!(connection);
     let closing = state.closing();
@@ -290,7 +289,7 @@ async fn attend(connection: impl Graceful, state: &ServerState, activity: &Activ
     }
 }
 
-/// Resolves at a moment, or never.
+/// Resolves at a moment; never for `None`.
 async fn sleep_until(moment: Option<Instant>) {
     match moment {
         Some(moment) => tokio::time::sleep_until(moment).await,

@@ -1,18 +1,19 @@
-//! Shadows: a copy of a request, run by another model after the answer, and compared with it.
+//! Shadows: another model runs a copy of an answered request, and outputs are compared.
 
 use crate::aliases::Shadow;
 use crate::fault::Fault;
 use crate::faults;
 use crate::oip;
 use crate::state::ServerState;
-use lgp_sdk::{NamedTensor, agree};
+use lgp_measure::agree;
+use lgp_sdk::tensor::NamedTensor;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// How long a copy waits for a free device before it is dropped.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// What copies hold at once, at most, and what each is counted as, at least.
+/// The most bytes that copies hold at once, and the least that each counts as.
 const ROOM_BYTES: usize = 64 << 20;
 const LEAST_BYTES: usize = 512 << 10;
 
@@ -26,13 +27,13 @@ impl Default for Shadows {
     }
 }
 
-/// A request as it was answered.
+/// A request and its answer.
 pub(crate) struct Answered {
     pub(crate) inputs: Vec<NamedTensor>,
     pub(crate) outputs: Vec<NamedTensor>,
 }
 
-/// Runs a copy of a request on its shadow, unless there is no room for it. Nobody waits for it.
+/// Runs a copy of a request on its shadow, if there is room. Nothing waits for the result.
 pub(crate) fn cast(state: &ServerState, shadow: Shadow, answered: Answered) {
     let Answered { inputs, outputs } = &answered;
     let bytes: usize = inputs.iter().chain(outputs).map(|t| t.tensor.packed_len()).sum();
@@ -64,7 +65,7 @@ async fn compare(state: &ServerState, shadow: &Shadow, answered: Answered) -> Re
             let bytes = outputs.iter().map(|output| output.tensor.packed_len()).sum();
             oip::off_loop(bytes, move || Ok(agree(&answered.outputs, &outputs))).await?
         }
-        // It answers nothing where the other one did.
+        // The shadow failed where the other model answered.
         Err(fault) if fault.code == faults::MODEL_FAILED => false,
         Err(fault) => return Err(fault),
     };

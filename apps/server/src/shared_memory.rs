@@ -1,8 +1,8 @@
-//! System shared memory of clients on this machine: regions that they register, which inputs are
-//! read from and outputs are written to.
+//! System shared memory of clients on this machine. Clients register regions; the server reads inputs from them and
+//! writes outputs to them.
 //!
-//! Bytes are copied by calls on the region's file, which is never mapped: a client that cuts its file
-//! short gets an error, where a mapping would end the server.
+//! The server copies bytes through the region's file and never maps it: if a client truncates the file, the server
+//! gets an error, where a mapping would crash it.
 
 mod file;
 mod request;
@@ -17,44 +17,44 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Regions that are registered at once: each holds a file open.
+/// The most registered regions; each holds a file open.
 const REGIONS_MAX: usize = 256;
-/// Of these, those of one caller.
+/// The most regions of one caller.
 const OWN_MAX: usize = 64;
 /// Longest name of a region in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
-/// What a region is: a part of a file of the system's shared memory.
+/// The place of a region: a part of a file in the system's shared memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Place {
-    /// What `shm_open` was called with.
+    /// The name that was passed to `shm_open`.
     pub(crate) key: String,
-    /// Where it begins, in bytes.
+    /// Where the region begins in the file, in bytes.
     #[serde(default)]
     pub(crate) offset: u64,
-    /// How long it is.
+    /// The length of the region, in bytes.
     pub(crate) byte_size: u64,
 }
 
-/// A registered region. Its file stays open until it is unregistered and no request uses it.
+/// A registered region. Its file stays open until the region is unregistered and no request uses it.
 #[derive(Debug)]
 struct Region {
     place: Place,
     file: File,
 }
 
-/// The regions, by their owner and their name: names of others say nothing.
+/// The regions by owner and name, so that callers do not see each other's names.
 #[derive(Debug, Default)]
 pub(crate) struct Regions(Mutex<Known>);
 
 type Known = BTreeMap<(String, String), Arc<Region>>;
 
 impl Regions {
-    /// Registers a region for its caller.
+    /// Registers a region for a caller.
     ///
     /// # Errors
-    /// 400 for a key that is none, a file that is not there and a place outside of it; 409 for a name
-    /// that is taken; 503 beyond the number that there may be.
+    /// 400 for an invalid key, a missing file or a place outside the file; 409 for a name in use; 503 when there
+    /// are too many regions.
     pub(crate) fn register(
         &self,
         (caller, access): (&Caller, &Access),
@@ -69,7 +69,7 @@ impl Regions {
         }
         let file = file::open(&place)?;
         let mut known = self.known();
-        // Nobody could use or let go of these any more.
+        // The keys of these owners are gone, so nobody could use or unregister the regions.
         known.retain(|(owner, _), _| access.knows(owner));
         let own = (caller.id().to_owned(), name.to_owned());
         if known.contains_key(&own) {
@@ -89,13 +89,12 @@ impl Regions {
         Ok(())
     }
 
-    /// Lets go of a region, or of all that are the caller's. One that is not registered is let go
-    /// already.
+    /// Unregisters a region, or all of the caller's. Does nothing for a region that is not registered.
     pub(crate) fn unregister(&self, caller: &Caller, name: Option<&str>) {
         self.known().retain(|known, _| !is_meant(caller, name, known));
     }
 
-    /// One region, or all that are the caller's; an administrator sees those of others.
+    /// Lists one region, or all of the caller's; an administrator sees those of others.
     ///
     /// # Errors
     /// 404 for a region that the caller does not have.
@@ -114,7 +113,7 @@ impl Regions {
         }
     }
 
-    /// Bytes of the largest that a caller has; 0 without any.
+    /// The size of the caller's largest region in bytes; 0 without any.
     fn largest(&self, caller: &Caller) -> usize {
         let known = self.known();
         let own = known.iter().filter(|((owner, _), _)| owner == caller.id());
@@ -128,13 +127,13 @@ impl Regions {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        // The map is whole after every statement, also after a panic.
+        // The map is consistent after every statement, so a panic cannot have damaged it.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Whether a call about a region, or about all, is about this one: an administrator's is about those of
-/// others, too.
+/// Whether a caller's request for a region, or for all, includes this one. Requests of administrators include
+/// regions of others.
 fn is_meant(caller: &Caller, name: Option<&str>, (owner, known): &(String, String)) -> bool {
     (caller.is_admin() || owner == caller.id()) && name.is_none_or(|name| name == known)
 }
@@ -145,7 +144,7 @@ fn unknown(name: &str) -> Fault {
     Fault::new(StatusCode::NOT_FOUND, "unknown_region", message)
 }
 
-/// Refuses a call of a program that does not share this machine's memory.
+/// Refuses calls of programs on other machines, which do not share this machine's memory.
 ///
 /// # Errors
 /// 501.

@@ -1,19 +1,19 @@
-//! Refusals for want of room come by the thousand a second: one a second has a line in the log, with the
-//! number of those that have none.
+//! Limits the log lines of overload refusals, of which there may be thousands a second: one line a second, with the
+//! count of those left out.
 
 use crate::catalog::NOT_READY;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whether refusals with a code are of these: there is no room, or no ready model.
+/// Whether this code means overload: no room, or no ready model.
 pub(crate) fn is_told_seldom(code: Option<&str>) -> bool {
     code.is_some_and(|code| ["backlog", "busy", "overloaded", NOT_READY].contains(&code))
 }
 
-/// From one line to the next, at least.
+/// The least time between two lines.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is known of refusals of late.
+/// Recent refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Shed(Mutex<Told>);
 
@@ -24,7 +24,7 @@ struct Told {
 }
 
 impl Shed {
-    /// Counts a refusal; where it is to have a line, how many before it had none.
+    /// Counts a refusal; if it is to be logged, returns how many before it were not.
     pub(crate) fn tell(&self, now: Instant) -> Option<u64> {
         let mut told = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if told.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {

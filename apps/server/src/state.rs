@@ -1,4 +1,4 @@
-//! What every handler shares: the coordinator, the registered models, the counters, the limits.
+//! State shared by all handlers: the coordinator, the registered models, the counters, the limits.
 
 use crate::access::Access;
 use crate::answers::Answers;
@@ -16,7 +16,8 @@ use crate::shared_memory::Regions;
 use crate::shed::Shed;
 use crate::stream::Writers;
 use crate::trace::Tracing;
-use lgp_sdk::{Coordinator, Repository};
+use lgp_sdk::cluster::Coordinator;
+use lgp_sdk::model::Repository;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -43,12 +44,12 @@ struct Inner {
     shed: Shed,
     sequences: Arc<Sequences>,
     tracing: Tracing,
-    /// Places for those who listen to events.
+    /// Limits the listeners to events.
     listeners: Arc<Places>,
-    /// Places for those who wait for the end of a task.
+    /// Limits the callers that wait for the end of a task.
     waiters: Arc<Places>,
     access: Access,
-    /// True once the server is to end.
+    /// True once the server is stopping.
     closing: watch::Sender<bool>,
 }
 
@@ -104,18 +105,18 @@ impl ServerState {
         Self { inner }
     }
 
-    /// The server is to end: answers that would never end by themselves do.
+    /// Marks the server as stopping, which ends endless answers.
     pub(crate) fn close(&self) {
         self.inner.closing.send_replace(true);
     }
 
-    /// Resolves once the server is to end.
+    /// Resolves once the server is stopping.
     pub(crate) async fn closing(&self) {
         // The sender lives as long as this state.
         let _ = self.inner.closing.subscribe().wait_for(|closing| *closing).await;
     }
 
-    /// Whether the server is to end.
+    /// Whether the server is stopping.
     pub(crate) fn is_closing(&self) -> bool {
         *self.inner.closing.borrow()
     }
@@ -124,7 +125,7 @@ impl ServerState {
         &self.inner.config
     }
 
-    /// Who may do what.
+    /// Access control.
     pub(crate) fn access(&self) -> &Access {
         &self.inner.access
     }
@@ -134,7 +135,7 @@ impl ServerState {
         &self.inner.bodies
     }
 
-    /// The room for answers that their clients have not taken, which has the same size.
+    /// The room for answers that clients have not taken yet; as large as that for request bodies.
     pub(crate) fn answers(&self) -> &Answers {
         &self.inner.answers
     }
@@ -144,12 +145,12 @@ impl ServerState {
         &self.inner.writers
     }
 
-    /// The room for copies of requests.
+    /// The room for copies of requests to shadow models.
     pub(crate) fn shadows(&self) -> &Shadows {
         &self.inner.shadows
     }
 
-    /// Which refusals have lines in the log.
+    /// Decides which refusals are logged.
     pub(crate) fn shed(&self) -> &Shed {
         &self.inner.shed
     }
@@ -164,7 +165,7 @@ impl ServerState {
         &self.inner.feed
     }
 
-    /// What the totals were.
+    /// The history of the totals.
     pub(crate) fn history(&self) -> &History {
         &self.inner.history
     }
@@ -174,17 +175,17 @@ impl ServerState {
         &self.inner.regions
     }
 
-    /// What makes traces.
+    /// The trace exporter and its tracer.
     pub(crate) fn tracing(&self) -> &Tracing {
         &self.inner.tracing
     }
 
-    /// Places for those who listen to events.
+    /// Limits the listeners to events.
     pub(crate) fn listeners(&self) -> &Arc<Places> {
         &self.inner.listeners
     }
 
-    /// Places for those who wait for the end of a task.
+    /// Limits the callers that wait for the end of a task.
     pub(crate) fn waiters(&self) -> &Arc<Places> {
         &self.inner.waiters
     }
@@ -206,7 +207,7 @@ impl ServerState {
     }
 }
 
-/// Has the folder of models looked at for as long as the state lives.
+/// Polls the folder of models for as long as the state lives.
 fn watch(inner: &Arc<Inner>) {
     let pause = Duration::from_millis(inner.config.models_poll_ms);
     if pause.is_zero() {

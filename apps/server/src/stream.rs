@@ -1,5 +1,5 @@
-//! Answers that are sent while they are written: the events of a listener, and JSON that would be many
-//! times as large as the tensors that it is written from.
+//! Answers that are sent while they are written: the events of a listener, and JSON that would be many times as
+//! large as its tensors.
 
 use crate::fault::Fault;
 use crate::state::ServerState;
@@ -16,14 +16,14 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, mpsc};
 
-/// Bytes of a piece of JSON.
+/// Bytes of one piece of JSON.
 const PIECE_BYTES: usize = 64 << 10;
-/// Pieces that a reader may be behind by before the writer waits.
+/// Pieces that are buffered before the writer waits for the reader.
 const PIECES: usize = 4;
-/// Answers that are written at a time: each has a thread, also while its reader is slow.
+/// Answers that are written concurrently; each holds a thread, even while its reader is slow.
 const WRITING_MAX: usize = 32;
 
-/// The frames of a body, as they come.
+/// The frames of a body, as they arrive.
 pub(crate) struct Stream<E>(pub(crate) mpsc::Receiver<Result<Bytes, E>>);
 
 impl<E> HttpBody for Stream<E> {
@@ -38,7 +38,7 @@ impl<E> HttpBody for Stream<E> {
     }
 }
 
-/// The threads that write answers.
+/// Limits the threads that write answers.
 #[derive(Debug, Clone)]
 pub(crate) struct Writers(Arc<Semaphore>);
 
@@ -48,11 +48,11 @@ impl Default for Writers {
     }
 }
 
-/// Answers JSON piece by piece, as its reader takes it. `held` goes with the last piece. A reader that
-/// takes nothing for as long as a body may stand still loses the rest.
+/// Sends JSON piece by piece, as its reader takes it. `held` is dropped after the last piece. A reader that takes
+/// nothing for the stall limit loses the rest.
 ///
 /// # Errors
-/// 503 where as many answers are written as may be, and none of them ends for a while.
+/// 503 if the limit of such answers is reached and none of them ends in time.
 pub(crate) async fn json<T: Serialize + Send + 'static>(
     state: &ServerState,
     value: T,
@@ -72,7 +72,7 @@ pub(crate) async fn json<T: Serialize + Send + 'static>(
         let written = serde_json::to_writer(&mut pieces, &value).map_err(io::Error::from);
         if let Err(error) = written.and_then(|()| pieces.flush()) {
             tracing::debug!(%error, "a large answer broke off");
-            // What is left in it would be sent as if nothing had been.
+            // Dropping the writer would send its buffered rest as if there had been no error.
             let (Pieces { sender, .. }, _) = pieces.into_parts();
             let _ = sender.try_send(Err(error));
         }
@@ -83,7 +83,7 @@ pub(crate) async fn json<T: Serialize + Send + 'static>(
     Ok(response)
 }
 
-/// Where the pieces of one answer go.
+/// The receiver of one answer's pieces.
 struct Pieces {
     runtime: Handle,
     stall: Duration,

@@ -1,12 +1,11 @@
-//! TLS of the listeners: a certificate that is renewed without a restart, from files or from the
-//! cluster's own authority.
+//! TLS of the listeners: a certificate from files or from the cluster's own authority, renewed without a restart.
 
 mod names;
 mod source;
 
 use crate::error::{Error, Result};
 use axum::http::uri::Authority;
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use rustls::ServerConfig;
 use rustls::client::verify_server_name;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -19,10 +18,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio_rustls::TlsAcceptor;
 
-/// How often the certificate's files, or the machine's addresses, are looked at.
+/// How often the certificate's files, or the machine's addresses, are checked.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The certificate that listeners show. Clones share it.
+/// The certificate of the listeners. Clones share it.
 #[derive(Clone)]
 pub struct Tls {
     inner: Arc<Inner>,
@@ -30,27 +29,26 @@ pub struct Tls {
 
 struct Inner {
     source: Source,
-    /// What was seen before it was read first.
+    /// The source's stamp before the first read.
     stamp: Stamp,
     current: RwLock<Arc<CertifiedKey>>,
 }
 
 impl Tls {
-    /// A certificate from files: the server's certificate with those that certify it, and its key, PEM.
-    /// They are read again when they change; what cannot be used then is left aside, with a word in
-    /// the log.
+    /// A certificate from PEM files: the server's certificate with its chain, and its key. The files are read again
+    /// when they change; unusable files are skipped with a line in the log.
     ///
     /// # Errors
-    /// [`Error::Tls`] where they do not hold a certificate and its key.
+    /// [`Error::Tls`] if the files do not hold a certificate and its key.
     pub fn files(cert: PathBuf, key: PathBuf) -> Result<Self> {
         Self::of(Source::files(cert, key))
     }
 
-    /// A certificate of the cluster's own authority, for this machine's names and addresses. It is
-    /// issued anew before it expires, and when the addresses change.
+    /// A certificate of the cluster's own authority, for this machine's names and addresses. It is reissued before
+    /// it expires, and when the addresses change.
     ///
     /// # Errors
-    /// [`Error::Tls`] where it cannot be issued.
+    /// [`Error::Tls`] if the certificate cannot be issued.
     pub fn self_signed(pki: Pki) -> Result<Self> {
         Self::of(Source::authority(pki))
     }
@@ -61,7 +59,7 @@ impl Tls {
         Ok(Self { inner: Arc::new(Inner { source, stamp, current }) })
     }
 
-    /// Takes connections on for the protocols with these names, see RFC 7301.
+    /// Accepts connections for the protocols with these names (RFC 7301).
     pub(crate) fn acceptor(&self, protocols: &[&[u8]]) -> Result<TlsAcceptor> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
@@ -73,7 +71,7 @@ impl Tls {
         Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
-    /// Whether the certificate is for the host of an address.
+    /// Whether the certificate covers the host of an address.
     pub(crate) fn covers(&self, authority: &Authority) -> bool {
         let host = authority.host();
         let host = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(host);
@@ -84,7 +82,7 @@ impl Tls {
         matches!(parsed, Some(Ok(parsed)) if verify_server_name(&parsed, &name).is_ok())
     }
 
-    /// Keeps the certificate fresh for as long as this is polled.
+    /// Renews the certificate when needed, for as long as this future is polled.
     pub(crate) async fn keep_fresh(self) {
         let mut stamp = self.inner.stamp;
         loop {
@@ -95,7 +93,7 @@ impl Tls {
         }
     }
 
-    /// Reads the certificate anew unless nothing has changed; answers what it saw.
+    /// Reads the certificate again if its source has changed; returns the source's new stamp.
     fn renew(&self, seen: Stamp) -> Stamp {
         let stamp = self.inner.source.stamp();
         if stamp == seen {
@@ -106,7 +104,7 @@ impl Tls {
                 *self.inner.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(key);
                 tracing::info!(source = %self.inner.source, "the certificate was renewed");
             }
-            // It may be half written, and is looked at again when it changes again.
+            // The files may be half written; they are read again after their next change.
             Err(error) => tracing::warn!(%error, "the earlier certificate is kept"),
         }
         stamp

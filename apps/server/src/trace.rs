@@ -1,14 +1,14 @@
 //! Traces of requests, for a collector that speaks OTLP over HTTP.
 //!
-//! Nothing waits for the collector: spans that find no room in the queue are dropped and counted. Without
-//! a collector requests still have a trace of their own or their client's, which the log names.
+//! Nothing waits for the collector: spans that do not fit in the queue are dropped and counted. Without a
+//! collector, requests still have a trace id, their own or their client's, which the log shows.
 
 mod client;
 mod queue;
 mod steps;
 
 use crate::config::ServerConfig;
-use lgp_sdk::ModelRef;
+use lgp_sdk::cluster::ModelRef;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{
@@ -24,28 +24,27 @@ use std::time::{Duration, Instant};
 pub(crate) use queue::Counts;
 pub(crate) use steps::{Ran, Steps};
 
-/// How long the end of the server waits for spans that are still to be sent.
+/// How long a shutdown waits for unsent spans.
 const FINISH: Duration = Duration::from_secs(1);
-/// After which the nodes of another run of a model are told.
+/// The interval after which another run of a model is traced with its nodes.
 const NODES_EVERY: Duration = Duration::from_secs(1);
-/// Models whose last told run is remembered.
+/// The most models whose last traced run is remembered.
 const MODELS_MAX: usize = 1_024;
 
-/// Makes spans, and sends them where that is wanted.
+/// Makes spans, and sends them if a collector is set.
 #[derive(Debug)]
 pub(crate) struct Tracing {
     tracer: SdkTracer,
     provider: SdkTracerProvider,
     counts: Option<Arc<Counts>>,
-    /// Whether nodes of runs are told at all.
+    /// Whether the nodes of runs are traced at all.
     nodes: bool,
-    /// When the nodes of each model's run were told last.
+    /// When each model's nodes were last traced.
     told: Mutex<BTreeMap<ModelRef, Instant>>,
 }
 
 impl Tracing {
-    /// As the settings want it. A collector that cannot be set up is a line of the log: without one the
-    /// server does all else.
+    /// Follows the settings. If the collector cannot be set up, the server logs an error and runs without traces.
     pub(crate) fn new(config: &ServerConfig) -> Self {
         let Some(endpoint) = &config.otlp_endpoint else { return Self::off() };
         Self::to(endpoint, (config.otlp_ratio, config.otlp_nodes)).unwrap_or_else(|error| {
@@ -54,13 +53,13 @@ impl Tracing {
         })
     }
 
-    /// Sends nothing: no request that did not come with a trace is part of one that is kept.
+    /// Sends nothing. Only traces that requests bring can be sampled.
     fn off() -> Self {
         let sampler = Sampler::ParentBased(Box::new(Sampler::AlwaysOff));
         Self::with(SdkTracerProvider::builder().with_sampler(sampler).build(), None)
     }
 
-    /// Sends a share of all traces, and those that came with their requests and are kept.
+    /// Sends a share of all traces, and the sampled ones that requests bring.
     fn to(endpoint: &str, (ratio, nodes): (f64, bool)) -> Result<Self, ExporterBuildError> {
         let rejected = Arc::new(AtomicU64::new(0));
         let exporter = SpanExporter::builder()
@@ -93,8 +92,8 @@ impl Tracing {
         &self.tracer
     }
 
-    /// Whether the nodes of a model's next run are told, if that begins now: of one a second, for to be told
-    /// costs a run on a device more than the run itself may, and of none while spans have little room.
+    /// Whether to trace the nodes of a model's run that begins now: of one run a second, because on a device
+    /// tracing may cost more than the run, and of none while the span queue is at least half full.
     pub(crate) fn tells_nodes(&self, model: &ModelRef, now: Instant) -> bool {
         if !self.nodes || self.counts.as_ref().is_none_or(|counts| counts.is_half_full()) {
             return false;
@@ -110,7 +109,7 @@ impl Tracing {
         true
     }
 
-    /// What became of spans, where they are sent.
+    /// Counts of sent and dropped spans, if spans are sent.
     pub(crate) fn counts(&self) -> Option<&Counts> {
         self.counts.as_deref()
     }
@@ -122,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Drop for Tracing {
     fn drop(&mut self) {
-        // What is not sent by then is lost, which the collector may be to blame for.
+        // Spans that are unsent by then are lost, possibly because the collector is slow.
         let _ = self.provider.shutdown_with_timeout(FINISH);
     }
 }
@@ -134,7 +133,7 @@ mod tests {
     #[tokio::test]
     async fn the_nodes_of_one_run_a_second_of_each_model_are_told() {
         let with = |nodes| {
-            // Nobody listens there, and nothing is sent.
+            // Nothing listens at this address, and no span is sent.
             let otlp_endpoint = Some("http://127.0.0.1:9".to_owned());
             Tracing::new(&ServerConfig { otlp_endpoint, otlp_nodes: nodes, ..Default::default() })
         };

@@ -1,16 +1,16 @@
-//! The readers of requests as functions of bytes, for programs that make bytes up.
+//! The parsers of requests as functions of bytes, for fuzzers.
 
 use crate::grpc::proto::ModelInferRequest;
 use crate::oip::{self, Flat, InferRequest};
 use crate::{cluster, frigate, grpc, immich};
-use lgp_sdk::{DType, Dim, SymShape, TensorType, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Dim, SymShape, TensorType};
 use prost::Message;
 
-/// Reads the body of an inference request, and the same as one of a task. A body that begins with `{` is
-/// JSON; with `--`, a form, and with `I`, one of Immich's behind it; with 0xff, all that Frigate's detector sends
-/// over a connection; with `Z`, an image of it: the length of its description, a little-endian u16, that and the
-/// tensor. Another one is the length of its JSON, a little-endian u16, then that
-/// JSON and raw tensors. Whether it can be used as any of these.
+/// Parses bytes as an inference request and as a task; returns whether either is valid. Bytes that begin with `{`
+/// are JSON; with `--`, a form; with `I`, one of Immich's forms; with 0xff, a whole session of Frigate's detector;
+/// with `Z`, an image of that detector: the length of its description as little-endian u16, the description and the
+/// tensor. Other bytes are the length of the JSON as little-endian u16, the JSON and raw tensors.
 #[must_use]
 pub fn http(data: &[u8]) -> bool {
     let (json_bytes, body) = match data {
@@ -31,7 +31,7 @@ pub fn http(data: &[u8]) -> bool {
     is_task || request.is_ok_and(|request| written(&request))
 }
 
-/// Follows the messages of a call as they come, and reads the same bytes as the message of an inference request.
+/// Follows the bytes as messages of a gRPC call, and parses them as an inference request.
 #[must_use]
 pub fn grpc(data: &[u8]) -> bool {
     grpc::follow(data);
@@ -40,13 +40,13 @@ pub fn grpc(data: &[u8]) -> bool {
     request.is_ok_and(|request| written(&request))
 }
 
-/// What was read is written, as an answer would be.
+/// Writes the parsed inputs, as an answer would be.
 fn written(request: &InferRequest) -> bool {
     let json = |tensor| serde_json::to_vec(&Flat(tensor)).is_ok();
     request.inputs.tensors.iter().all(|input| json(&input.tensor))
 }
 
-/// Inputs of each kind that is read in its own way.
+/// Inputs of each kind with its own parser.
 fn inputs() -> Vec<ValueSpec> {
     let n = || Dim::Symbol("n".into());
     [
@@ -75,7 +75,7 @@ fn outputs() -> Vec<ValueSpec> {
 mod tests {
     use super::*;
 
-    /// A detector that greets and sends an image of four bytes.
+    /// A detector's session: a greeting and an image of four bytes.
     fn detector(header: &[u8]) -> Vec<u8> {
         let mut greeting = [0; 64];
         greeting[0] = 0xff;

@@ -8,7 +8,7 @@ use super::tune::Choices;
 use super::turn::Runs;
 use super::uploads::Uploads;
 use crate::error::{Error, Result};
-use lgp_hal::{Arg, Device, DeviceId, Event, GROUP_MAX, Launch, Program, Queue};
+use lgp_hal::{Arg, Blas, Device, DeviceId, Event, GROUP_MAX, Launch, Program, Queue};
 use lgp_memory::{DType, DevicePool, SegmentLimits};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -153,13 +153,23 @@ impl Accelerator {
             let message = format!("kernel {kernel} has groups of {group:?}, at most {GROUP_MAX}");
             return Err(Error::invalid("prepare", message));
         }
-        if recipe.library().is_some() && !self.0.device.caps().gemm {
-            let (device, what) = (self.id(), "gemm");
-            let reason = "there is no library of the vendor's for it".to_owned();
-            return Err(Error::Device(lgp_hal::Error::Unsupported { device, what, reason }));
+        if recipe.library().is_some() {
+            self.blas()?;
         }
         let programs = recipe.calls().iter().map(|call| self.program(&call.kernel));
         Ok(Prepared { programs: programs.collect::<Result<_>>()?, recipe })
+    }
+
+    /// The library of the device's vendor.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where there is none.
+    fn blas(&self) -> Result<Arc<dyn Blas>> {
+        self.0.device.blas().ok_or_else(|| {
+            let reason = "there is no library of the vendor's for it".to_owned();
+            let device = self.id();
+            Error::Device(lgp_hal::Error::Unsupported { device, what: "gemm", reason })
+        })
     }
 
     fn program(&self, kernel: &Kernel) -> Result<Arc<dyn Program>> {
@@ -215,7 +225,8 @@ impl Accelerator {
             return Err(Error::invalid("launch", message));
         }
         if let Some(product) = prepared.recipe.library() {
-            self.queue().gemm(&product.on(inputs, outputs, scratch)?)?;
+            let product = product.on(inputs, outputs, scratch)?;
+            self.blas()?.gemm(&mut **self.queue(), &product)?;
         }
         for (call, program) in prepared.recipe.calls().iter().zip(&prepared.programs) {
             let argument = |argument: &Argument| argument.resolve(inputs, outputs, scratch);

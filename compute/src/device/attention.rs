@@ -77,12 +77,13 @@ impl Attention {
         if groups.contains(&0) || groups[1..].iter().any(|&n| n > 65_535) {
             return None;
         }
-        let kernel = Kernel::new("attention", include_str!("attention/attention.cl"), [SIDE, SIDE, 1])
-            .define("EACH_ROW", each_row)
-            .define("EACH_COLUMN", each_column)
-            .define("KEYS_APART", u8::from(self.operands[1].steps[3] != 1))
-            .define("LOAD(p, i)", load(self.dtype, "p", "(i)"))
-            .define("NOTHING", if self.nothing_is_zero { "all == 0.0f" } else { "keys == 0" });
+        let kernel =
+            Kernel::new("attention", include_str!("attention/attention.cl"), [SIDE, SIDE, 1])
+                .define("EACH_ROW", each_row)
+                .define("EACH_COLUMN", each_column)
+                .define("KEYS_APART", u8::from(self.operands[1].steps[3] != 1))
+                .define("LOAD(p, i)", load(self.dtype, "p", "(i)"))
+                .define("NOTHING", if self.nothing_is_zero { "all == 0.0f" } else { "keys == 0" });
         let kernel = self.rules(kernel).storing(self.dtype)?;
         let mut arguments: Vec<Argument> = self.operands.iter().map(|x| x.argument).collect();
         arguments.extend(self.mask.map(|mask| mask.grid.argument));

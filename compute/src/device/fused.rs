@@ -1,7 +1,10 @@
 //! Several operators as one: element-wise ones, alone or at the end of another operator's kernel.
 
+mod facts;
+
 use super::pointwise::{Operand, Pointwise};
 use super::recipe::Launches;
+use crate::Axes;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo, launch};
 use lgp_memory::{Tensor, TensorView};
@@ -96,11 +99,22 @@ impl Fused {
 
     /// What is known of each result, the base's first where there is a base.
     fn types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        self.seen(inputs, |_, _, _| ())
+    }
+
+    /// The same; `see` is told each operator, its inputs and its outputs.
+    fn seen(
+        &self,
+        inputs: &[Option<&ValueInfo>],
+        mut see: impl FnMut(&dyn Op, &[Option<&ValueInfo>], &[ValueInfo]),
+    ) -> Result<Vec<ValueInfo>> {
         let owned: Vec<Option<ValueInfo>> = inputs.iter().map(|info| info.cloned()).collect();
         self.walk(&owned, |op, given| {
             let given: Vec<Option<&ValueInfo>> = given.iter().map(Option::as_ref).collect();
-            let made = op.infer(&given)?.into_iter().next();
-            made.ok_or_else(|| Error::invalid(op.name(), "it makes nothing"))
+            let made = op.infer(&given)?;
+            see(op, &given, &made);
+            let first = made.into_iter().next();
+            first.ok_or_else(|| Error::invalid(op.name(), "it makes nothing"))
         })
     }
 }
@@ -137,6 +151,25 @@ impl Op for Fused {
 
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         Ok(self.types(inputs)?.pop().into_iter().collect())
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        match &self.base {
+            Some((base, _)) => self.axes_of_base(&**base, inputs, outputs).unwrap_or_default(),
+            None => Axes::elementwise(inputs, outputs),
+        }
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        let mut sum = 0u64;
+        let all = self.seen(inputs, |op, given, made| {
+            sum = sum.saturating_add(op.multiply_adds(given, made));
+        });
+        all.map_or(0, |_| sum)
+    }
+
+    fn label(&self) -> String {
+        self.parts().collect::<Vec<_>>().join("+")
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

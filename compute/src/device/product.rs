@@ -304,7 +304,8 @@ impl Product<'_> {
     }
 }
 
-const SUM_PARTS: &str = concat!(include_str!("product/product.h"), include_str!("product/sum_parts.cl"));
+const SUM_PARTS: &str =
+    concat!(include_str!("product/product.h"), include_str!("product/sum_parts.cl"));
 const SUM_GROUP: usize = 64;
 
 /// The kernel, that stores what it has and nothing else.

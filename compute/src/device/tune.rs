@@ -49,7 +49,7 @@ impl Accelerator {
             let chosen = self.choice(&recipes[0].digest());
             at = chosen.and_then(|c| recipes.iter().position(|recipe| recipe.digest() == c));
         }
-        if at.is_none() && self.device().caps().gemm {
+        if at.is_none() && self.device().blas().is_some() {
             at = recipes.iter().position(by_library);
         }
         (!recipes.is_empty()).then(|| recipes.swap_remove(at.unwrap_or(0)))

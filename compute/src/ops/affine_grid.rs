@@ -1,6 +1,6 @@
 //! Positions moved by an affine map.
 
-use crate::args::{arity, concrete_one, float, output, rank, required};
+use crate::args::{arity, concrete_one, float, optional, output, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::number::with_type;
@@ -43,6 +43,12 @@ impl Op for AffineGrid {
         shape.extend_from_slice(spatial);
         shape.push(Dim::Known(r));
         Ok(output(theta.ty.dtype, Some(shape)))
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let theta = optional(inputs, 0).and_then(|theta| theta.dim(2)?.known());
+        let row = theta.unwrap_or(0) as u64;
+        outputs.first().map_or(0, crate::cost::elements).saturating_mul(row)
     }
 
     fn widens_halves(&self) -> bool {

@@ -1,5 +1,6 @@
 //! Makes a shape stand at given axes of another, where broadcasting would take the last ones.
 
+use crate::Axes;
 use crate::args::{arity, axis, concrete_one, output, required};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
@@ -33,6 +34,14 @@ impl Op for Align {
             _ => None,
         };
         Ok(output(b.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::each_but(&[], inputs, outputs.len())
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

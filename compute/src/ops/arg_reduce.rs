@@ -4,10 +4,12 @@ mod cpu;
 mod device;
 
 use super::reduce::without;
+use crate::Axes;
 use crate::args::{arity, axis, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// Which extreme is looked for.
@@ -60,12 +62,38 @@ impl Op for ArgReduce {
         Ok(output(DType::I64, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+        let Ok(reduced) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        let own = (0..rank).filter(|&axis| axis != reduced);
+        own.fold(Axes::new(), |axes, axis| {
+            let gone = !self.keep_dims && axis > reduced;
+            axes.each([(0, axis)], [(0, axis - usize::from(gone))])
+        })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        inputs.iter().flatten().map(|x| crate::cost::elements(x)).sum()
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs)
     }
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        let x = inputs.first().copied().flatten()?;
+        let fits = self.keep_dims && x.rank() == Some(order.len());
+        let axis = moved_axis(order, self.axis).filter(|_| fits)?;
+        Some(Reordered::first(Self { axis, ..self.clone() }, inputs, 1))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -2,10 +2,12 @@
 
 mod cpu;
 mod device;
+mod facts;
 mod mask;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
@@ -210,6 +212,14 @@ impl Op for Attention {
         ];
         out.truncate(count);
         Ok(out)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        facts::axes(self, inputs, outputs.len()).unwrap_or_default()
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        facts::multiply_adds(self, inputs).unwrap_or(0)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, optional, output, rank, required, same_dtype};
-use crate::dims;
+use crate::dims::{self, surely_equal};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
@@ -56,6 +57,27 @@ impl AttentionMask {
         };
         Ok([batch, length, keys])
     }
+
+    /// Batch, queries and keys, where the mask surely has them; `None` where a type is unknown.
+    fn mask_axes(inputs: &[Option<&ValueInfo>]) -> Option<Axes> {
+        let [batch, _, keys] = Self::sizes(inputs).ok()?;
+        let mask = optional(inputs, 0)?.sym_shape()?;
+        if !surely_equal(mask.first(), Some(&batch)) {
+            return None;
+        }
+        let past = optional(inputs, 3).map(|_| (3, 0));
+        let sequences = [(0, 0), (1, 0), (2, 0)].into_iter().chain(past);
+        let mut axes = Axes::new().each(sequences, [(0, 0)]);
+        if mask.len() == 3 {
+            axes = axes.each([(0, 1), (1, 1)], [(0, 2)]);
+        }
+        // Keys of a past and new ones come one after the other: no input has them all.
+        if mask.len() > 1 && past.is_none() && surely_equal(mask.last(), Some(&keys)) {
+            let key = optional(inputs, 2)?.rank()?.checked_sub(2)?;
+            axes = axes.each([(0, mask.len() - 1), (2, key)], [(0, 3)]);
+        }
+        Some(axes)
+    }
 }
 
 impl Op for AttentionMask {
@@ -99,6 +121,10 @@ impl Op for AttentionMask {
             }
         }
         Ok(output(DType::F32, Some(vec![batch, Dim::Known(1), rows, keys])))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        Self::mask_axes(inputs).unwrap_or_default()
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

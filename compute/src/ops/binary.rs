@@ -1,5 +1,6 @@
 //! Element-wise operators of two inputs, with numpy broadcasting.
 
+mod bytes;
 mod cpu;
 mod device;
 #[cfg(test)]
@@ -7,10 +8,12 @@ mod tests;
 
 use crate::Axes;
 use crate::args::{arity, output, required, same_dtype};
+use crate::bytes::{Dequantized, OnBytes, Requantized, generic};
 use crate::device::Element;
 use crate::dims;
 use crate::error::{Error, Result};
-use crate::op::{Context, Op, ValueInfo};
+use crate::op::{Context, Given, Op, ValueInfo, as_large};
+use crate::rewrite::Affine;
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorView};
 
 /// Which function of two elements.
@@ -133,12 +136,42 @@ impl Op for Binary {
         Axes::elementwise(inputs, outputs)
     }
 
+    fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
+        let dtype = |i: usize| inputs.get(i).copied().flatten().map(|info| info.ty.dtype);
+        // Divisors are looked at before anything is computed.
+        let divides = matches!(self.kind, BinaryKind::Div | BinaryKind::Mod { .. });
+        let mut over = as_large(inputs, outputs);
+        over.retain(|i| !(divides && *i == 1) && dtype(0) == dtype(1));
+        over
+    }
+
+    fn run_over(
+        &self,
+        ctx: &Context,
+        given: Given,
+        inputs: &[Option<TensorView<'_>>],
+    ) -> Result<Vec<Tensor>> {
+        cpu::run_over(self, ctx, given, inputs)
+    }
+
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
         device::expression(self, x)
     }
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn arithmetic(&self) -> Option<BinaryKind> {
+        Some(self.kind)
+    }
+
+    fn affine(&self, inputs: &[Option<&ValueInfo>]) -> Option<Affine> {
+        bytes::affine(self, inputs)
+    }
+
+    fn on_bytes(&self, inputs: &[Option<Dequantized<'_>>], y: &Requantized) -> Option<OnBytes> {
+        bytes::on_bytes(self, inputs, y).or_else(|| generic(self, inputs, y))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,5 +1,6 @@
 //! The same bytes under another dtype.
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -25,6 +26,10 @@ impl Op for BitCast {
             return Err(Error::invalid("BitCast", message));
         }
         Ok(output(self.to, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

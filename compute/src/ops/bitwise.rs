@@ -1,5 +1,6 @@
 //! Bit by bit.
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, output, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -52,6 +53,10 @@ impl Op for Bitwise {
             _ => None,
         };
         Ok(output(a.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
@@ -123,6 +128,10 @@ impl Op for BitwiseNot {
         let x = required("BitwiseNot", inputs, 0)?;
         integer("BitwiseNot", x.ty.dtype, true)?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

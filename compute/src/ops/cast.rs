@@ -7,10 +7,12 @@ mod small;
 mod tests;
 mod text;
 
+use crate::Axes;
 use crate::args::{arity, optional, output, required};
 use crate::device::Element;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
+use crate::rewrite::Decoder;
 use lgp_memory::{DType, PowerRounding, Tensor, TensorView};
 use small::Manner;
 
@@ -52,8 +54,20 @@ impl Op for Cast {
         optional(inputs, 0).map_or(0, |x| small::scratch_bytes(x, self.to))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
+    }
+
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
         device::expression(x.first().copied().flatten()?, self.to)
+    }
+
+    fn casts_to(&self) -> Option<DType> {
+        Some(self.to)
+    }
+
+    fn decodes(&self) -> Option<Decoder> {
+        (self.to == DType::F32).then_some(Decoder::Widens)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
@@ -83,6 +97,11 @@ impl Op for CastAs {
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let (Some(x), Ok(out)) = (optional(inputs, 0), self.infer(inputs)) else { return 0 };
         out.first().map_or(0, |y| small::scratch_bytes(x, y.ty.dtype))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        // Of a second input only the dtype is read.
+        Axes::elementwise(inputs.get(..1).unwrap_or_default(), outputs)
     }
 
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {

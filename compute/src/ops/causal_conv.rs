@@ -4,10 +4,12 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, optional, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::window;
 use lgp_memory::{Dim, SymShape, Tensor, TensorType, TensorView};
 
 /// `CausalConvWithState`: inputs x `[batch, channels, length]`, weight `[channels, 1, k]`, bias
@@ -57,6 +59,19 @@ impl Op for CausalConv {
         }
         let state = TensorType { dtype, shape: Some(SymShape(state)) };
         Ok(vec![ValueInfo::of(x.ty.clone()), ValueInfo::of(state)])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let state = |axis: usize| optional(inputs, 3).map(|_| (3, axis));
+        let bias = optional(inputs, 2).map(|_| (2, 0));
+        let channel = [(0, 1), (1, 0)].into_iter().chain(bias).chain(state(1));
+        Axes::new()
+            .each([(0, 0)].into_iter().chain(state(0)), [(0, 0), (1, 0)])
+            .each(channel, [(0, 1), (1, 1)])
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        window::multiply_adds(outputs.first(), optional(inputs, 1).copied())
     }
 
     fn widens_halves(&self) -> bool {

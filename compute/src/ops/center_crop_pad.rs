@@ -1,6 +1,7 @@
 //! Cuts or pads around the centre.
 
 use super::{Pad, PadMode};
+use crate::Axes;
 use crate::args::{arity, axes, concrete_one, output, rank, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -41,6 +42,15 @@ impl Op for CenterCropPad {
         }
         named.into_iter().zip(sizes).for_each(|(axis, size)| out[axis] = size);
         Ok(output(x.ty.dtype, Some(out)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+        let named = self.axes.as_ref().map(|named| axes(self.name(), named, rank));
+        match named {
+            Some(Ok(named)) => Axes::each_but(&named, inputs, outputs.len()),
+            _ => Axes::new(),
+        }
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -71,6 +72,10 @@ impl Op for ClassScores {
         };
         let of = |dtype, dims| ValueInfo::of(TensorType { dtype, shape: Some(SymShape(dims)) });
         Ok(vec![of(DType::I64, vec![rows.clone()]), of(DType::F32, vec![rows, scores])])
+    }
+
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        Axes::new().each([(0, 0)], [(0, 0), (1, 0)])
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

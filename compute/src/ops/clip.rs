@@ -2,10 +2,12 @@
 
 mod cpu;
 
+use crate::Axes;
 use crate::args::{arity, optional, output, required, same_dtype, single};
 use crate::device::{Element, literal};
+use crate::epilogue::Activation;
 use crate::error::{Error, Result};
-use crate::op::{Context, Op, ValueInfo};
+use crate::op::{Context, Given, Op, ValueInfo, as_large};
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// `Clip`: inputs x, min (scalar, optional), max (scalar, optional).
@@ -40,6 +42,27 @@ impl Op for Clip {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
+        // The bounds may have the type of what they limit.
+        as_large(&inputs[..inputs.len().min(1)], outputs)
+    }
+
+    fn run_over(
+        &self,
+        ctx: &Context,
+        given: Given,
+        inputs: &[Option<TensorView<'_>>],
+    ) -> Result<Vec<Tensor>> {
+        let mut out = given.checked(self, inputs)?;
+        cpu::limit(self, ctx, None, inputs, &mut out)?;
+        Ok(vec![out])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        // The bounds are single numbers, whatever their rank.
+        Axes::elementwise(inputs.get(..1).unwrap_or_default(), outputs)
+    }
+
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
         let value = x.first().copied().flatten()?;
         let is_float = matches!(value.dtype, DType::F32 | DType::F16 | DType::BF16);
@@ -61,6 +84,17 @@ impl Op for Clip {
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn activation(&self, inputs: &[Option<&ValueInfo>]) -> Option<Activation> {
+        let bound = |i: usize, attribute: Option<f32>, open: f32| match optional(inputs, i) {
+            Some(info) => info.constant.as_ref()?.as_slice::<f32>().ok()?.first().copied(),
+            None => Some(attribute.unwrap_or(open)),
+        };
+        let min = bound(1, self.min, f32::NEG_INFINITY)?;
+        let max = bound(2, self.max, f32::INFINITY)?;
+        let is_f32 = optional(inputs, 0).is_some_and(|x| x.ty.dtype == DType::F32);
+        (is_f32 && min <= max).then_some(Activation::Clip { min, max })
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,6 +1,7 @@
 //! Adds blocks up to an image.
 
-use crate::args::{arity, concrete_one, float, output, rank, required};
+use crate::Axes;
+use crate::args::{arity, concrete_one, float, optional, output, rank, required};
 use crate::error::{Error, Result};
 use crate::index::strides;
 use crate::number::{Number, with_type};
@@ -31,7 +32,7 @@ struct Axis {
 }
 
 impl Col2Im {
-    fn axes(&self, image: &[Dim], block: &[Dim]) -> Result<Option<Vec<Axis>>> {
+    fn windows(&self, image: &[Dim], block: &[Dim]) -> Result<Option<Vec<Axis>>> {
         let r = image.len();
         let wrong = |why: &str| Err(Error::invalid("Col2Im", why.to_owned()));
         if block.len() != r {
@@ -78,7 +79,7 @@ impl Op for Col2Im {
         let (Some(image), Some(block)) = (image.target_shape(op)?, block.target_shape(op)?) else {
             return Ok(output(x.ty.dtype, None));
         };
-        let axes = self.axes(&image, &block)?;
+        let axes = self.windows(&image, &block)?;
         let (Some([n, rows, blocks]), Some(axes)) = (x.sym_shape(), axes) else {
             let mut shape = vec![Dim::Unknown; 2];
             shape.extend(image);
@@ -103,6 +104,14 @@ impl Op for Col2Im {
         Ok(output(x.ty.dtype, Some(shape)))
     }
 
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        Axes::new().each([(0, 0)], [(0, 0)])
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 0).map_or(0, |x| crate::cost::elements(x))
+    }
+
     fn widens_halves(&self) -> bool {
         true
     }
@@ -117,7 +126,7 @@ impl Op for Col2Im {
             let sizes = crate::index::ints("Col2Im", "sizes", required("Col2Im", inputs, i)?)?;
             Ok(sizes.into_iter().map(|n| Dim::Known(usize::try_from(n).unwrap_or(0))).collect())
         };
-        let axes = self.axes(&sizes(1)?, &sizes(2)?)?;
+        let axes = self.windows(&sizes(1)?, &sizes(2)?)?;
         let axes = axes.ok_or_else(|| Error::unsupported("Col2Im", "sizes that are not known"))?;
         let mut out = ctx.alloc(dtype, shape.clone())?;
         let plane: usize = shape[2..].iter().product();

@@ -1,5 +1,6 @@
 //! Keeps what a condition selects.
 
+use crate::Axes;
 use crate::args::{arity, axis, output, rank, required, same_dtype};
 use crate::error::{Error, Result};
 use crate::index::pick;
@@ -35,6 +36,18 @@ impl Op for Compress {
             }
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+        match self.axis.map(|along| axis("Compress", along, rank)) {
+            Some(Ok(along)) => Axes::each_but(&[along], inputs, outputs.len()),
+            _ => Axes::new(),
+        }
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -2,6 +2,7 @@
 
 mod cpu;
 
+use crate::Axes;
 use crate::args::{arity, output, rank, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -29,6 +30,15 @@ impl Op for ConstantOfShape {
             return Err(Error::invalid("ConstantOfShape", message));
         }
         Ok(output(self.value.dtype(), target.target_shape("ConstantOfShape")?))
+    }
+
+    fn axes(&self, _: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = outputs.first().and_then(ValueInfo::rank).unwrap_or(0);
+        (0..rank).fold(Axes::new(), |axes, axis| axes.each([], [(0, axis)]))
+    }
+
+    fn shape_input(&self) -> Option<usize> {
+        Some(0)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

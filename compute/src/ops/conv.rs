@@ -1,9 +1,12 @@
 //! Convolution.
 
+mod bytes;
+mod channels_last;
 mod cpu;
 mod depthwise;
 pub(crate) mod device;
 mod direct;
+mod folding;
 mod im2col;
 mod planes;
 mod schedule;
@@ -12,13 +15,17 @@ mod tests;
 mod winograd;
 
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::window::Pads;
-use crate::window::{Axis, specs};
+use crate::reorder::Reordered;
+use crate::rewrite::{Affine, Operand, Step};
+use crate::window::{self, Axis, Pads, specs};
+use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+use std::sync::Arc;
 
 /// `Conv`: inputs x `[n, c, spatial…]`, weight `[m, c / group, kernel…]`, bias `[m]` (optional).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,9 +48,25 @@ impl Default for Conv {
 
 impl Conv {
     /// The window of each spatial axis for actual shapes.
-    pub(crate) fn axes(&self, x: &[usize], weight: &[usize]) -> Result<Vec<Axis>> {
+    pub(crate) fn windows(&self, x: &[usize], weight: &[usize]) -> Result<Vec<Axis>> {
         let specs = specs("Conv", &weight[2..], &self.strides, &self.dilations, &self.pads, false)?;
         specs.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis("Conv", n)).collect()
+    }
+
+    /// The axes of image, weight, and an input with an entry for each output channel.
+    pub(crate) fn image_axes(&self, inputs: &[Option<&ValueInfo>], row: Option<usize>) -> Axes {
+        let (Some(x), Some(weight)) = (optional(inputs, 0), optional(inputs, 1)) else {
+            return Axes::new();
+        };
+        let dims = weight.sym_shape().unwrap_or_default().iter().skip(2);
+        let kernel: Vec<usize> = dims.map_while(Dim::known).collect();
+        let known = weight.rank() == Some(kernel.len() + 2);
+        let of = |kernel: &[usize]| {
+            specs("Conv", kernel, &self.strides, &self.dilations, &self.pads, false).ok()
+        };
+        let specs = Some(&kernel[..]).filter(|_| known).and_then(of).unwrap_or_default();
+        let axes = window::image_axes("Conv", x, &specs, 2, None);
+        window::channel_axes(axes, self.group, weight, 0, row)
     }
 
     fn shape(&self, x: &[Dim], weight: &[Dim]) -> Result<Vec<Dim>> {
@@ -109,6 +132,20 @@ impl Op for Conv {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        self.image_axes(inputs, optional(inputs, 2).map(|_| 2))
+    }
+
+    fn for_length(&self, axis: &crate::Axis, length: usize) -> Option<Arc<dyn Op>> {
+        // Where each channel has a window of its own, there are as many groups.
+        let is_channel = axis.kind == AxisKind::Each && axis.in_input(0) == Some(1);
+        is_channel.then(|| -> Arc<dyn Op> { Arc::new(Self { group: length, ..self.clone() }) })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        window::multiply_adds(outputs.first(), optional(inputs, 1).copied())
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
@@ -124,13 +161,38 @@ impl Op for Conv {
             return 0;
         }
         let size = optional(inputs, 0).map_or(4, |info| info.ty.dtype.size());
-        self.axes(&x, &weight).map_or(0, |axes| {
+        self.windows(&x, &weight).map_or(0, |axes| {
             cpu::scratch_elements(self.group, threads, &axes, &weight, size).saturating_mul(size)
         })
     }
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        channels_last::reordered(self, order, inputs)
+    }
+
+    fn with_affine(
+        &self,
+        inputs: &[Option<&ValueInfo>],
+        affine: &Affine,
+    ) -> Result<Option<Vec<Operand>>> {
+        folding::with_affine(inputs, affine)
+    }
+
+    fn on_bytes(&self, inputs: &[Option<Dequantized<'_>>], y: &Requantized) -> Option<OnBytes> {
+        bytes::on_bytes(self, inputs, y)
+    }
+
+    fn on_dynamic_bytes(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<(Step, bool)>> {
+        bytes::on_dynamic_bytes(self, inputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -11,7 +11,9 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::ops::matmul_integer::byte;
 use crate::ops::{Cast, Conv};
 use crate::quantized::widened;
+use crate::{Axes, Axis, AxisKind};
 use lgp_memory::{DType, Tensor, TensorType, TensorView};
+use std::sync::Arc;
 
 /// `ConvInteger`: inputs x and weight, each i8 or u8, their zero points (optional): one, or one
 /// for each output channel of the weight. The output is i32.
@@ -43,6 +45,24 @@ impl Op for ConvInteger {
         let mut out = self.conv.infer(&[Some(&wide[0]), Some(&wide[1])])?;
         out.iter_mut().for_each(|o| o.ty.dtype = DType::I32);
         Ok(out)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        // A zero point may be one for all channels.
+        let zeros = optional(inputs, 3).filter(|zeros| zeros.rank() == Some(1));
+        self.conv.image_axes(inputs, zeros.map(|_| 3))
+    }
+
+    fn for_length(&self, axis: &Axis, length: usize) -> Option<Arc<dyn Op>> {
+        // Where each channel has a window of its own, there are as many groups.
+        let is_channel = axis.kind == AxisKind::Each && axis.in_input(0) == Some(1);
+        is_channel.then(|| -> Arc<dyn Op> {
+            Arc::new(Self { conv: Conv { group: length, ..self.conv.clone() } })
+        })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        self.conv.multiply_adds(inputs, outputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -8,19 +8,23 @@
 mod cpu;
 mod depthwise;
 mod direct;
+mod facts;
 mod kernel;
 mod pack;
 #[cfg(test)]
 mod tests;
 mod winograd;
 
+use crate::Axes;
 use crate::args::{arity, optional, output, rank, required};
 use crate::dims;
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::rewrite::{Absorbed, Following};
 use crate::window::{Axis, Pads, specs};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::sync::Arc;
 
 const NAME: &str = "ConvNhwc";
 
@@ -275,6 +279,14 @@ impl Op for ConvNhwc {
         Ok(output(dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        self.geometry.image_axes(inputs, optional(inputs, 3).map(|_| 3))
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        self.geometry.multiply_adds(outputs)
+    }
+
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let shape = optional(inputs, 0).and_then(|x| x.ty.concrete_shape());
         let Some(&[images, h, w, channels]) = shape.as_ref().map(|s| s.dims()) else { return 0 };
@@ -300,6 +312,26 @@ impl Op for ConvNhwc {
                 winograd::scratch_bytes::<6>(threads, images, &axes, (channels, maps))
             }
         }
+    }
+
+    fn absorbing(&self, inputs: &[Option<&ValueInfo>], next: &Following<'_>) -> Option<Absorbed> {
+        let is_free = |i: usize| optional(inputs, i).is_none();
+        if self.activation != Activation::None {
+            return None;
+        }
+        match *next {
+            Following::Activation(activation) => {
+                Some(Absorbed::held(self.clone().with_activation(activation)))
+            }
+            Following::Row(row) => (is_free(2) && row.len() == self.geometry.maps)
+                .then(|| Absorbed::given(self.clone(), 2)),
+            Following::Residual => is_free(3).then(|| Absorbed::given(self.clone(), 3)),
+        }
+    }
+
+    fn narrowed(&self) -> Option<Arc<dyn Op>> {
+        let may = self.multiplies_bf16();
+        may.then(|| -> Arc<dyn Op> { Arc::new(self.clone().with_bf16_output()) })
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -8,9 +8,10 @@ use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::window::Pads;
-use crate::window::{Axis, per_axis};
+use crate::window::{self, Axis, Pads, per_axis};
+use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+use std::sync::Arc;
 
 /// `ConvTranspose`: inputs x `[n, c, spatial…]`, weight `[c, m / group, kernel…]`,
 /// bias `[m]` (optional).
@@ -45,7 +46,7 @@ impl Default for ConvTranspose {
 
 impl ConvTranspose {
     /// The window of each axis, seen from the output: its `input` is this operator's output.
-    fn axes(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
+    fn windows(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
         let op = "ConvTranspose";
         let rank = kernel.len();
         let strides = per_axis(op, "strides", &self.strides, rank, 1)?;
@@ -128,7 +129,7 @@ impl ConvTranspose {
         let known = |dims: &[Dim]| dims.iter().map(Dim::known).collect::<Option<Vec<_>>>();
         match (known(spatial), known(kernel)) {
             (Some(spatial), Some(kernel)) => {
-                let axes = self.axes(&spatial, &kernel)?;
+                let axes = self.windows(&spatial, &kernel)?;
                 out.extend(axes.iter().map(|a| Dim::Known(a.input)));
             }
             _ => out.extend(spatial.iter().map(|_| Dim::Unknown)),
@@ -160,6 +161,25 @@ impl Op for ConvTranspose {
             }
         }
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let (Some(x), Some(weight)) = (optional(inputs, 0), optional(inputs, 1)) else {
+            return Axes::new();
+        };
+        let axes = window::image_axes(self.name(), x, &[], 2, None);
+        window::channel_axes(axes, self.group, weight, 1, optional(inputs, 2).map(|_| 2))
+    }
+
+    fn for_length(&self, axis: &crate::Axis, length: usize) -> Option<Arc<dyn Op>> {
+        // Where each channel has a window of its own, there are as many groups.
+        let is_channel = axis.kind == AxisKind::Each && axis.in_input(0) == Some(1);
+        is_channel.then(|| -> Arc<dyn Op> { Arc::new(Self { group: length, ..self.clone() }) })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        let [x, weight] = [0, 1].map(|i| optional(inputs, i).copied());
+        window::multiply_adds(x, weight)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

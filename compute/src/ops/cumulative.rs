@@ -2,7 +2,8 @@
 
 mod device;
 
-use crate::args::{arity, axis, concrete_one, output, required, single};
+use crate::Axes;
+use crate::args::{arity, axis, concrete_one, optional, output, required, single};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
@@ -42,6 +43,14 @@ impl Op for Cumulative {
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+        let along = optional(inputs, 1)
+            .and_then(|along| along.ints(self.name(), "the axis").ok()?)
+            .and_then(|along| axis(self.name(), *along.first()?, rank).ok());
+        along.map_or_else(Axes::new, |along| Axes::each_but(&[along], inputs, outputs.len()))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {

@@ -4,11 +4,12 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::window::{Axis, Pads, specs};
+use crate::window::{self, Axis, Pads, specs};
 use lgp_memory::{Dim, Tensor, TensorView};
 
 /// `DeformConv`: inputs x `[n, c, spatial…]`, weight `[m, c / group, kernel…]`, offset
@@ -41,7 +42,7 @@ const OP: &str = "DeformConv";
 
 impl DeformConv {
     /// The window of each axis.
-    fn axes(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
+    fn windows(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
         let pads = Pads::Explicit(self.pads.clone());
         let specs = specs(OP, kernel, &self.strides, &self.dilations, &pads, false)?;
         specs.iter().zip(x).map(|(spec, &n)| spec.axis(OP, n)).collect()
@@ -70,7 +71,7 @@ impl DeformConv {
         let mut out = vec![n.clone(), m.clone()];
         match (known(spatial), known(kernel)) {
             (Some(spatial), Some(kernel)) => {
-                let axes = self.axes(&spatial, &kernel)?;
+                let axes = self.windows(&spatial, &kernel)?;
                 out.extend(axes.iter().map(|a| Dim::Known(a.output)));
             }
             _ => out.extend(spatial.iter().map(|_| Dim::Unknown)),
@@ -115,6 +116,31 @@ impl Op for DeformConv {
             }
         }
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let there = |i: &usize| optional(inputs, *i).is_some();
+        let images = [0, 2, 4].into_iter().filter(there).map(|i| (i, 0));
+        let axes = Axes::new().each(images, [(0, 0)]);
+        let bias = optional(inputs, 3).map(|_| 3);
+        match optional(inputs, 1) {
+            // Groups that share offsets would otherwise be other ones.
+            Some(weight) if self.offset_group == 1 => {
+                window::channel_axes(axes, self.group, weight, 0, bias)
+            }
+            _ => axes,
+        }
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let weight = optional(inputs, 1).copied();
+        let products = window::multiply_adds(outputs.first(), weight);
+        let maps = weight.and_then(|weight| weight.dim(0)?.known()).unwrap_or(0) as u64;
+        // Each tap of each channel lies between two elements on every axis.
+        let corners = weight.and_then(ValueInfo::rank).map_or(0, |rank| rank.saturating_sub(2));
+        let taps = products.checked_div(maps).unwrap_or(0).saturating_mul(self.group as u64);
+        let corners = 2u64.saturating_pow(u32::try_from(corners).unwrap_or(u32::MAX));
+        products.saturating_add(taps.saturating_mul(corners))
     }
 
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

@@ -8,6 +8,7 @@ use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
 
 /// How `DepthToSpace` reads the channel axis.
@@ -74,6 +75,14 @@ impl Op for DepthToSpace {
         Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
     }
 
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        Axes::new().each([(0, 0)], [(0, 0)])
+    }
+
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::depth_to_space(self, inputs, outputs)
     }
@@ -102,6 +111,17 @@ impl Op for SpaceToDepth {
             None => None,
         };
         Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
+    }
+
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let window = AxisKind::Window { stride: self.block, before: 0, extent: self.block };
+        [2, 3].into_iter().fold(Axes::new().each([(0, 0)], [(0, 0)]), |axes, axis| {
+            axes.with(window, [(0, axis)], [(0, axis)])
+        })
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

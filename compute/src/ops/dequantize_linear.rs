@@ -5,11 +5,15 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, optional, output, required, same_dtype};
+use crate::Axes;
+use crate::args::{arity, axis, optional, output, required, same_dtype};
 use crate::device::Launches;
+use crate::dims::surely_equal;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::quantized::{range, same_shape, small_float};
+use crate::reorder::{Reordered, elementwise, moved_axis};
+use crate::rewrite::Decoder;
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// `DequantizeLinear`: inputs x, scale, zero point (optional). An element becomes
@@ -59,6 +63,10 @@ impl Op for DequantizeLinear {
         Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        scaled_axes(inputs, self.axis, self.block).unwrap_or_default()
+    }
+
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let (Some(x), Some(scale)) = (optional(inputs, 0), optional(inputs, 1)) else { return 0 };
         let wide = match x.ty.dtype {
@@ -74,7 +82,49 @@ impl Op for DequantizeLinear {
         device::launches(self, inputs, outputs)
     }
 
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        if let Some(same) = elementwise(&self.axes(inputs, outputs), order, inputs, outputs) {
+            return Some(same);
+        }
+        // A scale an element of one axis.
+        let rank = |i: usize| inputs.get(i).copied().flatten().and_then(ValueInfo::rank);
+        let fits = self.block == 0 && rank(0) == Some(order.len()) && rank(1) == Some(1);
+        let axis = moved_axis(order, self.axis).filter(|_| fits)?;
+        Some(Reordered::first(Self { axis, ..self.clone() }, inputs, 1))
+    }
+
+    fn decodes(&self) -> Option<Decoder> {
+        Some(Decoder::Scales { axis: self.axis, block: self.block, to: self.to })
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
+}
+
+/// The axes of x, its scales and its zero points; `None` where a rank is unknown.
+fn scaled_axes(inputs: &[Option<&ValueInfo>], at: i64, block: usize) -> Option<Axes> {
+    let (x, scale) = (optional(inputs, 0)?, optional(inputs, 1)?);
+    let (rank, scales) = (x.rank()?, scale.rank()?);
+    let zero = optional(inputs, 2).map_or(Some(scales), |zero| zero.rank())?;
+    // A zero point of another rank than the scale is a single number, as the scale is.
+    let parameters = if zero == scales { 1..3 } else { 1..2 };
+    let at = axis("DequantizeLinear", at, rank).ok();
+    let is_row = scales == 1 && (rank != 1 || block == 0);
+    Some((0..rank).fold(Axes::new(), |axes, axis| {
+        let is_at = Some(axis) == at;
+        let own = if is_row { is_at.then_some(0) } else { (scales == rank).then_some(axis) };
+        let in_blocks = !is_row && own.is_some() && is_at;
+        if in_blocks && !surely_equal(x.dim(axis), scale.dim(axis)) {
+            return axes;
+        }
+        let there = |i: &usize| optional(inputs, *i).is_some();
+        let own = own.into_iter().flat_map(|own| parameters.clone().map(move |i| (i, own)));
+        axes.each([(0, axis)].into_iter().chain(own.filter(|(i, _)| there(i))), [(0, axis)])
+    }))
 }

@@ -1,5 +1,6 @@
 //! Determinants.
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, float, output, required};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -28,6 +29,19 @@ impl Op for Det {
         };
         dims::expect("Det", "the last axis", rows, columns)?;
         Ok(output(x.ty.dtype, Some(outer.to_vec())))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+        Axes::each_but(&[rank.saturating_sub(2), rank.saturating_sub(1)], inputs, outputs.len())
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let x = inputs.first().copied().flatten();
+        let n = x.and_then(|x| x.dim(x.rank()?.checked_sub(1)?)?.known()).unwrap_or(0) as u64;
+        // A row less at each step, and a column less of each row.
+        let one = n.saturating_pow(3) / 3;
+        outputs.first().map_or(0, crate::cost::elements).saturating_mul(one)
     }
 
     fn widens_halves(&self) -> bool {

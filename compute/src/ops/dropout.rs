@@ -2,6 +2,7 @@
 
 mod twister;
 
+use crate::Axes;
 use crate::args::{arity, concrete, float, optional, required, single};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -46,8 +47,21 @@ impl Op for Dropout {
         Ok(vec![ValueInfo::of(x.ty.clone()), ValueInfo::of(mask)])
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let trains = optional(inputs, 2).is_some_and(|training| {
+            let constant = training.constant.as_ref().and_then(|t| t.as_slice::<bool>().ok());
+            constant.is_none_or(|values| values.first() != Some(&false))
+        });
+        // The places of elements decide which random numbers they meet.
+        if trains { Axes::new() } else { Axes::each_but(&[], inputs, outputs.len()) }
+    }
+
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn is_deterministic(&self) -> bool {
+        false
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -4,6 +4,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, concrete, output, required, same_dtype};
 use crate::device::Launches;
 use crate::error::Result;
@@ -32,6 +33,11 @@ impl Op for DynamicQuantizeLinear {
         out.extend(output(DType::F32, Some(vec![])));
         out.extend(output(DType::U8, Some(vec![])));
         Ok(out)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
+        (0..rank).fold(Axes::new(), |axes, axis| axes.all([(0, axis)], [(0, axis)]))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {

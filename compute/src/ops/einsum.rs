@@ -6,6 +6,7 @@ mod equation;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
@@ -56,6 +57,29 @@ impl Op for Einsum {
         Ok(output(first.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let names = self.names(inputs).unwrap_or_default();
+        names.iter().fold(Axes::new(), |axes, name| {
+            let places = name.places.iter().copied();
+            let mut pairs = name.places.windows(2);
+            // An axis that an input has twice is its diagonal.
+            let twice = pairs.any(|pair| pair[0].0 == pair[1].0);
+            match name.output {
+                _ if twice => axes,
+                Some(output) => axes.each(places, [(0, output)]),
+                None if name.is_of_one_length(inputs) => axes.all(places, []),
+                None => axes,
+            }
+        })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        let lengths = |names: Vec<Named>| {
+            names.iter().fold(1u64, |n, name| n.saturating_mul(name.length(inputs) as u64))
+        };
+        self.names(inputs).map_or(0, lengths)
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
@@ -69,6 +93,55 @@ impl Op for Einsum {
             return crate::widen::widened(self, ctx, inputs);
         }
         cpu::run(self, ctx, inputs)
+    }
+}
+
+/// An axis by its name.
+struct Named {
+    label: Label,
+    /// Pairs of an input and the input's axis.
+    places: Vec<(usize, usize)>,
+    /// Which axis of the output it is.
+    output: Option<usize>,
+}
+
+impl Einsum {
+    /// All axes; `None` where a rank is unknown.
+    fn names(&self, inputs: &[Option<&ValueInfo>]) -> Option<Vec<Named>> {
+        let ranks: Vec<usize> = inputs.iter().map(|x| (*x)?.rank()).collect::<Option<_>>()?;
+        let equation = Equation::parse(&self.equation, &ranks).ok()?;
+        let mut names: Vec<Named> = Vec::new();
+        for (i, labels) in equation.inputs.iter().enumerate() {
+            for (axis, &label) in labels.iter().enumerate() {
+                if let Some(name) = names.iter_mut().find(|name| name.label == label) {
+                    name.places.push((i, axis));
+                } else {
+                    let output = equation.output.iter().position(|&other| other == label);
+                    names.push(Named { label, places: vec![(i, axis)], output });
+                }
+            }
+        }
+        Some(names)
+    }
+}
+
+impl Named {
+    fn dims<'a>(
+        &'a self,
+        inputs: &'a [Option<&ValueInfo>],
+    ) -> impl Iterator<Item = Option<&'a Dim>> {
+        self.places.iter().map(move |&(i, axis)| inputs.get(i).copied().flatten()?.dim(axis))
+    }
+
+    /// Whether no input is repeated along it.
+    fn is_of_one_length(&self, inputs: &[Option<&ValueInfo>]) -> bool {
+        let first = self.dims(inputs).next().flatten();
+        self.places.len() == 1 || self.dims(inputs).all(|dim| dims::surely_equal(first, dim))
+    }
+
+    /// The length; 0 while it is unknown.
+    fn length(&self, inputs: &[Option<&ValueInfo>]) -> usize {
+        self.dims(inputs).filter_map(|dim| dim?.known()).max().unwrap_or(0)
     }
 }
 

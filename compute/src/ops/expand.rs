@@ -3,7 +3,8 @@
 mod cpu;
 mod device;
 
-use crate::args::{arity, output, rank, required};
+use crate::Axes;
+use crate::args::{arity, optional, output, rank, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::Result;
@@ -43,11 +44,41 @@ impl Op for Expand {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        repeated_axes(inputs, outputs).unwrap_or_default()
+    }
+
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
+    }
+
+    fn shape_input(&self) -> Option<usize> {
+        Some(1)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
+}
+
+/// The axes of x, as the output has them; `None` where a rank is unknown. A shape of a lower rank
+/// than the output's fixes the lengths of x's last axes: those are left out.
+fn repeated_axes(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Axes> {
+    let (x, out) = (optional(inputs, 0)?, outputs.first()?);
+    let (rank, own) = (out.rank()?, x.rank()?);
+    let target = optional(inputs, 1)?.dim(0)?.known()?;
+    let new = rank.checked_sub(own)?;
+    // At every position of a new axis stands the same.
+    let repeated = (0..new).fold(Axes::new(), |axes, axis| axes.each([], [(0, axis)]));
+    Some((0..own).fold(repeated, |axes, axis| {
+        let at = new + axis;
+        let is_one = x.dim(axis) == Some(&Dim::Known(1));
+        let keeps = is_one || dims::surely_equal(x.dim(axis), out.dim(at));
+        let reaches = at + target >= rank;
+        if keeps && (target == rank || !reaches) { axes.each([(0, axis)], [(0, at)]) } else { axes }
+    }))
 }

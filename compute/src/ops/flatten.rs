@@ -1,6 +1,7 @@
 //! Any tensor as a matrix.
 
-use crate::args::{arity, concrete_one, output, required};
+use crate::Axes;
+use crate::args::{arity, concrete_one, optional, output, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -39,6 +40,17 @@ impl Op for Flatten {
         let (rows, columns) = dims.split_at(axis);
         let shape = vec![dims::product("Flatten", rows)?, dims::product("Flatten", columns)?];
         Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        match (optional(inputs, 0), outputs.first()) {
+            (Some(x), Some(out)) => Axes::reshaped(x, out),
+            _ => Axes::new(),
+        }
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn passes_memory_on(&self) -> bool {

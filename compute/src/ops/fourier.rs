@@ -9,6 +9,7 @@ use crate::args::{arity, axis, float, optional, output, rank, required, same_dty
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
+use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
 
 /// `DFT`: inputs x `[…, 1]` (real) or `[…, 2]` (complex), the length (i64, optional: cuts x or
@@ -106,6 +107,21 @@ impl Op for Dft {
         Ok(output(x.ty.dtype, Some(shape)))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let Ok(Some((along, _))) = self.plan(inputs) else { return Axes::new() };
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        Axes::each_but(&[along, rank.saturating_sub(1)], inputs, outputs.len())
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let Ok(Some((along, Some(n)))) = self.plan(inputs) else { return 0 };
+        let Some(shape) = outputs.first().and_then(|y| y.ty.concrete_shape()) else { return 0 };
+        let beside = |i: usize| i != along && i + 1 != shape.rank();
+        let lines = shape.iter().enumerate().filter(|(i, _)| beside(*i));
+        let lines = lines.fold(1u64, |count, (_, &dim)| count.saturating_mul(dim as u64));
+        lines.saturating_mul(fft::multiply_adds(n))
+    }
+
     fn widens_halves(&self) -> bool {
         true
     }
@@ -181,6 +197,24 @@ impl Op for Stft {
         }
         let shape = vec![dims[0].clone(), frames, frequencies, Dim::Known(2)];
         Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let axes = Axes::new().each([(0, 0)], [(0, 0)]);
+        match self.frame(inputs) {
+            Ok(Some([extent, stride])) => {
+                let kind = AxisKind::Window { stride, before: 0, extent };
+                axes.with(kind, [(0, 1)], [(0, 1)])
+            }
+            _ => axes,
+        }
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let Ok(Some([n, _])) = self.frame(inputs) else { return 0 };
+        let Some(shape) = outputs.first().and_then(|y| y.ty.concrete_shape()) else { return 0 };
+        let lines = shape.iter().take(2).fold(1u64, |count, &dim| count.saturating_mul(dim as u64));
+        lines.saturating_mul(fft::multiply_adds(n))
     }
 
     fn widens_halves(&self) -> bool {

@@ -3,10 +3,11 @@
 mod cpu;
 mod device;
 
-use crate::args::{arity, axis, output_moved, required};
+use crate::args::{arity, axis, optional, output_moved, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::{Axes, AxisKind};
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// `Gather`: inputs data and indices (i32 or i64, any rank, negative from the back).
@@ -36,6 +37,22 @@ impl Op for Gather {
             _ => None,
         };
         output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = |i: usize| optional(inputs, i).and_then(|x| x.rank());
+        let (Some(x), Some(indices)) = (rank(0), rank(1)) else { return Axes::new() };
+        let Ok(axis) = axis("Gather", self.axis, x) else { return Axes::new() };
+        let picked = Axes::new().with(AxisKind::Picked { by: 1 }, [(0, axis)], []);
+        let placed = (0..indices).fold(picked, |axes, i| axes.each([(1, i)], [(0, axis + i)]));
+        let others = (0..x).filter(|i| *i != axis);
+        others.fold(placed, |axes, i| {
+            axes.each([(0, i)], [(0, if i < axis { i } else { i + indices - 1 })])
+        })
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -4,11 +4,12 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, axis, concrete_one, output_moved, required};
+use crate::args::{arity, axis, concrete_one, optional, output_moved, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{each, index_dtype, ints, pick, position, strides};
 use crate::op::{Context, Op, ValueInfo};
+use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
 
 /// `GatherElements`: inputs data and indices (i32 or i64, of data's rank, no larger than it on
@@ -34,6 +35,22 @@ impl Op for GatherElements {
             within(op, x, i, axis)?;
         }
         output_moved(self, inputs, 0..1, indices.sym_shape().map(<[_]>::to_vec))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let dims = |i: usize| optional(inputs, i).and_then(|x| x.sym_shape());
+        let (Some(x), Some(indices)) = (dims(0), dims(1)) else { return Axes::new() };
+        let Ok(along) = axis(self.name(), self.axis, x.len()) else { return Axes::new() };
+        let picked = Axes::new().with(AxisKind::Picked { by: 1 }, [(0, along)], []);
+        let own = picked.each([(1, along)], [(0, along)]);
+        // Of longer data the first positions are read: those of the indices.
+        let alike = |i: usize| i != along && x[i] == indices[i] && x[i] != Dim::Unknown;
+        let shared = (0..x.len().min(indices.len())).filter(|&i| alike(i));
+        shared.fold(own, |axes, i| axes.each([(0, i), (1, i)], [(0, i)]))
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {

@@ -4,12 +4,13 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, concrete_one, output, required};
+use crate::args::{arity, concrete_one, optional, output, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints, pick, position, strides};
 use crate::op::{Context, Op, ValueInfo};
+use crate::{Axes, AxisKind};
 pub(crate) use device::Slices;
 use lgp_memory::{Tensor, TensorView};
 
@@ -45,6 +46,28 @@ impl Op for GatherNd {
         let Some(width) = last.known() else { return Ok(output(x.ty.dtype, None)) };
         let rest = data[b..].get(width..).ok_or_else(|| too_wide(op, width, data.len() - b))?;
         Ok(output(x.ty.dtype, Some([outer, rest].concat())))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let x = optional(inputs, 0).and_then(|x| x.rank());
+        let shape = optional(inputs, 1).and_then(|x| x.sym_shape()?.split_last());
+        let (Some(x), Some((width, outer))) = (x, shape) else { return Axes::new() };
+        let (b, outer) = (self.batch_dims, outer.len());
+        let end = width.known().map(|width| b.saturating_add(width));
+        let Some(end) = end.filter(|&end| b <= outer && end <= x) else { return Axes::new() };
+        let tuples = (0..outer).fold(Axes::new(), |axes, i| {
+            axes.each([(1, i), (0, i)].into_iter().take(if i < b { 2 } else { 1 }), [(0, i)])
+        });
+        let rest = (end..x).fold(tuples, |axes, i| axes.each([(0, i)], [(0, outer + i - end)]));
+        // Numbers of wider tuples count several axes.
+        match end - b {
+            1 => rest.with(AxisKind::Picked { by: 1 }, [(0, b)], []),
+            _ => rest,
+        }
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -2,12 +2,17 @@
 
 mod device;
 
-use crate::args::{arity, concrete_one, float, output, required};
+use crate::Axes;
+use crate::args::{arity, concrete_one, float, optional, output, required};
+use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::ops::GlobalPoolNhwc;
+use crate::ops::QGlobalAveragePool;
 use crate::ops::reduce::{ReduceKind, reduce_rows};
-use lgp_memory::{Dim, Tensor, TensorView};
+use crate::reorder::{CHANNELS_LAST, Reordered};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// How a whole plane becomes one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +60,43 @@ impl Op for GlobalPool {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        let spatial: Vec<usize> = (2..rank).collect();
+        let axes = Axes::each_but(&spatial, inputs, outputs.len());
+        spatial.iter().fold(axes, |axes, &axis| axes.all([(0, axis)], []))
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 0).map_or(0, |x| crate::cost::elements(x))
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        let x = inputs.first().copied().flatten()?;
+        let fits = *order == CHANNELS_LAST && x.ty.dtype == DType::F32 && x.rank() == Some(4);
+        fits.then(|| Reordered::first(GlobalPoolNhwc { kind: self.kind }, inputs, 1))
+    }
+
+    fn on_bytes(&self, inputs: &[Option<Dequantized<'_>>], y: &Requantized) -> Option<OnBytes> {
+        let input = inputs.first().copied().flatten()?;
+        // An average lies between the least and the largest: limits are for those that follow.
+        let fits = self.kind == GlobalPoolKind::Average && input.info.rank() == Some(4);
+        let x = input.quant.filter(|_| fits && y.is_plain())?;
+        let op = QGlobalAveragePool { x, y: y.quant };
+        Some(OnBytes::new(op, &[0]).channels_last())
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -5,7 +5,8 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, float, output, required};
+use crate::Axes;
+use crate::args::{arity, float, optional, output, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -77,6 +78,23 @@ impl Op for GridSample {
         let mut shape = vec![n, dims[1].clone()];
         shape.extend_from_slice(&at[1..at.len() - 1]);
         Ok(output(x.ty.dtype, Some(shape)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
+        let axes = Axes::new().each([(0, 0), (1, 0)], [(0, 0)]).each([(0, 1)], [(0, 1)]);
+        (2..rank).fold(axes, |axes, axis| axes.each([(1, axis - 1)], [(0, axis)]))
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let taps = match self.mode {
+            SampleMode::Nearest => 1,
+            SampleMode::Linear => 2,
+            SampleMode::Cubic => 4,
+        };
+        let elements = outputs.first().map_or(0, crate::cost::elements);
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        (2..rank).fold(elements, |work, _| work.saturating_mul(taps))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

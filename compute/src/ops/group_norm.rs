@@ -4,10 +4,12 @@ mod cpu;
 mod device;
 
 use super::batch_norm::channels;
+use crate::Axes;
 use crate::args::{arity, float, output, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
+use crate::norm;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
 
@@ -49,6 +51,15 @@ impl Op for GroupNorm {
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let axes = norm::sample_axes(inputs);
+        // Groups part the channels, unless all are one.
+        match norm::parameters(inputs, 1, |_| Some(0)).filter(|_| self.groups == 1) {
+            Some(own) => axes.all(own, [(0, 1)]),
+            None => axes,
+        }
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -4,6 +4,7 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, optional, rank, required, same_dtype, single};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -233,6 +234,26 @@ impl Op for GroupQueryAttention {
             vec![sizes.batch.clone(), Dim::Known(self.key_heads), buffer, sizes.size.clone()];
         let y = vec![sizes.batch, sizes.length, hidden];
         Ok(vec![info(Some(y)), info(Some(present.clone())), info(Some(present))])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let query = optional(inputs, 0).and_then(|query| query.dim(1)?.known());
+        let keys = keys(inputs).ok().flatten();
+        let may_be_prompt = query.is_none() || keys.is_none() || query == keys;
+        // Where a prompt starts, the first sequence's positions say for all.
+        if self.rotary && optional(inputs, 9).is_some() && may_be_prompt {
+            return Axes::new();
+        }
+        let there = |i: &usize| optional(inputs, *i).is_some();
+        let batch = [0, 1, 2, 3, 4, 5, 9, 10].into_iter().filter(there).map(|i| (i, 0));
+        Axes::new().each(batch, (0..outputs.len()).map(|o| (o, 0)))
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let buffer = outputs.get(1).and_then(|present| present.dim(2)?.known());
+        let keys = keys(inputs).ok().flatten().or(buffer).unwrap_or(0) as u64;
+        let elements = outputs.first().map_or(0, crate::cost::elements);
+        elements.saturating_mul(keys).saturating_mul(2)
     }
 
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

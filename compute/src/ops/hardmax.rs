@@ -1,9 +1,11 @@
 //! One where the largest element is, zero elsewhere.
 
-use crate::args::{arity, axis, concrete_one, float, output, required};
+use crate::Axes;
+use crate::args::{arity, axis, concrete_one, float, optional, output, required};
 use crate::error::Result;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op, ValueInfo};
+use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{Tensor, TensorView};
 
 /// `Hardmax`: one float input; of equal elements the first is taken.
@@ -30,8 +32,28 @@ impl Op for Hardmax {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
+        let Ok(axis) = axis("Hardmax", self.axis, rank) else { return Axes::new() };
+        // Of equal elements the first is taken: the order matters along the others.
+        let own: Vec<usize> = if self.flatten { (axis..rank).collect() } else { vec![axis] };
+        Axes::each_but(&own, inputs, outputs.len())
+    }
+
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        let x = inputs.first().copied().flatten()?;
+        let fits = x.rank() == Some(order.len());
+        let axis = moved_axis(order, self.axis).filter(|_| fits)?;
+        Some(Reordered::first(Self { axis, ..self.clone() }, inputs, 1))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

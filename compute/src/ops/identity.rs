@@ -1,9 +1,10 @@
 //! Passes its input on.
 
-use crate::args::{arity, required};
+use crate::Axes;
+use crate::args::{arity, optional, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::{Datum, Tensor, TensorView};
+use lgp_memory::{Datum, Tensor, TensorView, ValueKind};
 
 /// `Identity`, and `Dropout` at inference without its mask. Nothing is copied for a tensor that
 /// the caller owns.
@@ -19,6 +20,17 @@ impl Op for Identity {
         // Dropout's ratio and training mode, when it is run as this, are further inputs.
         arity("Identity", inputs, 1, 3)?;
         Ok(vec![ValueInfo::clone(required("Identity", inputs, 0)?)])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        match optional(inputs, 0) {
+            Some(x) if x.kind == ValueKind::Tensor => Axes::each_but(&[], inputs, outputs.len()),
+            _ => Axes::new(),
+        }
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn passes_memory_on(&self) -> bool {

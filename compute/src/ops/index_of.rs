@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -68,6 +69,10 @@ impl Op for IndexOf {
         let x = required("IndexOf", inputs, 0)?;
         crate::args::same_dtype("IndexOf", "the input", self.dtype, x.ty.dtype)?;
         Ok(output(DType::I64, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -4,9 +4,11 @@ mod cpu;
 mod device;
 
 use super::batch_norm::channels;
+use crate::Axes;
 use crate::args::{arity, float, output, required};
 use crate::device::Launches;
 use crate::error::Result;
+use crate::norm;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
 
@@ -35,6 +37,10 @@ impl Op for InstanceNorm {
         float(op, x.ty.dtype)?;
         channels(op, x, inputs, &[(1, "scale"), (2, "bias")])?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        norm::sample_axes(inputs).each([(0, 1), (1, 0), (2, 0)], [(0, 1)])
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

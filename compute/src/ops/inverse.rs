@@ -1,6 +1,7 @@
 //! Inverse matrices.
 
-use crate::args::{arity, concrete_one, float, output, required};
+use crate::Axes;
+use crate::args::{arity, concrete_one, float, optional, output, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::number::with_type;
@@ -35,6 +36,19 @@ impl Op for Inverse {
             dims::expect(OP, "the last axis", rows, columns)?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        let matrix = [rank.saturating_sub(2), rank.saturating_sub(1)];
+        Axes::each_but(&matrix, inputs, outputs.len())
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let n = optional(inputs, 0).and_then(|x| x.dim(x.rank()?.checked_sub(1)?)?.known());
+        // A matrix and its inverse are eliminated side by side, each in n³.
+        let work = outputs.first().map_or(0, crate::cost::elements).saturating_mul(2);
+        work.saturating_mul(n.unwrap_or(0) as u64)
     }
 
     fn widens_halves(&self) -> bool {

@@ -3,6 +3,7 @@
 mod cpu;
 mod device;
 
+use crate::Axes;
 use crate::args::{arity, axis, float, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
@@ -37,6 +38,10 @@ impl Op for LayerNorm {
         check(op, self.axis, inputs, &[(1, "scale"), (2, "bias")])?;
         let x = required(op, inputs, 0)?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        crate::norm::axes(self.name(), self.axis, inputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

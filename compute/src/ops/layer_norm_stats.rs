@@ -1,6 +1,7 @@
 //! What layer normalisation knows of each row besides its result.
 
-use crate::args::{arity, axis, concrete, float, required};
+use crate::Axes;
+use crate::args::{arity, axis, concrete, float, optional, required};
 use crate::error::{Error, Result};
 use crate::norm::moments;
 use crate::number::with_type;
@@ -38,6 +39,18 @@ impl Op for LayerNormStats {
         };
         let one = ValueInfo::of(TensorType { dtype: x.ty.dtype, shape });
         Ok(vec![one.clone(), one])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        let Ok(first) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        let normalised: Vec<usize> = (first..rank).collect();
+        let axes = Axes::each_but(&normalised, inputs, outputs.len());
+        normalised.iter().fold(axes, |axes, &axis| axes.all([(0, axis)], []))
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 0).map_or(0, |x| crate::cost::elements(x))
     }
 
     fn widens_halves(&self) -> bool {

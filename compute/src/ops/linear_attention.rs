@@ -4,6 +4,7 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, optional, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -122,6 +123,21 @@ impl Op for LinearAttention {
         let info = |dtype, shape| ValueInfo::of(TensorType { dtype, shape: Some(SymShape(shape)) });
         let y = vec![batch.clone(), length.clone(), hidden];
         Ok(vec![info(dtype, y), info(kept, state)])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let there = |i: &usize| optional(inputs, *i).is_some();
+        let batch = (0..inputs.len()).filter(there).map(|i| (i, 0));
+        Axes::new().each(batch, (0..outputs.len()).map(|o| (o, 0)))
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let length = optional(inputs, 0).and_then(|query| query.dim(1)?.known()).unwrap_or(0);
+        let groups = self.query_heads.checked_div(self.key_heads).unwrap_or(0);
+        // At each step the state is read for each query, written, and what the rule asks for.
+        let rule = 1 + usize::from(self.gated) + usize::from(self.delta);
+        let state = outputs.get(1).map_or(0, crate::cost::elements);
+        state.saturating_mul(length as u64).saturating_mul((groups + rule) as u64)
     }
 
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {

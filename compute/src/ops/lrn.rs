@@ -8,6 +8,7 @@ use crate::args::{arity, float, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::{Axes, AxisKind};
 use lgp_memory::{Tensor, TensorView};
 
 /// `LRN`: `x / (bias + alpha / size · Σ x²)^beta`, the sum over `size` neighbouring channels.
@@ -37,6 +38,18 @@ impl Op for Lrn {
             return Err(Error::invalid("LRN", "size is 0, expected 1 or more"));
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let before = self.size.saturating_sub(1) / 2;
+        let channels = AxisKind::Window { stride: 1, before, extent: self.size };
+        Axes::each_but(&[1], inputs, outputs.len()).with(channels, [(0, 1)], [(0, 1)])
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let channels = outputs.first().and_then(|y| y.dim(1)?.known()).unwrap_or(0);
+        let elements = outputs.first().map_or(0, crate::cost::elements);
+        elements.saturating_mul(self.size.min(channels) as u64)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _: &[ValueInfo]) -> Option<Launches> {

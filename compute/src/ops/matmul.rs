@@ -1,17 +1,24 @@
 //! Matrix product, batched.
 
+pub(crate) mod bytes;
 mod cpu;
 pub(crate) mod device;
+pub(crate) mod packing;
 #[cfg(test)]
 mod tests;
 
 use crate::Axes;
 use crate::args::{arity, float, output, required, same_dtype};
+use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::ops::MatMulStored;
+use crate::rewrite::{Decoder, Hints, Step};
 use lgp_memory::{Dim, Tensor, TensorView};
+use packing::PLAIN;
+use std::sync::Arc;
 
 /// `MatMul` by numpy's rules: the last two axes multiply, the others broadcast, a vector on
 /// either side loses its axis again.
@@ -53,6 +60,28 @@ impl Op for MatMul {
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn prepared(&self, inputs: &[Option<&ValueInfo>], hints: Hints) -> Result<Option<Step>> {
+        packing::prepared(Some(PLAIN), inputs, hints)
+    }
+
+    fn on_bytes(&self, inputs: &[Option<Dequantized<'_>>], y: &Requantized) -> Option<OnBytes> {
+        bytes::on_bytes(false, inputs, y)
+    }
+
+    fn on_dynamic_bytes(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<(Step, bool)>> {
+        bytes::on_dynamic_bytes(false, inputs)
+    }
+
+    fn reading_stored(
+        &self,
+        input: usize,
+        decoder: &Decoder,
+        inputs: &[Option<&ValueInfo>],
+    ) -> Option<Arc<dyn Op>> {
+        let op = MatMulStored::of(decoder, inputs).filter(|_| input == 1)?;
+        Some(Arc::new(op))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

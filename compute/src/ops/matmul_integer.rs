@@ -10,6 +10,8 @@ use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::ops::matmul;
+use crate::{Axes, AxisKind};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// `MatMulInteger`: inputs a and b, each i8 or u8, and their zero points (optional): one, or one
@@ -33,7 +35,7 @@ impl Op for MatMulInteger {
             }
         }
         let shape = match (a.sym_shape(), b.sym_shape()) {
-            (Some(a), Some(b)) => Some(crate::ops::matmul::shape(a, b)?),
+            (Some(a), Some(b)) => Some(matmul::shape(a, b)?),
             _ => None,
         };
         if let (Some(b), Some(zero)) = (b.sym_shape(), optional(inputs, 3))
@@ -60,12 +62,42 @@ impl Op for MatMulInteger {
         Ok(output(DType::I32, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = |i: usize| optional(inputs, i).map(|x| x.rank());
+        if matches!(rank(2), Some(None)) || matches!(rank(3), Some(None)) {
+            return Axes::new();
+        }
+        matmul::axes(inputs, outputs).iter().fold(Axes::new(), |axes, own| {
+            let zero = |side: usize| {
+                let (x, zero) = (rank(side)??, rank(2 + side)??);
+                Some((2 + side, zero_axis(side, own.in_input(side)?, x, zero)?))
+            };
+            let zeros = [0, 1].into_iter().filter(|_| own.kind == AxisKind::Each).filter_map(zero);
+            let given = own.inputs.iter().copied();
+            axes.with(own.kind, given.chain(zeros), own.outputs.iter().copied())
+        })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        matmul::multiply_adds(inputs, outputs)
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
+    }
+}
+
+/// Which axis of zero points, of rank `zero`, is an axis of their side, of this rank, other than the
+/// inner one: flat ones belong to the rows of a or the columns of b.
+fn zero_axis(side: usize, axis: usize, rank: usize, zero: usize) -> Option<usize> {
+    match zero {
+        1 => (axis + 2 - side == rank).then_some(0),
+        _ if zero == rank || (side == 0 && zero + 1 == rank) => Some(axis),
+        _ => None,
     }
 }
 

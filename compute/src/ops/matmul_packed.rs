@@ -4,12 +4,14 @@
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, optional, output, required, same_dtype};
 use crate::dims;
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::gemm::{self, Epilogue, Packed, Rows, Word};
 use crate::op::{Context, Op, ValueInfo};
+use crate::rewrite::{Absorbed, Following};
 use crate::simd::dispatch;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
@@ -105,6 +107,36 @@ impl Op for MatMulPacked {
             dims::expect_all(op, "the residual", &shape, residual)?;
         }
         Ok(output(DType::F32, Some(shape)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        let rows = 0..rank.saturating_sub(1);
+        rows.fold(Axes::new(), |axes, axis| {
+            let given = [0, 3].into_iter().filter(|&i| optional(inputs, i).is_some());
+            axes.each(given.map(|i| (i, axis)), [(0, axis)])
+        })
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let elements = outputs.first().map_or(0, crate::cost::elements);
+        elements.saturating_mul(self.k as u64)
+    }
+
+    fn absorbing(&self, inputs: &[Option<&ValueInfo>], next: &Following<'_>) -> Option<Absorbed> {
+        let is_free = |i: usize| optional(inputs, i).is_none();
+        if self.activation != Activation::None {
+            return None;
+        }
+        match *next {
+            Following::Activation(activation) => {
+                Some(Absorbed::held(Self { activation, ..self.clone() }))
+            }
+            Following::Row(row) => {
+                (is_free(2) && row.len() == self.n).then(|| Absorbed::given(self.clone(), 2))
+            }
+            Following::Residual => is_free(3).then(|| Absorbed::given(self.clone(), 3)),
+        }
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -6,7 +6,8 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, concrete_one, output, required, same_dtype};
+use crate::Axes;
+use crate::args::{arity, concrete_one, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -75,6 +76,17 @@ impl Op for MatMulSparse {
         let mut shape = rows.to_vec();
         shape.push(Dim::Known(n));
         Ok(output(DType::F32, Some(shape)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        Axes::each_but(&[rank.saturating_sub(1)], inputs, outputs.len())
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let elements = outputs.first().map_or(0, crate::cost::elements);
+        let rows = elements.checked_div(self.n as u64).unwrap_or(0);
+        rows.saturating_mul(optional(inputs, 3).map_or(0, |x| crate::cost::elements(x)))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {

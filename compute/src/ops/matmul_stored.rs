@@ -4,11 +4,13 @@
 
 mod device;
 
-use super::{Cast, DequantizeLinear, MatMul, UnpackBits};
+use super::{Cast, DequantizeLinear, MatMul, UnpackBits, matmul};
+use crate::Axes;
 use crate::args::{arity, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::rewrite::Decoder;
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// `a · w` in f32: a of shape `[…, k]`, the stored weight, its scales and its zero points; the last
@@ -28,6 +30,23 @@ const OP: &str = "MatMulStored";
 const COLUMNS: DequantizeLinear = DequantizeLinear { axis: 1, block: 0, to: Some(DType::F32) };
 
 impl MatMulStored {
+    /// The product with a weight that a decoder would make floats of; `None` for one that it does not
+    /// read as it is stored.
+    pub(crate) fn of(decoder: &Decoder, inputs: &[Option<&ValueInfo>]) -> Option<Self> {
+        let f32s = |i: usize| optional(inputs, i).is_some_and(|x| x.ty.dtype == DType::F32);
+        let op = match decoder {
+            Decoder::Unpacks(bits) => Self { bits: Some(bits.clone()) },
+            Decoder::Widens => Self { bits: None },
+            Decoder::Scales { axis, block, to } => {
+                let scale = optional(inputs, 2)?.ty.concrete_shape()?.elements().ok()?;
+                let columns = matches!(axis, 1 | -1) && *block == 0;
+                let floats = to.is_none_or(|to| to == DType::F32) && f32s(2);
+                (floats && (scale == 1 || columns)).then_some(Self { bits: None })?
+            }
+        };
+        (f32s(0) && op.infer(inputs).is_ok()).then_some(op)
+    }
+
     /// The weight as `MatMul` takes it.
     fn weight(&self, inputs: &[Option<&ValueInfo>]) -> Result<ValueInfo> {
         let stored = required(OP, inputs, 1)?;
@@ -57,6 +76,24 @@ impl Op for MatMulStored {
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         arity(OP, inputs, 2, 4)?;
         MatMul.infer(&[Some(required(OP, inputs, 0)?), Some(&self.weight(inputs)?)])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = |i: usize| optional(inputs, i).map(|x| x.rank());
+        let Some(last) = rank(0).flatten().and_then(|rank| rank.checked_sub(1)) else {
+            return Axes::new();
+        };
+        let rows = Axes::each_but(&[last], inputs, outputs.len());
+        let flat = |i: usize| matches!(rank(i), None | Some(Some(0 | 1)));
+        if self.bits.is_some() || !flat(2) || !flat(3) {
+            return rows;
+        }
+        let scales = [2, 3].into_iter().filter(|&i| rank(i) == Some(Some(1))).map(|i| (i, 0));
+        rows.all([(0, last), (1, 0)], []).each(std::iter::once((1, 1)).chain(scales), [(0, last)])
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        matmul::multiply_adds(inputs, outputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -36,6 +36,13 @@ impl Op for MaxPoolIndices {
         Ok(out)
     }
 
+    // No axes: an index counts all elements of the input, and those of a part count otherwise.
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let windows = outputs.first().map_or(0, crate::cost::elements);
+        self.pool.kernel.iter().fold(windows, |work, &size| work.saturating_mul(size as u64))
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }

@@ -1,6 +1,7 @@
 //! The mean of several tensors.
 
 use super::{Binary, BinaryKind};
+use crate::Axes;
 use crate::args::{float, output, required, same_dtype};
 use crate::device::Element;
 use crate::dims;
@@ -31,6 +32,10 @@ impl Op for Mean {
             };
         }
         Ok(output(first.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {

@@ -1,5 +1,6 @@
 //! Keeps a generator from repeating itself.
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, output, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -41,6 +42,10 @@ impl Op for NGramRepeatBlock {
             dims::expect(OP, "the batch of the scores", b, batch)?;
         }
         Ok(output(DType::F32, scores.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        Axes::new().each([(0, 0), (1, 0)], [(0, 0)])
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -4,6 +4,7 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -67,6 +68,22 @@ impl Op for NllLoss {
         }
         let shape = if self.reduction == Reduction::None { samples } else { Some(Vec::new()) };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
+        (1..rank).fold(Axes::new(), |axes, axis| {
+            // The classes come after the first axis.
+            let own = [(0, if axis == 1 { 0 } else { axis }), (1, axis - 1)];
+            match self.reduction {
+                Reduction::None => axes.each(own, [(0, axis - 1)]),
+                Reduction::Sum | Reduction::Mean => axes.all(own, []),
+            }
+        })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 1).map_or(0, |target| crate::cost::elements(target))
     }
 
     fn widens_halves(&self) -> bool {

@@ -2,7 +2,8 @@
 
 mod device;
 
-use crate::args::{arity, output, rank, required, single};
+use crate::Axes;
+use crate::args::{arity, optional, output, rank, required, single};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::movement::around;
@@ -42,6 +43,16 @@ impl Op for OneHot {
             }
         };
         Ok(output(values.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
+        let Ok(new) = crate::args::axis("OneHot", self.axis, rank + 1) else {
+            return Axes::new();
+        };
+        (0..rank).fold(Axes::new(), |axes, axis| {
+            axes.each([(0, axis)], [(0, axis + usize::from(axis >= new))])
+        })
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -10,6 +10,9 @@ use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::reorder::{Reordered, moved_axis};
+use crate::rewrite::Operand;
+use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
 use std::ops::Range;
 
@@ -124,8 +127,55 @@ impl Op for Pad {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
+        let Ok(Some(amounts)) = self.amounts(inputs, rank) else { return Axes::new() };
+        amounts.into_iter().enumerate().fold(Axes::new(), |axes, (axis, (begin, end))| {
+            match usize::try_from(begin) {
+                Ok(0) if end == 0 => axes.each([(0, axis)], [(0, axis)]),
+                Ok(before) if self.mode == PadMode::Constant => {
+                    let own = AxisKind::Window { stride: 1, before, extent: 1 };
+                    axes.with(own, [(0, axis)], [(0, axis)])
+                }
+                _ => axes,
+            }
+        })
+    }
+
+    fn moves(&self) -> bool {
+        self.mode != PadMode::Constant
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        inputs.first().copied().flatten().filter(|x| x.rank() == Some(order.len()))?;
+        let rank = order.len();
+        let pads =
+            ints_or("Pad", "pads", inputs.get(1)?.as_ref(), self.pads.as_deref()).ok()???;
+        let axes = match inputs.get(3).copied().flatten() {
+            Some(axes) => axes.ints("Pad", "axes").ok()??,
+            None => (0..i64::try_from(rank).ok()?).collect(),
+        };
+        if pads.len() != 2 * axes.len() {
+            return None;
+        }
+        let mut moved = vec![0; 2 * rank];
+        for (i, &axis) in axes.iter().enumerate() {
+            let at = usize::try_from(moved_axis(order, axis)?).ok()?;
+            (moved[at], moved[rank + at]) = (pads[i], pads[axes.len() + i]);
+        }
+        let value = inputs.get(2).copied().flatten().map_or(Operand::Absent, |_| Operand::Input(2));
+        let op = Self { pads: Some(moved), ..self.clone() };
+        let operands = vec![Operand::Input(0), Operand::Absent, value];
+        Some(Reordered::with(op, inputs.len(), operands))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

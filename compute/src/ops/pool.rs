@@ -7,13 +7,18 @@ mod tests;
 
 pub(crate) use device::Windows;
 
-use crate::args::{arity, float, output, required};
+use crate::args::{arity, float, optional, output, required};
+use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::ops::PoolNhwc;
+use crate::ops::QMaxPool;
+use crate::reorder::{CHANNELS_LAST, Reordered};
 use crate::window::Pads;
 use crate::window::{Axis, Spec, specs};
-use lgp_memory::{DType, Tensor, TensorView};
+use crate::{Axes, AxisKind};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// What becomes of a window's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +58,7 @@ impl Pool {
     }
 
     /// The window of each spatial axis for an actual shape.
-    pub(crate) fn axes(&self, x: &[usize]) -> Result<Vec<Axis>> {
+    pub(crate) fn windows(&self, x: &[usize]) -> Result<Vec<Axis>> {
         let op = self.name();
         let one = |(spec, &n): (&Spec, &usize)| {
             let axis = spec.axis(op, n)?;
@@ -69,6 +74,27 @@ impl Pool {
             Ok(axis)
         };
         self.specs()?.iter().zip(&x[2..]).map(one).collect()
+    }
+}
+
+impl Pool {
+    /// The pool of channels-last bytes, where it takes the largest of two spatial axes.
+    fn of_bytes(&self) -> Option<QMaxPool> {
+        let pair = |values: &[usize]| match *values {
+            [] => Some([1, 1]),
+            [a, b] => Some([a, b]),
+            _ => None,
+        };
+        if self.kind != PoolKind::Max || self.kernel.len() != 2 {
+            return None;
+        }
+        Some(QMaxPool {
+            kernel: pair(&self.kernel)?,
+            strides: pair(&self.strides)?,
+            dilations: pair(&self.dilations)?,
+            pads: self.pads.clone(),
+            ceil_mode: self.ceil_mode,
+        })
     }
 }
 
@@ -111,6 +137,15 @@ impl Op for Pool {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Ok(specs) = self.specs() else { return Axes::new() };
+        window_axes(self.name(), &specs, &self.pads, optional(inputs, 0).copied(), [1, 2])
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        window_elements(&self.kernel, outputs)
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
@@ -119,10 +154,76 @@ impl Op for Pool {
         true
     }
 
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        let x = inputs.first().copied().flatten()?;
+        let is_image = *order == CHANNELS_LAST && x.rank() == Some(4) && outputs.len() == 1;
+        if is_image && matches!(x.ty.dtype, DType::I8 | DType::U8) {
+            return Some(Reordered::first(self.of_bytes()?, inputs, 1));
+        }
+        let pair = |values: &[usize]| match *values {
+            [] => Some([1, 1]),
+            [a, b] => Some([a, b]),
+            _ => None,
+        };
+        let op = PoolNhwc {
+            kind: self.kind,
+            kernel: self.kernel.as_slice().try_into().ok()?,
+            strides: pair(&self.strides)?,
+            pads: self.pads.clone(),
+            dilations: pair(&self.dilations)?,
+            ceil_mode: self.ceil_mode,
+        };
+        (is_image && x.ty.dtype == DType::F32).then(|| Reordered::first(op, inputs, 1))
+    }
+
+    fn on_bytes(&self, inputs: &[Option<Dequantized<'_>>], y: &Requantized) -> Option<OnBytes> {
+        let input = inputs.first().copied().flatten()?;
+        let fits = input.quant == Some(y.quant) && input.info.rank() == Some(4) && y.is_plain();
+        let op = self.of_bytes().filter(|_| fits)?;
+        Some(OnBytes::new(op, &[0]).channels_last())
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if crate::widen::is_half(inputs) {
             return crate::widen::widened(self, ctx, inputs);
         }
         cpu::run(self, ctx, inputs)
     }
+}
+
+/// The axes of pooling with these windows along the axes from `first` on: neither images nor their
+/// channels, axis `channels`, know anything of each other.
+pub(crate) fn window_axes(
+    op: &'static str,
+    specs: &[Spec],
+    pads: &Pads,
+    x: Option<&ValueInfo>,
+    [channels, first]: [usize; 2],
+) -> Axes {
+    let axes = Axes::new().each([(0, 0)], [(0, 0)]).each([(0, channels)], [(0, channels)]);
+    specs.iter().enumerate().fold(axes, |axes, (i, spec)| {
+        let before = match pads {
+            Pads::Explicit(pads) => Some(pads.get(i).copied().unwrap_or(0)),
+            // The input's size decides.
+            Pads::SameUpper | Pads::SameLower => {
+                let size = x.and_then(|x| x.dim(first + i)).and_then(Dim::known);
+                size.and_then(|n| spec.axis(op, n).ok()).map(|axis| axis.begin)
+            }
+        };
+        let Some(before) = before else { return axes };
+        let extent = (spec.kernel - 1).saturating_mul(spec.dilation).saturating_add(1);
+        let kind = AxisKind::Window { stride: spec.stride, before, extent };
+        axes.with(kind, [(0, first + i)], [(0, first + i)])
+    })
+}
+
+/// Elements that the windows behind these outputs have, padding included.
+pub(crate) fn window_elements(kernel: &[usize], outputs: &[ValueInfo]) -> u64 {
+    let all = outputs.first().map_or(0, crate::cost::elements);
+    kernel.iter().fold(all, |n, &taps| n.saturating_mul(taps as u64))
 }

@@ -4,7 +4,10 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, output, rank, required};
+use super::pool::{window_axes, window_elements};
+use crate::Axes;
+use crate::args::{arity, optional, output, rank, required};
+use crate::cost::elements;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::{GlobalPoolKind, PoolKind};
@@ -34,7 +37,7 @@ impl PoolNhwc {
         specs(op, &self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
     }
 
-    fn axes(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
+    fn windows(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
         let specs = self.specs()?;
         let one = |spec: &Spec, n| {
             let axis = spec.axis(self.name(), n)?;
@@ -76,6 +79,15 @@ impl Op for PoolNhwc {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Ok(specs) = self.specs() else { return Axes::new() };
+        window_axes(self.name(), &specs, &self.pads, optional(inputs, 0).copied(), [3, 1])
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        window_elements(&self.kernel, outputs)
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::pool(self, ctx, inputs)
     }
@@ -105,9 +117,23 @@ impl Op for GlobalPoolNhwc {
         Ok(output(DType::F32, shape))
     }
 
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        plane_axes()
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 0).map_or(0, |x| elements(x))
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::global(self, ctx, inputs)
     }
+}
+
+/// The axes of pooling whole planes of channels-last images.
+pub(crate) fn plane_axes() -> Axes {
+    let axes = Axes::new().each([(0, 0)], [(0, 0)]).each([(0, 3)], [(0, 3)]);
+    axes.all([(0, 1)], []).all([(0, 2)], [])
 }
 
 /// The only input, an f32 tensor of rank 4, which in some places may be bf16.

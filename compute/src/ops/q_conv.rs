@@ -1,4 +1,4 @@
-//! Convolution of channels-last bytes with packed 8-bit weights, quantised again.
+//! Convolution of channels-last bytes with packed 8-bit weights, quantised again or made floats.
 
 mod cpu;
 mod depthwise;
@@ -6,40 +6,68 @@ mod depthwise;
 mod tests;
 mod windows;
 
-use crate::args::{arity, output, rank, required, same_dtype};
+use crate::Axes;
+use crate::args::{arity, output, rank, required, same_dtype, single};
+use crate::bytes::QuantizedWeight;
 use crate::dims;
+use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::ConvGeometry;
 use crate::qgemm::{PANEL, Packed, ToBytes};
 use crate::quantized::{Quant, centred};
+use crate::rewrite::{Absorbed, Following};
 use crate::window::{Axis, Spec, specs};
 use depthwise::DepthwiseWeights;
-use lgp_memory::{Dim, Tensor, TensorView};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::sync::Arc;
 
 const NAME: &str = "QConvNhwc";
 
-/// A convolution: input x `[n, h, w, c]`, output `[n, oh, ow, m]`, both bytes.
+/// A convolution: input x `[n, h, w, c]` of bytes, output `[n, oh, ow, m]`.
 ///
-/// The result is what back to floats, `Conv`, a clip and quantisation would give, but that the
-/// sums are exact.
+/// Of one that [`QConv::new`] makes the output is bytes: what back to floats, `Conv`, a clip and
+/// quantisation would give, but that the sums are exact. One that [`QConv::dynamic`] makes reads x,
+/// its scale and its zero point as `DynamicQuantizeLinear` gives them, and its output is f32.
 #[derive(Debug, Clone)]
 pub struct QConv {
     geometry: ConvGeometry,
-    x: Quant,
-    y: Quant,
+    ends: Ends,
     weights: Arc<Weights>,
+}
+
+/// What comes in and goes out.
+#[derive(Debug, Clone)]
+enum Ends {
+    Bytes { x: Quant, y: DType },
+    Floats { activation: Activation },
 }
 
 #[derive(Debug)]
 enum Weights {
-    /// For each group: the packed weights, where the sums start, and what becomes of them.
-    Dense {
-        groups: Vec<(Packed, Vec<i32>, ToBytes)>,
-        segments: Segments,
-    },
+    Dense { groups: Vec<Group>, segments: Segments },
     Depthwise(DepthwiseWeights),
+}
+
+/// The channels of a group, which do not mix with others.
+#[derive(Debug)]
+struct Group {
+    packed: Packed,
+    finish: Finish,
+}
+
+/// What becomes of a group's sums.
+#[derive(Debug)]
+enum Finish {
+    Bytes {
+        seeds: Vec<i32>,
+        epilogue: ToBytes,
+    },
+    /// Scales of the weight and a bias, filled up to whole panels.
+    Floats {
+        scale: Vec<f32>,
+        bias: Vec<f32>,
+    },
 }
 
 /// What the inner dimension's segments are.
@@ -77,65 +105,124 @@ impl QConv {
     /// # Errors
     /// Parts that do not fit, or for which there is no kernel.
     pub fn new(geometry: ConvGeometry, parts: QConvParts<'_>) -> Result<Self> {
-        let (g, m) = (geometry.group, geometry.maps);
-        let [kh, kw] = geometry.kernel;
-        window(&geometry)?;
         parts.x.check(NAME)?;
         parts.y.check(NAME)?;
-        let per_group = geometry.channels.checked_div(g).unwrap_or(0);
-        let fits = g > 0
-            && geometry.channels.is_multiple_of(g)
-            && m % g == 0
-            && m > 0
-            && per_group > 0
-            && parts.weight.shape()[..] == [m, per_group, kh, kw]
-            && parts.bias.is_none_or(|b| b.len() == m)
-            && parts.weight_scale.len() == parts.weight_zero.len()
-            && (parts.weight_scale.len() == m || parts.weight_scale.len() == 1);
-        if !fits {
-            return Err(Error::invalid(NAME, format!("{geometry:?} does not fit the weights")));
-        }
+        let scales = (parts.weight_scale.len(), parts.weight_zero.len());
+        check(&geometry, parts.weight, scales, parts.bias.map(<[i32]>::len))?;
         let weight = centred(NAME, parts.weight, parts.weight_zero)?;
-        let at = |map: usize, c: usize, tap: usize| weight[(map * per_group + c) * kh * kw + tap];
+        let (m, [kh, kw]) = (geometry.maps, geometry.kernel);
         let zero = parts.x.unsigned_zero();
-        let weights = if g == m && g == geometry.channels && g > 1 {
-            let epilogue = to_bytes(&parts, 0..m)?;
-            let weights = DepthwiseWeights::new(m, kh * kw, |c, tap| at(c, 0, tap), epilogue);
+        let depthwise = geometry.group == m && m == geometry.channels && m > 1;
+        let weights = if depthwise {
+            let at = |c: usize, tap: usize| weight[c * kh * kw + tap];
+            let weights = DepthwiseWeights::new(m, kh * kw, at, to_bytes(&parts, 0..m)?);
             Weights::Depthwise(weights.seeded(parts.bias, zero))
         } else {
-            let segments = if per_group % 4 == 0 { Segments::Taps } else { Segments::Lines };
-            if segments == Segments::Lines && (g > 1 || geometry.dilations[1] != 1) {
-                return Err(Error::unsupported(NAME, format!("{geometry:?}")));
-            }
-            let mut groups = Vec::with_capacity(g);
-            for group in 0..g {
-                let columns = group * (m / g)..(group + 1) * (m / g);
-                let (n, size) = (columns.len(), per_group * kh * kw);
-                let packed = match segments {
-                    Segments::Taps => {
-                        let weight = &weight[columns.start * size..];
-                        Packed::new(n, kh * kw, per_group, weight, [size, 1, kh * kw])?
-                    }
-                    Segments::Lines => {
-                        let map =
-                            |map| (0..size).map(move |i| at(map, i % per_group, i / per_group));
-                        let weight: Vec<i8> = (0..n).flat_map(map).collect();
-                        Packed::new(n, kh, kw * per_group, &weight, [size, kw * per_group, 1])?
-                    }
-                };
+            dense(&geometry, &weight, |packed, columns| {
                 let seeds = packed.seeds(parts.bias.map(|b| &b[columns.clone()]), zero);
-                groups.push((packed, seeds, to_bytes(&parts, columns)?));
-            }
-            Weights::Dense { groups, segments }
+                Ok(Finish::Bytes { seeds, epilogue: to_bytes(&parts, columns)? })
+            })?
         };
-        Ok(Self { geometry, x: parts.x, y: parts.y, weights: Arc::new(weights) })
+        let ends = Ends::Bytes { x: parts.x, y: parts.y.dtype };
+        Ok(Self { geometry, ends, weights: Arc::new(weights) })
+    }
+
+    /// Packs the weights of a convolution to floats, with a bias of one for each output channel.
+    ///
+    /// # Errors
+    /// Parts that do not fit, or for which there is no kernel: depthwise convolutions have none.
+    pub fn dynamic(
+        geometry: ConvGeometry,
+        weight: &QuantizedWeight,
+        bias: Option<&[f32]>,
+    ) -> Result<Self> {
+        let m = geometry.maps;
+        let scales = (weight.scale.len(), weight.zero.len());
+        check(&geometry, &weight.tensor.view(), scales, bias.map(<[f32]>::len))?;
+        if geometry.group == m && m == geometry.channels && m > 1 {
+            return Err(Error::unsupported(NAME, "channels with a window each, to floats"));
+        }
+        let view = weight.tensor.view();
+        let centred = centred(NAME, &view, &weight.zero)?;
+        let weights = dense(&geometry, &centred, |_, columns| {
+            let whole = columns.len().div_ceil(PANEL) * PANEL;
+            let of = |i: usize| weight.scale[if weight.scale.len() == 1 { 0 } else { i }];
+            let mut scale: Vec<f32> = columns.clone().map(of).collect();
+            scale.resize(whole, 0.);
+            let mut bias = bias.map_or(Vec::new(), |bias| bias[columns].to_vec());
+            bias.resize(whole, 0.);
+            Ok(Finish::Floats { scale, bias })
+        })?;
+        let ends = Ends::Floats { activation: Activation::None };
+        Ok(Self { geometry, ends, weights: Arc::new(weights) })
     }
 
     /// The windows of both axes.
-    fn axes(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
+    fn windows(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
         let specs = window(&self.geometry)?;
         Ok([specs[0].axis(NAME, h)?, specs[1].axis(NAME, w)?])
     }
+}
+
+/// Fails unless a weight, its scales and zero points and a bias fit a convolution.
+fn check(
+    geometry: &ConvGeometry,
+    weight: &TensorView<'_>,
+    (scales, zeros): (usize, usize),
+    bias: Option<usize>,
+) -> Result<()> {
+    let (g, m) = (geometry.group, geometry.maps);
+    let [kh, kw] = geometry.kernel;
+    window(geometry)?;
+    let per_group = geometry.channels.checked_div(g).unwrap_or(0);
+    let fits = g > 0
+        && geometry.channels.is_multiple_of(g)
+        && m % g == 0
+        && m > 0
+        && per_group > 0
+        && weight.shape()[..] == [m, per_group, kh, kw]
+        && bias.is_none_or(|bias| bias == m)
+        && scales == zeros
+        && (scales == m || scales == 1);
+    if fits {
+        return Ok(());
+    }
+    Err(Error::invalid(NAME, format!("{geometry:?} does not fit the weights")))
+}
+
+/// Packs the weights of each group; `finish` says what becomes of the sums of its output channels.
+fn dense(
+    geometry: &ConvGeometry,
+    weight: &[i8],
+    finish: impl Fn(&Packed, std::ops::Range<usize>) -> Result<Finish>,
+) -> Result<Weights> {
+    let (g, m) = (geometry.group, geometry.maps);
+    let [kh, kw] = geometry.kernel;
+    let per_group = geometry.channels / g;
+    let at = |map: usize, c: usize, tap: usize| weight[(map * per_group + c) * kh * kw + tap];
+    let segments = if per_group % 4 == 0 { Segments::Taps } else { Segments::Lines };
+    if segments == Segments::Lines && (g > 1 || geometry.dilations[1] != 1) {
+        return Err(Error::unsupported(NAME, format!("{geometry:?}")));
+    }
+    let mut groups = Vec::with_capacity(g);
+    for group in 0..g {
+        let columns = group * (m / g)..(group + 1) * (m / g);
+        let (n, size) = (columns.len(), per_group * kh * kw);
+        let packed = match segments {
+            Segments::Taps => {
+                let weight = &weight[columns.start * size..];
+                Packed::new(n, kh * kw, per_group, weight, [size, 1, kh * kw])?
+            }
+            Segments::Lines => {
+                let map = |map| (0..size).map(move |i| at(map, i % per_group, i / per_group));
+                let weight: Vec<i8> = (0..n).flat_map(map).collect();
+                Packed::new(n, kh, kw * per_group, &weight, [size, kw * per_group, 1])?
+            }
+        };
+        let finish = finish(&packed, columns)?;
+        groups.push(Group { packed, finish });
+    }
+    Ok(Weights::Dense { groups, segments })
 }
 
 /// Both axes of a window.
@@ -160,16 +247,36 @@ impl Op for QConv {
     fn held_bytes(&self) -> usize {
         match &*self.weights {
             Weights::Dense { groups, .. } => {
-                groups.iter().map(|(packed, seeds, _)| packed.bytes() + size_of_val(&**seeds)).sum()
+                let finish = |group: &Group| match &group.finish {
+                    Finish::Bytes { seeds, .. } => size_of_val(&**seeds),
+                    Finish::Floats { scale, bias } => size_of_val(&**scale) + size_of_val(&**bias),
+                };
+                groups.iter().map(|group| group.packed.bytes() + finish(group)).sum()
             }
             Weights::Depthwise(weights) => weights.bytes(),
         }
     }
 
     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(NAME, inputs, 1, 1)?;
         let x = required(NAME, inputs, 0)?;
-        same_dtype(NAME, "the input", self.x.dtype, x.ty.dtype)?;
+        let (from, to) = match self.ends {
+            Ends::Bytes { x, y } => {
+                arity(NAME, inputs, 1, 1)?;
+                (x.dtype, y)
+            }
+            Ends::Floats { .. } => {
+                arity(NAME, inputs, 3, 3)?;
+                for (i, what, dtype) in
+                    [(1, "the scale", DType::F32), (2, "the zero point", DType::U8)]
+                {
+                    let one = required(NAME, inputs, i)?;
+                    same_dtype(NAME, what, dtype, one.ty.dtype)?;
+                    single(NAME, what, one)?;
+                }
+                (DType::U8, DType::F32)
+            }
+        };
+        same_dtype(NAME, "the input", from, x.ty.dtype)?;
         rank(NAME, "the input", x, 4)?;
         let g = &self.geometry;
         let shape = match x.sym_shape() {
@@ -181,7 +288,25 @@ impl Op for QConv {
             }
             _ => None,
         };
-        Ok(output(self.y.dtype, shape))
+        Ok(output(to, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        self.geometry.image_axes(inputs, None)
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        self.geometry.multiply_adds(outputs)
+    }
+
+    fn absorbing(&self, _: &[Option<&ValueInfo>], next: &Following<'_>) -> Option<Absorbed> {
+        let free = matches!(self.ends, Ends::Floats { activation: Activation::None });
+        match *next {
+            Following::Activation(activation) if free => {
+                Some(Absorbed::held(Self { ends: Ends::Floats { activation }, ..self.clone() }))
+            }
+            _ => None,
+        }
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
@@ -193,8 +318,9 @@ impl Op for QConv {
         let Some([n, h, w, c]) = shape.as_deref() else { return 0 };
         let bytes =
             |sizes: [usize; 4]| sizes.into_iter().fold(1, |n: usize, size| n.saturating_mul(size));
-        let flipped = if self.x.flip() == 0 { 0 } else { bytes([*n, *h, *w, *c]) };
-        let Ok(axes) = self.axes(*h, *w) else { return 0 };
+        let flips = matches!(self.ends, Ends::Bytes { x, .. } if x.flip() != 0);
+        let flipped = if flips { bytes([*n, *h, *w, *c]) } else { 0 };
+        let Ok(axes) = self.windows(*h, *w) else { return 0 };
         if !matches!(&*self.weights, Weights::Dense { segments: Segments::Lines, .. }) {
             return flipped;
         }

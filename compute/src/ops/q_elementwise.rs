@@ -3,12 +3,15 @@
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, output, required, same_dtype};
+use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::qgemm::{LARGE, round};
 use crate::quantized::Quant;
 use crate::simd::dispatch;
+use crate::walk::Walk;
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// The sum of two tensors of bytes of one shape, quantised again.
@@ -86,6 +89,10 @@ impl Op for QAdd {
         Ok(output(self.y.dtype, a.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
         let a = required(self.name(), inputs, 0)?.as_bytes();
@@ -100,6 +107,109 @@ impl Op for QAdd {
                 #[inline(always)]
                 || add(a, b, part, sum),
             );
+        });
+        Ok(vec![out])
+    }
+}
+
+/// The product of two tensors of bytes that broadcast by numpy's rules, quantised again.
+#[derive(Debug, Clone, PartialEq)]
+pub struct QMul {
+    /// The first input.
+    pub a: Quant,
+    /// The second input.
+    pub b: Quant,
+    /// The output.
+    pub y: Quant,
+    /// Limits of the numbers that the output stands for.
+    pub limits: (f32, f32),
+}
+
+/// How a product is computed: as unsigned bytes, `(a − za) · (b − zb) · ratio + zero`.
+#[derive(Clone, Copy)]
+struct Times {
+    zeros: [i32; 2],
+    ratio: f32,
+    zero: f32,
+    flips: [u8; 3],
+    low: i32,
+    high: i32,
+}
+
+/// One row, whose operands run along or stand still.
+#[inline(always)]
+#[allow(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "limited to a byte; products of bytes are exact"
+)]
+fn multiply(a: &[u8], b: &[u8], steps: [usize; 2], out: &mut [u8], times: Times) {
+    let [za, zb] = times.zeros;
+    let one = |a: u8, b: u8| {
+        let (a, b) = (i32::from(a ^ times.flips[0]) - za, i32::from(b ^ times.flips[1]) - zb);
+        let y = ((a * b) as f32).mul_add(times.ratio, times.zero);
+        #[expect(clippy::manual_clamp, reason = "a NaN must become a number")]
+        let q = round(y.min(LARGE).max(-LARGE)).max(times.low).min(times.high);
+        q as u8 ^ times.flips[2]
+    };
+    match steps {
+        [0, 0] => out.fill(one(a[0], b[0])),
+        [0, _] => out.iter_mut().zip(b).for_each(|(out, b)| *out = one(a[0], *b)),
+        [_, 0] => out.iter_mut().zip(a).for_each(|(out, a)| *out = one(*a, b[0])),
+        _ => out.iter_mut().zip(a.iter().zip(b)).for_each(|(out, (a, b))| *out = one(*a, *b)),
+    }
+}
+
+impl Op for QMul {
+    fn name(&self) -> &'static str {
+        "QMul"
+    }
+
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let op = self.name();
+        arity(op, inputs, 2, 2)?;
+        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        for (quant, info) in [(self.a, a), (self.b, b)] {
+            quant.check(op)?;
+            same_dtype(op, "an input", quant.dtype, info.ty.dtype)?;
+        }
+        self.y.check(op)?;
+        let shape = match (a.sym_shape(), b.sym_shape()) {
+            (Some(a), Some(b)) => Some(dims::broadcast(op, a, b)?),
+            _ => None,
+        };
+        Ok(output(self.y.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
+    }
+
+    #[allow(clippy::cast_precision_loss, reason = "zero points have 8 bits")]
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let (a, b) = (required(self.name(), inputs, 0)?, required(self.name(), inputs, 1)?);
+        let walk = Walk::new(&shape, [a.shape(), b.shape()])?;
+        let (a, b) = (a.as_bytes(), b.as_bytes());
+        let mut out = ctx.alloc(dtype, shape)?;
+        let times = Times {
+            zeros: [self.a.unsigned_zero(), self.b.unsigned_zero()],
+            ratio: self.a.scale * self.b.scale / self.y.scale,
+            zero: self.y.unsigned_zero() as f32,
+            flips: [self.a.flip(), self.b.flip(), self.y.flip()],
+            low: self.y.unsigned(self.limits.0),
+            high: self.y.unsigned(self.limits.1),
+        };
+        ctx.split(out.as_bytes_mut()?, walk.row, walk.row, |first, part| {
+            for (i, out) in part.chunks_exact_mut(walk.row).enumerate() {
+                let [at_a, at_b] = walk.starts(first + i);
+                dispatch(
+                    ctx.simd(),
+                    #[inline(always)]
+                    || multiply(&a[at_a..], &b[at_b..], walk.steps, out, times),
+                );
+            }
         });
         Ok(vec![out])
     }
@@ -139,6 +249,10 @@ impl Op for QLookup {
             return Err(Error::unsupported(self.name(), format!("{self:?}")));
         }
         Ok(output(self.to, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -4,6 +4,7 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::epilogue::Activation;
@@ -11,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::qgemm::{PANEL, Packed, ToBytes};
 use crate::quantized::{Quant, centred};
+use crate::rewrite::{Absorbed, Following};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::sync::Arc;
 
@@ -206,6 +208,43 @@ impl Op for QMatMul {
             dims::expect_all(NAME, "the residual", &shape, residual)?;
         }
         Ok(output(dtype, Some(shape)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        let residual = optional(inputs, 3).map(|_| 3);
+        // Both axes of the weight are packed.
+        (0..rank.saturating_sub(1)).fold(Axes::new(), |axes, axis| {
+            let own = [0].into_iter().chain(residual);
+            axes.each(own.map(|i| (i, axis)), [(0, axis)])
+        })
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        outputs.first().map_or(0, crate::cost::elements).saturating_mul(self.k as u64)
+    }
+
+    fn absorbing(&self, inputs: &[Option<&ValueInfo>], next: &Following<'_>) -> Option<Absorbed> {
+        let Finish::Floats { scale, bias, activation: Activation::None } = &self.finish else {
+            return None;
+        };
+        let with = |bias: &Arc<Vec<f32>>, activation| {
+            let finish =
+                Finish::Floats { scale: Arc::clone(scale), bias: Arc::clone(bias), activation };
+            Self { finish, ..self.clone() }
+        };
+        match *next {
+            Following::Activation(activation) => Some(Absorbed::held(with(bias, activation))),
+            Following::Row(row) => {
+                let row = row.as_slice::<f32>().ok().filter(|row| row.len() == self.weights.n)?;
+                let mut sums = bias.to_vec();
+                sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+                Some(Absorbed::held(with(&Arc::new(sums), Activation::None)))
+            }
+            Following::Residual => optional(inputs, 3)
+                .is_none()
+                .then(|| Absorbed::given(with(bias, Activation::None), 3)),
+        }
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -3,7 +3,11 @@
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, concrete_one, output, rank, required, same_dtype};
+use super::pool::{window_axes, window_elements};
+use super::pool_nhwc::plane_axes;
+use crate::Axes;
+use crate::args::{arity, concrete_one, optional, output, rank, required, same_dtype};
+use crate::cost::elements;
 use crate::error::{Error, Result};
 use crate::isa::Simd;
 use crate::op::{Context, Op, ValueInfo};
@@ -52,6 +56,15 @@ impl Op for QMaxPool {
             _ => None,
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Ok(specs) = self.specs() else { return Axes::new() };
+        window_axes(self.name(), &specs, &self.pads, optional(inputs, 0).copied(), [3, 1])
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        window_elements(&self.kernel, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
@@ -129,6 +142,14 @@ impl Op for QGlobalAveragePool {
             _ => None,
         };
         Ok(output(self.y.dtype, shape))
+    }
+
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        plane_axes()
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 0).map_or(0, |x| elements(x))
     }
 
     #[allow(

@@ -5,11 +5,13 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, optional, output, required, same_dtype};
+use crate::Axes;
+use crate::args::{arity, axis, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::quantized::{range, same_shape, small_float};
+use crate::reorder::{Reordered, elementwise, moved_axis};
 use lgp_memory::{DType, Tensor, TensorView};
 
 pub(crate) use cpu::{Params, bytes_f32};
@@ -78,8 +80,44 @@ impl Op for QuantizeLinear {
         copy.saturating_add(quotients)
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = |i: usize| optional(inputs, i).and_then(|x| x.rank());
+        let (Some(x), Some(scale)) = (rank(0), rank(1)) else { return Axes::new() };
+        let along = axis(self.name(), self.axis, x).ok();
+        let in_blocks = scale == x && (x > 1 || self.block != 0);
+        let each = (0..x).filter(|axis| !in_blocks || Some(*axis) != along);
+        each.fold(Axes::new(), |axes, axis| {
+            let own = [0, 1, 2].into_iter().filter_map(|i| match rank(i)? {
+                n if n == x && (i == 0 || x > 1 || in_blocks) => Some((i, axis)),
+                1 if Some(axis) == along => Some((i, 0)),
+                _ => None,
+            });
+            axes.each(own, [(0, axis)])
+        })
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        if let Some(same) = elementwise(&self.axes(inputs, outputs), order, inputs, outputs) {
+            return Some(same);
+        }
+        // A scale an element of one axis.
+        let rank = |i: usize| inputs.get(i).copied().flatten().and_then(ValueInfo::rank);
+        let fits = self.block == 0 && rank(0) == Some(order.len()) && rank(1) == Some(1);
+        let axis = moved_axis(order, self.axis).filter(|_| fits)?;
+        Some(Reordered::first(Self { axis, ..self.clone() }, inputs, 1))
+    }
+
+    fn quantizes(&self) -> bool {
+        true
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

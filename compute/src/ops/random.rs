@@ -2,6 +2,7 @@
 
 use crate::args::{arity, concrete_one, output, rank, required};
 use crate::error::{Error, Result};
+use crate::generator::Generator;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
@@ -39,30 +40,6 @@ pub struct Random {
     pub shape: Option<Vec<usize>>,
 }
 
-/// Steele, Lea and Flood's SplitMix64.
-struct Generator(u64);
-
-impl Generator {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// Evenly in 0..1.
-    #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
-    fn uniform(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// Box and Muller's transform; the second number is not used.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2. * (1. - self.uniform()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.uniform()).cos()
-    }
-}
-
 impl Op for Random {
     fn name(&self) -> &'static str {
         match (self.kind, self.shape.is_some()) {
@@ -92,10 +69,14 @@ impl Op for Random {
         Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn is_deterministic(&self) -> bool {
+        false
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
         let mut draws = ctx.alloc(DType::F64, shape)?;
-        let mut random = Generator(self.seed);
+        let mut random = Generator::new(self.seed);
         let numbers = draws.as_mut_slice::<f64>()?;
         match self.kind {
             RandomKind::Normal { mean, scale } => {
@@ -151,12 +132,16 @@ impl Op for Multinomial {
         Ok(output(self.dtype, Some(vec![n, Dim::Known(self.samples)])))
     }
 
+    fn is_deterministic(&self) -> bool {
+        false
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
         let classes = required("Multinomial", inputs, 0)?.shape()[1];
         let cast = crate::ops::Cast { to: DType::F64 }.run(ctx, &inputs[..1])?;
         let mut out = ctx.alloc(DType::I64, shape)?;
-        let mut random = Generator(self.seed);
+        let mut random = Generator::new(self.seed);
         for x in &cast {
             let rows = x.as_slice::<f64>()?.chunks_exact(classes);
             let draws = out.as_mut_slice::<i64>()?.chunks_exact_mut(self.samples.max(1));

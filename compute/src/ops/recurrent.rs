@@ -7,6 +7,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
@@ -198,6 +199,24 @@ impl Op for Recurrent {
             out.push(info(state));
         }
         Ok(out)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let (x, states, state) = if self.batch_first { (0, 0, 0) } else { (1, 2, 1) };
+        let batch = [(0, x), (4, 0), (5, state), (6, state)];
+        let batch = batch.into_iter().filter(|(i, _)| optional(inputs, *i).is_some());
+        let made = (0..outputs.len()).map(|o| (o, if o == 0 { states } else { state }));
+        Axes::new().each(batch, made).all([(0, 2), (1, 2)], [])
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        let size = |axis| optional(inputs, 0).and_then(|x| x.dim(axis)?.known());
+        let rows = [0, 1]
+            .into_iter()
+            .fold(1, |n: u64, axis| n.saturating_mul(size(axis).unwrap_or(0) as u64));
+        let weights = [1, 2].into_iter().filter_map(|i| optional(inputs, i));
+        let products = weights.fold(0, |n: u64, w| n.saturating_add(crate::cost::elements(w)));
+        rows.saturating_mul(products)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {

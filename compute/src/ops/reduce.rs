@@ -5,10 +5,13 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, axes, ints_or, optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::reorder::Reordered;
+use crate::rewrite::{Operand, Step};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 pub(crate) use cpu::{gathered_last, reduce_rows};
@@ -117,12 +120,51 @@ impl Op for Reduce {
         Ok(out.into_iter().map(|o| o.with_contents(contents.clone())).collect())
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
+        let Ok(Some(reduced)) = self.reduced(inputs, rank) else { return Axes::new() };
+        (0..rank).fold(Axes::new(), |axes, axis| {
+            if reduced.contains(&axis) {
+                return axes.all([(0, axis)], []);
+            }
+            let gone = |other: &&usize| !self.keep_dims && **other < axis;
+            axes.each([(0, axis)], [(0, axis - reduced.iter().filter(gone).count())])
+        })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 0).map_or(0, |x| crate::cost::elements(x))
+    }
+
     fn widens_halves(&self) -> bool {
         true
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        let x = inputs.first().copied().flatten().filter(|x| x.rank() == Some(order.len()))?;
+        let axes = self.reduced(inputs, order.len()).ok()??;
+        let place = |axis: &usize| order.iter().position(|old| old == axis);
+        let axes: Vec<usize> = axes.iter().map(place).collect::<Option<_>>()?;
+        let left: Vec<usize> = (0..order.len()).filter(|axis| !axes.contains(axis)).collect();
+        // Without the reduced axes there is no order left, unless what is left is in order.
+        let plain = left.windows(2).all(|pair| order[pair[0]] < order[pair[1]]);
+        if axes.is_empty() || x.constant.is_some() || !(self.keep_dims || plain) {
+            return None;
+        }
+        let axes = axes.iter().map(|&axis| i64::try_from(axis).ok()).collect::<Option<_>>()?;
+        let op = Self { axes: Some(axes), ..self.clone() };
+        let reads = (0..inputs.len()).map(|i| i == 0).collect();
+        let make = |_| Ok(vec![Step::new(op, vec![Operand::Input(0)])]);
+        Some(Reordered::new(reads, vec![self.keep_dims], make))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -84,6 +84,10 @@ impl Op for RelativePositionBias {
         Ok(output(DType::F32, Some(vec![Dim::Known(1), heads, q, k])))
     }
 
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let types = concrete(self, inputs)?;
         let table = required(OP, inputs, 0)?;

@@ -1,6 +1,7 @@
 //! The same elements under another shape.
 
-use crate::args::{arity, concrete_one, output_moved, rank, required};
+use crate::Axes;
+use crate::args::{arity, concrete_one, optional, output_moved, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -108,8 +109,23 @@ impl Op for Reshape {
         output_moved(self, inputs, 0..1, shape)
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        match (optional(inputs, 0), outputs.first()) {
+            (Some(x), Some(out)) => Axes::reshaped(x, out),
+            _ => Axes::new(),
+        }
+    }
+
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn passes_memory_on(&self) -> bool {
         true
+    }
+
+    fn shape_input(&self) -> Option<usize> {
+        Some(1)
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

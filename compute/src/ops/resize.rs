@@ -2,15 +2,18 @@
 
 mod cpu;
 mod device;
+mod facts;
 mod taps;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, axes, ints_or, optional, output, required};
+use crate::Axes;
+use crate::args::{arity, ints_or, optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::Cast;
+use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// How a new element comes from its neighbours.
@@ -121,10 +124,7 @@ impl Resize {
         dims: &[Dim],
     ) -> Result<Option<Vec<(usize, Target)>>> {
         let rank = dims.len();
-        let named = match &self.axes {
-            Some(named) => axes("Resize", named, rank)?,
-            None => (0..rank).collect(),
-        };
+        let named = self.named(rank)?;
         let targets: Vec<Target> = if let Some(sizes) = nonempty(optional(inputs, 3)) {
             match ints_or("Resize", "sizes", Some(&sizes), None)? {
                 Some(Some(ints)) if ints.iter().any(|&n| n < 0) => {
@@ -254,6 +254,23 @@ impl Op for Resize {
         Ok(output(x.ty.dtype, shape))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let dims = optional(inputs, 0).and_then(|x| x.sym_shape());
+        match dims.map(|dims| self.resampled(inputs, dims)) {
+            Some(Ok(resampled)) => Axes::each_but(&resampled, inputs, outputs.len()),
+            _ => Axes::new(),
+        }
+    }
+
+    fn moves(&self) -> bool {
+        matches!(self.mode, ResizeMode::Nearest(_))
+            && self.coordinates != CoordinateMode::TfCropAndResize
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        self.blended(inputs, outputs)
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
@@ -263,17 +280,9 @@ impl Op for Resize {
         let from = optional(inputs, 0).and_then(|x| shape(x));
         let to = self.infer(inputs).ok().and_then(|out| shape(out.first()?));
         let (Some(x), Some(from), Some(to)) = (optional(inputs, 0), from, to) else { return 0 };
-        let named = self.axes.clone().and_then(|named| axes("Resize", &named, to.rank()).ok());
-        // One axis after the other: a step's result lives until the next one is there.
-        let mut dims = from.to_vec();
-        let mut sizes = Vec::new();
-        for axis in named.unwrap_or_else(|| (0..to.rank()).collect()) {
-            if dims[axis] != to[axis] {
-                dims[axis] = to[axis];
-                let elements = dims.iter().fold(1usize, |n, &d| n.saturating_mul(d));
-                sizes.push(elements.saturating_mul(x.ty.dtype.size()));
-            }
-        }
+        // A step's result lives until the next one is there.
+        let bytes = |(_, elements): (usize, usize)| elements.saturating_mul(x.ty.dtype.size());
+        let mut sizes: Vec<usize> = self.steps(&from, &to).into_iter().map(bytes).collect();
         sizes.pop();
         let pairs = sizes.windows(2).map(|pair| pair[0].saturating_add(pair[1]));
         pairs.chain(sizes.iter().copied()).max().unwrap_or(0)
@@ -282,6 +291,19 @@ impl Op for Resize {
     fn widens_halves(&self) -> bool {
         self.coordinates == CoordinateMode::TfCropAndResize
             || !matches!(self.mode, ResizeMode::Nearest(_))
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        inputs.first().copied().flatten().filter(|x| x.rank() == Some(order.len()))?;
+        let all = || (0..i64::try_from(order.len()).unwrap_or(0)).collect();
+        let axes = self.axes.clone().unwrap_or_else(all);
+        let axes = axes.into_iter().map(|axis| moved_axis(order, axis)).collect::<Option<_>>()?;
+        Some(Reordered::first(Self { axes: Some(axes), ..self.clone() }, inputs, 1))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,5 +1,6 @@
 //! Turns the beginning of each sequence of a batch around.
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, output, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -37,6 +38,16 @@ impl Op for ReverseSequence {
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let batch = usize::from(self.time_first);
+        let rest = Axes::each_but(&[0, 1], inputs, outputs.len());
+        rest.each([(0, batch), (1, 0)], [(0, batch)])
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -9,6 +9,7 @@ use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
+use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
 
 /// `RoiAlign`: inputs x `[n, c, h, w]`, regions `[k, 4]` (x1, y1, x2, y2) and each region's image
@@ -63,6 +64,18 @@ impl Op for RoiAlign {
         Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
     }
 
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let axes = Axes::new().each([(0, 1)], [(0, 1)]).each([(1, 0), (2, 0)], [(0, 0)]);
+        axes.with(AxisKind::Picked { by: 2 }, [(0, 0)], [])
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        // Samples that adapt to a region are known with the region: one on each axis at least.
+        let samples = self.sampling_ratio.max(1) as u64;
+        let taps = samples.saturating_mul(samples).saturating_mul(4);
+        outputs.first().map_or(0, crate::cost::elements).saturating_mul(taps)
+    }
+
     fn widens_halves(&self) -> bool {
         true
     }
@@ -110,6 +123,11 @@ impl Op for MaxRoiPool {
         };
         dims::expect(op, "the regions' last axis", &Dim::Known(5), five)?;
         Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
+    }
+
+    fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        // An image's number is one of a region's floats.
+        Axes::new().each([(0, 1)], [(0, 1)]).each([(1, 0)], [(0, 0)])
     }
 
     fn widens_halves(&self) -> bool {

@@ -5,6 +5,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, float, optional, output, rank, required, same_dtype, single};
 use crate::device::Launches;
 use crate::dims;
@@ -121,6 +122,31 @@ impl Op for RotaryEmbedding {
             dims::expect(OP, "the length of position_ids", length, l)?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = |i: usize| optional(inputs, i).and_then(|x| x.rank());
+        let Some(x @ (3 | 4)) = rank(0) else { return Axes::new() };
+        let heads = if x == 4 { Axes::new().each([(0, 1)], [(0, 1)]) } else { Axes::new() };
+        // The inputs whose first two axes are the batch and the length.
+        let beside: &[usize] = match (optional(inputs, 3), rank(3)) {
+            (None, _) => &[1, 2],
+            (Some(_), Some(2)) => &[3],
+            // The others follow a first position, which is that of every sequence.
+            (Some(_), Some(1)) => return heads.each([(0, 0)], [(0, 0)]),
+            _ => return heads,
+        };
+        let with = |at: usize, axis: usize| {
+            let mut own = vec![(0, at)];
+            own.extend(beside.iter().map(|&i| (i, axis)));
+            own
+        };
+        heads.each(with(0, 0), [(0, 0)]).each(with(x - 2, 1), [(0, x - 2)])
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        // Each element is the sum of two products.
+        outputs.first().map_or(0, crate::cost::elements).saturating_mul(2)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {

@@ -7,13 +7,14 @@ mod tests;
 
 use super::gather_elements::within;
 use super::gather_nd::too_wide;
-use crate::args::{arity, axis, output, required, same_dtype};
+use crate::Axes;
+use crate::args::{arity, axis, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::{DType, Tensor, TensorView};
+use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// What becomes of an element that is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -83,6 +84,24 @@ impl Op for ScatterElements {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let dims = |i: usize| optional(inputs, i).and_then(|x| x.sym_shape());
+        let (Some(x), Some(indices)) = (dims(0), dims(1)) else { return Axes::new() };
+        let Ok(along) = axis(self.name(), self.axis, x.len()) else { return Axes::new() };
+        // Where there are fewer indices than positions, some positions have none of their own.
+        let aligned = |axis: &usize| {
+            let dim = &x[*axis];
+            *axis != along && *dim != Dim::Unknown && indices.get(*axis) == Some(dim)
+        };
+        (0..x.len())
+            .filter(aligned)
+            .fold(Axes::new(), |axes, axis| axes.each((0..3).map(|i| (i, axis)), [(0, axis)]))
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        multiply_adds(self.reduction, inputs)
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
         device::elements(self, inputs)
     }
@@ -119,6 +138,20 @@ impl Op for ScatterNd {
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let dims = |i: usize| optional(inputs, i).and_then(|x| x.sym_shape());
+        let (Some(x), Some([outer @ .., width])) = (dims(0), dims(1)) else { return Axes::new() };
+        let Some(width) = width.known() else { return Axes::new() };
+        // Behind the axes that indices name are those of a slice.
+        (width..x.len()).fold(Axes::new(), |axes, axis| {
+            axes.each([(0, axis), (2, outer.len() + axis - width)], [(0, axis)])
+        })
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        multiply_adds(self.reduction, inputs)
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
         device::slices(self, inputs)
     }
@@ -133,6 +166,12 @@ impl Op for ScatterNd {
         }
         cpu::slices(self, inputs)
     }
+}
+
+/// Updates that replace an element are only copied.
+fn multiply_adds(reduction: ScatterReduction, inputs: &[Option<&ValueInfo>]) -> u64 {
+    let updates = optional(inputs, 2).filter(|_| reduction != ScatterReduction::None);
+    updates.map_or(0, |updates| crate::cost::elements(updates))
 }
 
 fn same_shape(op: &'static str, want: &[lgp_memory::Dim], given: &[lgp_memory::Dim]) -> Result<()> {

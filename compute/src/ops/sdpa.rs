@@ -7,9 +7,10 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, optional, output, required, same_dtype};
 use crate::device::Launches;
-use crate::dims;
+use crate::dims::{self, surely_equal};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
@@ -71,6 +72,34 @@ impl Sdpa {
         let [_, _, _, e] = v;
         Ok(Some(if self.swapped { [b, s, h, e] } else { [b, h, s, e] }))
     }
+
+    /// `None` where the mask's rank is unknown.
+    fn named_axes(&self, inputs: &[Option<&ValueInfo>]) -> Option<Axes> {
+        let Self { q, k, v, .. } = self;
+        let mask = optional(inputs, 3);
+        let rank = mask.map_or(Some(0), |mask| mask.rank())?;
+        // The mask's axis that is this one of the scores.
+        let own = |axis: usize| Some((3, (axis + rank).checked_sub(4)?));
+        let (rows, heads) = if self.swapped { (1, 2) } else { (2, 1) };
+        let axes = Axes::new()
+            .each([(0, q[0]), (1, k[0]), (2, v[0])].into_iter().chain(own(0)), [(0, 0)])
+            .each([(0, q[1]), (1, k[1]), (2, v[1])].into_iter().chain(own(1)), [(0, heads)])
+            .each([(0, q[2])].into_iter().chain(own(2)), [(0, rows)])
+            .each([(2, v[3])], [(0, 3)])
+            .all([(0, q[3]), (1, k[2])], []);
+        let columns = own(3);
+        let keys = |mask: Option<(usize, usize)>| [(1, k[3]), (2, v[2])].into_iter().chain(mask);
+        let width = columns.and_then(|(_, axis)| mask?.dim(axis));
+        let length = optional(inputs, 1).and_then(|key| key.dim(k[3]));
+        Some(if columns.is_none() || surely_equal(width, length) {
+            axes.all(keys(columns), [])
+        } else if width == Some(&Dim::Known(1)) {
+            // One column for all keys.
+            axes.all(keys(None), [])
+        } else {
+            axes
+        })
+    }
 }
 
 impl Op for Sdpa {
@@ -87,6 +116,19 @@ impl Op for Sdpa {
             }
         }
         Ok(output(DType::F32, self.sizes(inputs)?.map(|dims| dims.to_vec())))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        self.named_axes(inputs).unwrap_or_default()
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let dim = |i: usize, axis: usize| Some(optional(inputs, i)?.dim(axis)?.known()? as u64);
+        let sizes = || Some([dim(0, self.q[3])?, dim(1, self.k[3])?, dim(2, self.v[3])?]);
+        let Some([depth, keys, width]) = sizes() else { return 0 };
+        let elements = outputs.first().map_or(0, crate::cost::elements);
+        let rows = elements.checked_div(width).unwrap_or(0);
+        rows.saturating_mul(keys).saturating_mul(depth.saturating_add(width))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -3,10 +3,13 @@
 mod cpu;
 mod device;
 
+use crate::Axes;
 use crate::args::{self, arity, ints_or, optional, output_moved, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::reorder::{Reordered, moved_axis};
+use crate::rewrite::{Operand, operands};
 use lgp_memory::{Dim, Tensor, TensorView};
 
 /// `Slice`: inputs data, starts, ends, axes (optional), steps (optional), each i32 or i64 rank 1.
@@ -106,6 +109,19 @@ impl Slice {
         let cut = |i| Cut { axis: axes[i], start: starts[i], end: ends[i], step: steps[i] };
         Ok(Some((0..n).map(cut).collect()))
     }
+
+    /// The axes that may be cut, where those are known: the ranges need not be.
+    fn cut_axes(&self, inputs: &[Option<&ValueInfo>], rank: usize) -> Option<Vec<usize>> {
+        let named = ints_or("Slice", "axes", optional(inputs, 3), self.axes.as_deref()).ok()?;
+        if let Some(named) = named {
+            return args::axes("Slice", &named?, rank).ok();
+        }
+        let count = match optional(inputs, 1) {
+            Some(starts) => starts.dim(0)?.known()?,
+            None => self.starts.as_ref()?.len(),
+        };
+        Some((0..count.min(rank)).collect())
+    }
 }
 
 impl Op for Slice {
@@ -132,8 +148,47 @@ impl Op for Slice {
         output_moved(self, inputs, 0..1, shape)
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank());
+        match rank.and_then(|rank| self.cut_axes(inputs, rank)) {
+            Some(cut) => Axes::each_but(&cut, inputs, outputs.len()),
+            None => Axes::new(),
+        }
+    }
+
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        _: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        inputs.first().copied().flatten().filter(|x| x.rank() == Some(order.len()))?;
+        let axes = match (inputs.get(3).copied().flatten(), &self.axes) {
+            (Some(axes), _) => axes.ints("Slice", "axes").ok()??,
+            (None, Some(axes)) => axes.clone(),
+            (None, None) => {
+                let starts = match &self.starts {
+                    Some(starts) => starts.len(),
+                    None => inputs.get(1).copied().flatten()?.dim(0)?.known()?,
+                };
+                (0..i64::try_from(starts).ok()?).collect()
+            }
+        };
+        let axes = axes.into_iter().map(|axis| moved_axis(order, axis)).collect::<Option<_>>()?;
+        let mut given = operands(inputs);
+        if let Some(axes) = given.get_mut(3) {
+            *axes = Operand::Absent;
+        }
+        let op = Self { axes: Some(axes), ..self.clone() };
+        Some(Reordered::with(op, inputs.len(), given))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -9,7 +9,8 @@ use crate::Axes;
 use crate::args::{arity, axis, float, output, required};
 use crate::device::Launches;
 use crate::error::Result;
-use crate::op::{Context, Op, ValueInfo};
+use crate::op::{Context, Given, Op, ValueInfo, as_large};
+use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{Tensor, TensorView};
 
 /// `Softmax`, `LogSoftmax`: one float input.
@@ -46,6 +47,34 @@ impl Op for Softmax {
         let own: Vec<usize> = if self.flatten { (axis..rank).collect() } else { vec![axis] };
         let axes = Axes::each_but(&own, inputs, outputs.len());
         own.iter().fold(axes, |axes, &axis| axes.all([(0, axis)], [(0, axis)]))
+    }
+
+    fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
+        as_large(inputs, outputs)
+    }
+
+    fn run_over(
+        &self,
+        ctx: &Context,
+        given: Given,
+        inputs: &[Option<TensorView<'_>>],
+    ) -> Result<Vec<Tensor>> {
+        let mut out = given.checked(self, inputs)?;
+        cpu::normalize(self, ctx, None, &mut out)?;
+        Ok(vec![out])
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        // Over several axes at once their order matters.
+        let x = inputs.first().copied().flatten()?;
+        let fits = !self.flatten && x.rank() == Some(order.len());
+        let axis = moved_axis(order, self.axis).filter(|_| fits)?;
+        Some(Reordered::first(Self { axis, ..self.clone() }, inputs, outputs.len()))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

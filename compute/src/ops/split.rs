@@ -3,10 +3,12 @@
 mod cpu;
 mod device;
 
+use crate::Axes;
 use crate::args::{arity, axis, ints_or, moved, optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{Dim, Tensor, TensorView};
 
 /// `Split`: inputs data and the sizes of the pieces (i64, optional).
@@ -91,8 +93,31 @@ impl Op for Split {
         Ok(pieces.into_iter().enumerate().flat_map(piece).collect())
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank());
+        match rank.map(|rank| axis("Split", self.axis, rank)) {
+            Some(Ok(axis)) => Axes::each_but(&[axis], inputs, outputs.len()),
+            _ => Axes::new(),
+        }
+    }
+
+    fn moves(&self) -> bool {
+        true
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
+    }
+
+    fn reordered<'a>(
+        &'a self,
+        order: &'a [usize],
+        inputs: &[Option<&'a ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Reordered<'a>> {
+        inputs.first().copied().flatten().filter(|x| x.rank() == Some(order.len()))?;
+        let axis = moved_axis(order, self.axis)?;
+        Some(Reordered::first(Self { axis, ..self.clone() }, inputs, outputs.len()))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

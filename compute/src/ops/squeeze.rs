@@ -1,5 +1,6 @@
 //! Drops axes of size 1.
 
+use crate::Axes;
 use crate::args::{arity, axes, concrete_one, ints_or, optional, output_moved, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -48,6 +49,23 @@ impl Op for Squeeze {
             (Some(dims), Some(Some(named))) => self.shape(dims, Some(&named))?,
         };
         output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let (Some(x), Some(out)) = (optional(inputs, 0), outputs.first()) else {
+            return Axes::new();
+        };
+        let named = ints_or("Squeeze", "axes", optional(inputs, 1), self.axes.as_deref());
+        let (Some(rank), Ok(Some(Some(named)))) = (x.rank(), named) else {
+            return Axes::reshaped(x, out);
+        };
+        let Ok(named) = axes("Squeeze", &named, rank) else { return Axes::new() };
+        let kept = (0..rank).filter(|axis| !named.contains(axis)).enumerate();
+        kept.fold(Axes::new(), |axes, (to, from)| axes.each([(0, from)], [(0, to)]))
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn passes_memory_on(&self) -> bool {

@@ -5,10 +5,11 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::ops::tree_ensemble::rows;
+use crate::ops::tree_ensemble::{row_axes, rows};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// A kernel: how alike a row and a support vector are.
@@ -144,6 +145,15 @@ impl Op for Svm {
         arity("Svm", inputs, 1, 1)?;
         let rows = rows("Svm", required("Svm", inputs, 0)?)?;
         Ok(output(DType::F32, Some(vec![rows, Dim::Known(self.scores())])))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        row_axes(inputs)
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let rows = outputs.first().and_then(|y| y.dim(0)?.known()).unwrap_or(0);
+        rows.saturating_mul(self.vectors.len().saturating_add(self.coefficients.len())) as u64
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,5 +1,6 @@
 //! Writes a stretch of a cache.
 
+use crate::Axes;
 use crate::args::{arity, axis, concrete_one, optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -48,6 +49,19 @@ impl Op for TensorScatter {
             }
         }
         Ok(output(cache.ty.dtype, cache.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
+        let Ok(along) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        (0..rank).filter(|axis| *axis != along).fold(Axes::new(), |axes, axis| {
+            let positions = optional(inputs, 2).filter(|_| axis == 0).map(|_| (2, 0));
+            axes.each([(0, axis), (1, axis)].into_iter().chain(positions), [(0, axis)])
+        })
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        0
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -10,6 +10,7 @@ pub use normalize::{CaseChange, StringNormalizer};
 pub use split::StringSplit;
 pub use tf_idf::{NGrams, TfIdfVectorizer, TfIdfWeighting};
 
+use crate::Axes;
 use crate::args::{arity, output, required};
 use crate::dims;
 use crate::error::{Error, Result};
@@ -42,6 +43,10 @@ impl Op for StringConcat {
             _ => None,
         };
         Ok(output(DType::Str, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
@@ -94,6 +99,10 @@ impl Op for RegexFullMatch {
         let x = required("RegexFullMatch", inputs, 0)?;
         expect_strings("RegexFullMatch", 0, x)?;
         Ok(output(DType::Bool, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

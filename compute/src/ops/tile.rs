@@ -3,7 +3,8 @@
 mod cpu;
 mod device;
 
-use crate::args::{arity, output_moved, rank, required};
+use crate::Axes;
+use crate::args::{arity, optional, output_moved, rank, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -37,6 +38,18 @@ impl Op for Tile {
             _ => None,
         };
         output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let repeats = optional(inputs, 1).and_then(|repeats| repeats.contents());
+        let Some(repeats) = repeats else { return Axes::new() };
+        let repeated = |axis: &usize| repeats[*axis] != Dim::Known(1);
+        let repeated: Vec<usize> = (0..repeats.len()).filter(repeated).collect();
+        Axes::each_but(&repeated, inputs, outputs.len())
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

@@ -4,6 +4,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
+use crate::Axes;
 use crate::args::{arity, axis, ints_or, optional, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
@@ -67,6 +68,18 @@ impl Op for TopK {
         };
         let of = |dtype| ValueInfo::of(TensorType { dtype, shape: shape.clone() });
         Ok(vec![of(x.ty.dtype), of(DType::I64)])
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank());
+        match rank.map(|rank| axis("TopK", self.axis, rank)) {
+            Some(Ok(axis)) => Axes::each_but(&[axis], inputs, outputs.len()),
+            _ => Axes::new(),
+        }
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        optional(inputs, 0).map_or(0, |x| crate::cost::elements(x))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

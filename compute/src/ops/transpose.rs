@@ -3,7 +3,8 @@
 mod cpu;
 mod device;
 
-use crate::args::{arity, output, required};
+use crate::Axes;
+use crate::args::{arity, optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -43,6 +44,17 @@ impl Op for Transpose {
             None => None,
         };
         Ok(output(x.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank());
+        let Some(Ok(perm)) = rank.map(|rank| self.perm(rank)) else { return Axes::new() };
+        let places = perm.into_iter().enumerate();
+        places.fold(Axes::new(), |axes, (to, from)| axes.each([(0, from)], [(0, to)]))
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

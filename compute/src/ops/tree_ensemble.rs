@@ -5,7 +5,8 @@ mod flat;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, output, required};
+use crate::Axes;
+use crate::args::{arity, optional, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::post_transform::PostTransform;
@@ -141,6 +142,16 @@ impl Op for TreeEnsemble {
         Ok(output(self.output_dtype(x.ty.dtype), Some(vec![rows, Dim::Known(self.targets)])))
     }
 
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        row_axes(inputs)
+    }
+
+    fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
+        let rows = outputs.first().and_then(|y| y.dim(0)?.known()).unwrap_or(0);
+        let walks = rows.saturating_mul(self.flat.roots.len());
+        walks.saturating_mul(self.flat.depth) as u64
+    }
+
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
@@ -156,5 +167,13 @@ pub(crate) fn rows(op: &'static str, x: &ValueInfo) -> Result<Dim> {
             op,
             format!("the input has rank {}, expected [rows, features]", dims.len()),
         )),
+    }
+}
+
+/// The axes of what a table of features is turned into, row by row.
+pub(crate) fn row_axes(inputs: &[Option<&ValueInfo>]) -> Axes {
+    match optional(inputs, 0).and_then(|x| x.rank()) {
+        Some(2) => Axes::new().each([(0, 0)], [(0, 0)]),
+        _ => Axes::new(),
     }
 }

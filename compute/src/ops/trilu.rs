@@ -2,6 +2,7 @@
 
 mod device;
 
+use crate::Axes;
 use crate::args::{arity, concrete_one, optional, output, required, single};
 use crate::device::Launches;
 use crate::error::{Error, Result};
@@ -35,6 +36,11 @@ impl Op for Trilu {
             return Err(Error::invalid("Trilu", message));
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+        Axes::each_but(&[rank.saturating_sub(2), rank.saturating_sub(1)], inputs, outputs.len())
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {

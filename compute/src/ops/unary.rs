@@ -9,8 +9,9 @@ mod tests;
 use crate::Axes;
 use crate::args::{arity, output, required};
 use crate::device::Element;
+use crate::epilogue::Activation;
 use crate::error::{Error, Result};
-use crate::op::{Context, Op, ValueInfo};
+use crate::op::{Context, Given, Op, ValueInfo, as_large};
 use lgp_memory::{DType, Tensor, TensorView};
 
 pub(crate) use math::Exp;
@@ -185,12 +186,32 @@ impl Op for Unary {
         Axes::elementwise(inputs, outputs)
     }
 
+    fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
+        let asks = matches!(self.kind, UnaryKind::Not | UnaryKind::Shrink { .. });
+        if asks { Vec::new() } else { as_large(inputs, outputs) }
+    }
+
+    fn run_over(
+        &self,
+        ctx: &Context,
+        given: Given,
+        inputs: &[Option<TensorView<'_>>],
+    ) -> Result<Vec<Tensor>> {
+        let mut out = given.checked(self, inputs)?;
+        cpu::numbers(self, ctx, None, &mut out)?;
+        Ok(vec![out])
+    }
+
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
         device::expression(self, x)
     }
 
     fn widens_halves(&self) -> bool {
         true
+    }
+
+    fn activation(&self, _: &[Option<&ValueInfo>]) -> Option<Activation> {
+        Activation::from_unary(self.kind)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -1,7 +1,7 @@
 //! The distinct elements, or slices, of a tensor.
 
 use super::top_k::compare;
-use crate::args::{arity, axis, required};
+use crate::args::{arity, axis, optional, required};
 use crate::error::{Error, Result};
 use crate::index::pick;
 use crate::movement::strided;
@@ -42,6 +42,11 @@ impl Op for Unique {
         let of = |dtype, shape| ValueInfo::of(TensorType { dtype, shape });
         let i64s = || of(DType::I64, unknown());
         Ok(vec![of(x.ty.dtype, shape), i64s(), i64s(), i64s()])
+    }
+
+    fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
+        // All are sorted; how many are left shows only then.
+        optional(inputs, 0).map_or(0, |x| crate::cost::elements(x))
     }
 
     fn widens_halves(&self) -> bool {

@@ -8,6 +8,7 @@ use crate::args::{arity, optional, output, rank, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::rewrite::Decoder;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 
 /// The weight of ONNX Runtime's `MatMulNBits`, as f32 of shape `[k, n]`.
@@ -96,6 +97,10 @@ impl Op for UnpackBits {
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs)
+    }
+
+    fn decodes(&self) -> Option<Decoder> {
+        Some(Decoder::Unpacks(self.clone()))
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

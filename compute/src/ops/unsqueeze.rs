@@ -1,5 +1,6 @@
 //! Inserts axes of size 1.
 
+use crate::Axes;
 use crate::args::{arity, axes, concrete_one, ints_or, optional, output_moved, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -34,6 +35,24 @@ impl Op for Unsqueeze {
             _ => None,
         };
         output_moved(self, inputs, 0..1, shape)
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        let (Some(x), Some(out)) = (optional(inputs, 0), outputs.first()) else {
+            return Axes::new();
+        };
+        let named = ints_or("Unsqueeze", "axes", optional(inputs, 1), self.axes.as_deref());
+        let (Some(rank), Ok(Some(Some(named)))) = (x.rank(), named) else {
+            return Axes::reshaped(x, out);
+        };
+        let whole = rank + named.len();
+        let Ok(new) = axes("Unsqueeze", &named, whole) else { return Axes::new() };
+        let old = (0..whole).filter(|axis| !new.contains(axis)).enumerate();
+        old.fold(Axes::new(), |axes, (from, to)| axes.each([(0, from)], [(0, to)]))
+    }
+
+    fn moves(&self) -> bool {
+        true
     }
 
     fn passes_memory_on(&self) -> bool {

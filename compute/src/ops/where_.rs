@@ -2,6 +2,7 @@
 
 mod cpu;
 
+use crate::Axes;
 use crate::args::{arity, output, required, same_dtype};
 use crate::device::{Element, all};
 use crate::dims;
@@ -31,6 +32,10 @@ impl Op for Where {
             _ => None,
         };
         Ok(output(a.ty.dtype, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
+        Axes::elementwise(inputs, outputs)
     }
 
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {

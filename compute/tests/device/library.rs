@@ -1,55 +1,49 @@
 //! A device with a library for products, as the vendors have one: the host multiplies.
 
-use lgp_hal::{Caps, Device, Gemm, Queue, Result, pass_on};
+use lgp_hal::testing::HostBlas;
+use lgp_hal::{Blas, Caps, Device, Gemm, Queue, Result, pass_on};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Another device, whose queues multiply.
+/// Another device, which has a library.
 #[derive(Debug)]
 pub(crate) struct WithLibrary {
     inner: Arc<dyn Device>,
     caps: Caps,
-    multiplied: Arc<AtomicUsize>,
+    library: Arc<Library>,
 }
 
 impl WithLibrary {
     pub(crate) fn new(inner: Arc<dyn Device>) -> Self {
         let caps = Caps { gemm: true, ..inner.caps().clone() };
-        Self { inner, caps, multiplied: Arc::default() }
+        Self { inner, caps, library: Arc::default() }
     }
 
     /// How many times the library was called.
     pub(crate) fn multiplied(&self) -> usize {
-        self.multiplied.load(Ordering::Relaxed)
+        self.library.0.load(Ordering::Relaxed)
     }
 }
 
 impl Device for WithLibrary {
-    pass_on!(inner: id, name, free_bytes, allocate, pinned, compile, load, arithmetic);
+    pass_on!(inner: id, name, free_bytes, allocate, queue, pinned, compile, load, arithmetic);
 
     fn caps(&self) -> &Caps {
         &self.caps
     }
 
-    fn queue(&self) -> Result<Box<dyn Queue>> {
-        let multiplied = Arc::clone(&self.multiplied);
-        Ok(Box::new(Multiplying { inner: self.inner.queue()?, multiplied }))
+    fn blas(&self) -> Option<Arc<dyn Blas>> {
+        Some(Arc::clone(&self.library) as Arc<dyn Blas>)
     }
 }
 
-struct Multiplying {
-    inner: Box<dyn Queue>,
-    multiplied: Arc<AtomicUsize>,
-}
+/// Counts its calls.
+#[derive(Debug, Default)]
+struct Library(AtomicUsize);
 
-impl Queue for Multiplying {
-    pass_on!(
-        inner: device, write, read, write_async, read_async, copy, launch, record, wait_for, submit,
-        finish
-    );
-
-    fn gemm(&mut self, gemm: &Gemm<'_>) -> Result<()> {
-        self.multiplied.fetch_add(1, Ordering::Relaxed);
-        gemm.on_host(&mut *self.inner)
+impl Blas for Library {
+    fn gemm(&self, queue: &mut dyn Queue, gemm: &Gemm<'_>) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        HostBlas.gemm(queue, gemm)
     }
 }

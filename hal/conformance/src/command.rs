@@ -4,7 +4,12 @@ use crate::backends::{Report, run};
 use lgp_hal::BackendKind;
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: lgp-hal-conformance [--require BACKEND]…   (opencl, cuda)";
+/// The backends that a machine may lack, by name.
+fn backends() -> String {
+    let always = [BackendKind::Null, BackendKind::Cpu];
+    let others = BackendKind::ALL.into_iter().filter(|kind| !always.contains(kind));
+    others.map(BackendKind::name).collect::<Vec<_>>().join(", ")
+}
 
 /// Runs the program: 0 when every law is kept, 1 when one is broken or a required backend is
 /// absent, 2 for a faulty command line.
@@ -12,7 +17,10 @@ pub fn main_with(args: impl IntoIterator<Item = String>) -> ExitCode {
     match required(args.into_iter(), true) {
         Ok(required) => print(&run(&required)),
         Err(complaint) => {
-            eprintln!("{complaint}\n{USAGE}");
+            let backends = backends();
+            eprintln!(
+                "{complaint}\nusage: lgp-hal-conformance [--require BACKEND]…   ({backends})"
+            );
             ExitCode::from(2)
         }
     }
@@ -41,9 +49,9 @@ fn required(
             "--require" => {
                 let name = args.next().ok_or("--require needs a backend")?;
                 let kind = name.parse();
-                all.push(
-                    kind.map_err(|_| format!("unknown backend {name:?}, expected opencl or cuda"))?,
-                );
+                let expected =
+                    || format!("unknown backend {name:?}, expected one of {}", backends());
+                all.push(kind.map_err(|_| expected())?);
             }
             _ if strict => return Err(format!("unexpected argument {arg:?}")),
             _ => {}

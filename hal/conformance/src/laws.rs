@@ -84,8 +84,8 @@ pub const LAWS: &[Law] = &[
     Law { name: "a faulty source is a typed error", check: programs::faulty_source },
     Law { name: "a faulty launch is a typed error", check: programs::faulty_launch },
     Law { name: "devices do not disturb each other", check: neighbours::law },
+    Law { name: "a library is there where the caps say so", check: |it| told(gemm::presence(it)) },
     Law { name: "the vendor's library multiplies", check: gemm::products },
-    Law { name: "no library is a typed answer", check: gemm::absence },
 ];
 
 /// What a law stops with: a broken promise in words.

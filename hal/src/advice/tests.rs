@@ -42,11 +42,11 @@ fn amd_cards() {
     let amdgpu = || polaris(Some("amdgpu"));
     let library = Missing::Library("the OpenCL library is not installed".to_owned());
     let node = "/dev/dri/renderD128".to_owned();
-    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|&it| it.to_owned()).collect() };
-    let pocl = names(&["Portable Computing Language"]);
-    let rusticl = names(&["Portable Computing Language", "rusticl"]);
-    let legacy = names(&["AMD Accelerated Parallel Processing"]);
-    let clover = names(&["Clover"]);
+    let platform = |name: &str, hides| Platform { name: name.to_owned(), hides };
+    let pocl = [platform("Portable Computing Language", None)];
+    let rusticl = [pocl[0].clone(), platform("rusticl", Some(Hides::UnlessNamed))];
+    let legacy = [platform("AMD Accelerated Parallel Processing", Some(Hides::PreVega))];
+    let clover = [platform("Clover", Some(Hides::All))];
     let [iris, first, none, on] =
         ["iris", "iris,radeonsi:0", "", "iris, radeonsi"].map(rusticl_enable);
     let elsewhere = Variables { icd_vendors: Some("/opt/icd".to_owned()), ..Variables::default() };

@@ -70,7 +70,7 @@ impl Backend for Fake {
 #[test]
 fn what_does_not_open_or_compiles_nothing_leaves_the_processor() {
     const fn opencl(backend: &'static dyn Backend) -> [Line; 1] {
-        [Line { kind: BackendKind::OpenCl, feature: "rocm", backend: Some(backend) }]
+        [Line { backend: Some(backend), ..*BackendKind::OpenCl.line() }]
     }
     static TABLES: [[Line; 1]; 3] = [
         opencl(&Fake(Kind::Absent)),

@@ -1,21 +1,18 @@
 //! The host's processor: its SIMD features, cores and memory. Its memory is the host's, its code
 //! is Rust, so it has no programs.
 
-mod buffer;
 mod device;
 pub(crate) mod facts;
-mod program;
-mod queue;
 mod simd;
 
 pub(crate) use device::CpuDevice;
 pub(crate) use facts::CpuFacts;
 pub use facts::host_free_bytes;
 
-use crate::backend::{Backend, Found, Probe};
+use crate::backend::{Backend, BackendKind, Found, Probe};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::{BackendKind, DeviceId};
+use crate::id::DeviceId;
 use std::sync::Arc;
 
 /// The table entry of the processor.

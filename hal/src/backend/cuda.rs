@@ -11,11 +11,11 @@ mod program;
 mod queue;
 mod telemetry;
 
-use crate::backend::{Backend, Found, Missing, Probe};
+use crate::backend::{Backend, BackendKind, Found, Missing, Probe};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::{BackendKind, DeviceId, PciAddress};
+use crate::id::{DeviceId, PciAddress};
 use crate::telemetry::Telemetry;
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};

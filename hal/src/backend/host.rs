@@ -1,6 +1,12 @@
 //! Bytes in host memory behind the traits, for the backends whose memory that is. Their queues do
 //! each command at once.
 
+mod queue;
+mod record;
+
+pub(crate) use queue::Host;
+pub use record::Command;
+
 use crate::buffer::{Buffer, range, refuse_overlap, refuse_unaligned};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -42,7 +48,7 @@ impl HostBuffer {
     pub(crate) const ALIGNMENT: usize = 64;
 
     /// Allocates `bytes` bytes for `device`, at most `bytes_max`.
-    pub(crate) fn new(device: DeviceId, bytes: usize, bytes_max: Option<u64>) -> Result<Self> {
+    fn new(device: DeviceId, bytes: usize, bytes_max: Option<u64>) -> Result<Self> {
         let refuse = |reason: String| Error::OutOfMemory { device, bytes, reason };
         if let Some(limit) = bytes_max.filter(|&limit| bytes as u64 > limit) {
             return Err(refuse(format!("the host has {limit} bytes")));
@@ -52,7 +58,7 @@ impl HostBuffer {
     }
 
     /// The host buffer behind `buffer`, if it is one of `device`.
-    pub(crate) fn of(buffer: &dyn Buffer, device: DeviceId) -> Result<&Self> {
+    fn of(buffer: &dyn Buffer, device: DeviceId) -> Result<&Self> {
         buffer
             .as_any()
             .downcast_ref::<Self>()

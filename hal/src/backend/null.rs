@@ -1,18 +1,14 @@
 //! The recording device: it keeps bytes and notes what was asked of it, for tests of the layers
 //! above. It has no programs and is never listed.
 
-mod buffer;
 mod device;
-mod program;
-mod queue;
 
 pub use device::NullDevice;
-pub use queue::Command;
 
-use crate::backend::{Backend, Missing, Probe};
+use crate::backend::{Backend, BackendKind, Missing, Probe};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::{BackendKind, DeviceId};
+use crate::id::DeviceId;
 use std::sync::Arc;
 
 /// The table entry of the recording device.

@@ -8,13 +8,15 @@ mod info;
 mod pinned;
 mod program;
 mod queue;
+mod quirks;
 
-use crate::backend::{Backend, Found, Missing, Probe};
+use crate::backend::{Backend, BackendKind, Found, Missing, Platform, Probe};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::{BackendKind, DeviceId};
+use crate::id::DeviceId;
 use opencl3::error_codes::{ClError, DLOPEN_FUNCTION_NOT_AVAILABLE, DLOPEN_RUNTIME_LOAD_FAILED};
 use opencl3::platform::get_platforms;
+use quirks::{Quirk, Quirks};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What the ICD loader answers when no driver is installed (`cl_khr_icd`).
@@ -51,11 +53,12 @@ impl Backend for OpenCl {
 }
 
 /// Why there is no device although the library is there.
-fn no_devices(platforms: &[String]) -> Missing {
+fn no_devices(platforms: &[Platform]) -> Missing {
     if platforms.is_empty() {
         return Missing::Driver("no OpenCL driver is installed".to_owned());
     }
-    let names = platforms.join(", ");
+    let names: Vec<&str> = platforms.iter().map(|platform| platform.name.as_str()).collect();
+    let names = names.join(", ");
     Missing::Devices(format!("the OpenCL platforms here ({names}) show no device"))
 }
 
@@ -65,15 +68,15 @@ struct Entry {
     device: opencl3::device::Device,
 }
 
-/// Drivers set themselves up when they are first asked for devices, and PoCL for one crashes if a
-/// second thread asks meanwhile. The drivers are one per process, so the lock is too.
+/// Held while the loader sets itself up, and while drivers do that do not bear a second thread
+/// meanwhile ([`Quirk::SetupRaces`]). They are one per process, so the lock is too.
 static DRIVER_SETUP: Mutex<()> = Mutex::new(());
 
-/// All devices, and the names of all platforms. Processors come last, so that `opencl:0` is a GPU
-/// where there is one; otherwise the order is the loader's.
-fn enumerate() -> Result<(Vec<Entry>, Vec<String>), Missing> {
+/// All devices, and all platforms. Processors come last, so that `opencl:0` is a GPU where there is
+/// one; otherwise the order is the loader's.
+fn enumerate() -> Result<(Vec<Entry>, Vec<Platform>), Missing> {
     // The lock guards no data, so a panic that poisoned it left nothing half done.
-    let _setup = DRIVER_SETUP.lock().unwrap_or_else(PoisonError::into_inner);
+    let setup = DRIVER_SETUP.lock().unwrap_or_else(PoisonError::into_inner);
     let platforms = match get_platforms() {
         Ok(platforms) => platforms,
         Err(ClError(PLATFORM_NOT_FOUND)) => Vec::new(),
@@ -90,41 +93,47 @@ fn enumerate() -> Result<(Vec<Entry>, Vec<String>), Missing> {
         }
         Err(error) => return Err(Missing::Driver(format!("OpenCL cannot list drivers: {error}"))),
     };
-    let mut names = Vec::new();
-    let mut devices = Vec::new();
-    for platform in platforms {
+    let (mut seen, mut races) = (Vec::new(), false);
+    for platform in &platforms {
         let name = platform.name().unwrap_or_else(|_| "unnamed platform".to_owned());
+        let quirks = Quirks::of(&name, None);
+        races |= quirks.has(Quirk::SetupRaces);
+        seen.push(Platform { name: name.trim().to_owned(), hides: quirks.hides() });
+    }
+    let _setup = races.then_some(setup);
+    let mut devices = Vec::new();
+    for (platform, Platform { name, .. }) in platforms.iter().zip(&seen) {
         // A platform that fails or has no devices must not hide those that work.
         let ids = platform.get_devices(opencl3::device::CL_DEVICE_TYPE_ALL).unwrap_or_default();
-        devices.extend(ids.into_iter().map(|id| Entry {
-            platform: name.trim().to_owned(),
-            device: opencl3::device::Device::new(id),
-        }));
-        names.push(name.trim().to_owned());
+        devices.extend(
+            ids.into_iter().map(|id| Entry {
+                platform: name.clone(),
+                device: opencl3::device::Device::new(id),
+            }),
+        );
     }
     devices.sort_by_key(|entry| info::kind(&entry.device) == crate::caps::DeviceKind::Cpu);
-    Ok((devices, names))
+    Ok((devices, seen))
 }
 
 /// Whether an error code means that the device is lost. Some codes say so to any call; when a call
 /// `waited` for commands, running out of resources is how drivers tell of a command that hung or
 /// reached beyond its memory.
-fn is_loss(error: &ClError, waited: bool) -> bool {
+fn is_loss(error: &ClError, waited: bool, quirks: &Quirks) -> bool {
     use opencl3::error_codes::{
         CL_CONTEXT_TERMINATED_KHR, CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE,
         CL_INVALID_CONTEXT, CL_OUT_OF_RESOURCES,
     };
-    /// NVIDIA's code for a kernel that reached beyond its memory.
-    const ILLEGAL_ACCESS_NVIDIA: i32 = -9999;
     // Queues and contexts are ours and were valid once.
     let fatal = [
         CL_DEVICE_NOT_AVAILABLE,
         CL_INVALID_COMMAND_QUEUE,
         CL_INVALID_CONTEXT,
         CL_CONTEXT_TERMINATED_KHR,
-        ILLEGAL_ACCESS_NVIDIA,
     ];
-    fatal.contains(&error.0) || waited && error.0 == CL_OUT_OF_RESOURCES
+    fatal.contains(&error.0)
+        || waited && error.0 == CL_OUT_OF_RESOURCES
+        || quirks.has(Quirk::LossCode(error.0))
 }
 
 /// Whether an error code means that memory ran out; drivers use all three.
@@ -150,10 +159,14 @@ mod tests {
             (-36, true, true),
             (-54, false, false),
             (-1121, true, true),
-            (-9999, true, true),
+            (-9999, false, false),
         ] {
-            let answers = [false, true].map(|waited| is_loss(&ClError(code), waited));
+            let quirks = Quirks::default();
+            let answers = [false, true].map(|waited| is_loss(&ClError(code), waited, &quirks));
             assert_eq!(answers, [at_any_call, after_waiting], "{code}");
         }
+        let quirks = Quirks::of("NVIDIA CUDA", Some("580.159.04"));
+        assert!(is_loss(&ClError(-9999), false, &quirks), "a code of this driver's own");
+        assert!(!is_loss(&ClError(-54), false, &quirks));
     }
 }

@@ -3,17 +3,13 @@
 use super::scene::Scene;
 use super::{Finding, Status};
 use crate::amd::ids::AmdChip;
-
-/// A version, of which the first three numbers count.
-type Version = [u32; 3];
+use crate::versions::Versions;
 
 /// Versions of a package that do wrong.
 struct Row {
     packages: &'static [&'static str],
-    /// The first version that is known to.
-    from: Version,
-    /// The first one that no longer does, where there is one.
-    below: Option<Version>,
+    /// Those that are known to.
+    versions: Versions,
     /// Whether only cards older than Vega are concerned.
     before_vega: bool,
     status: Status,
@@ -30,8 +26,7 @@ const ROCM: &[&str] = &["rocm-core"];
 const KNOWN: &[Row] = &[
     Row {
         packages: MESA_OPENCL,
-        from: [0, 0, 0],
-        below: Some([22, 3, 0]),
+        versions: Versions { below: Some([22, 3, 0]), ..Versions::ALL },
         before_vega: false,
         status: Status::Warn,
         what: "it has Mesa's old Clover alone, which was reported to calculate wrongly on an RX 480 (21.3.2)",
@@ -40,8 +35,7 @@ const KNOWN: &[Row] = &[
     },
     Row {
         packages: MESA_VULKAN,
-        from: [25, 0, 7],
-        below: Some([26, 0, 5]),
+        versions: Versions { from: [25, 0, 7], below: Some([26, 0, 5]) },
         before_vega: false,
         status: Status::Info,
         what: "Vulkan programs that make many pipelines were reported to damage their memory and crash with \
@@ -51,8 +45,7 @@ const KNOWN: &[Row] = &[
     },
     Row {
         packages: ROCM,
-        from: [4, 5, 0],
-        below: None,
+        versions: Versions { from: [4, 5, 0], ..Versions::ALL },
         before_vega: true,
         status: Status::Info,
         what: "ROCm's OpenCL was reported to show no Polaris card any more from 4.5 on",
@@ -77,27 +70,13 @@ pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     }
     for row in KNOWN.iter().filter(|row| before_vega || !row.before_vega) {
         let mut found = packages.iter().filter(|(name, _)| row.packages.contains(&name.as_str()));
-        if let Some((name, version)) = found.find(|(_, version)| row.has(version)) {
+        let has = |version: &str| row.versions.has(version) == Some(true);
+        if let Some((name, version)) = found.find(|(_, version)| has(version)) {
             let message = format!("{name} {version}: {} ({})", row.what, row.source);
             all.push(Finding::new("drivers", row.status, message).fix(row.fix));
         }
     }
     all
-}
-
-impl Row {
-    fn has(&self, version: &str) -> bool {
-        let is_in = |it: Version| it >= self.from && self.below.is_none_or(|below| it < below);
-        parse(version).is_some_and(is_in)
-    }
-}
-
-/// The first three numbers of `1:25.0.7-2ubuntu1`.
-fn parse(version: &str) -> Option<Version> {
-    let upstream = version.split_once(':').map_or(version, |(_, rest)| rest);
-    let mut numbers = upstream.split(|c: char| !c.is_ascii_digit()).map_while(|it| it.parse().ok());
-    let first = numbers.next()?;
-    Some([first, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)])
 }
 
 /// Name and version of each installed package of the table, as dpkg or pacman has it.
@@ -179,17 +158,5 @@ mod tests {
         let found = say(&[("var/lib/pacman/local/opencl-mesa-1:21.3.2-1/desc", "")]);
         assert!(found[0].message.contains("opencl-mesa 1:21.3.2-1"), "{found:#?}");
         assert_eq!(found.len(), 2);
-    }
-
-    #[test]
-    fn versions_are_numbers() {
-        for (text, version) in [
-            ("25.0.7-2", Some([25, 0, 7])),
-            ("1:22.3~rc1-1", Some([22, 3, 0])),
-            ("7", Some([7, 0, 0])),
-            ("git", None),
-        ] {
-            assert_eq!(parse(text), version, "{text}");
-        }
     }
 }

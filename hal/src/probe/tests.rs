@@ -36,7 +36,7 @@ impl Backend for Fake {
 }
 
 const fn opencl(backend: &'static dyn Backend) -> [Line; 1] {
-    [Line { kind: BackendKind::OpenCl, feature: "rocm", backend: Some(backend) }]
+    [Line { backend: Some(backend), ..*BackendKind::OpenCl.line() }]
 }
 
 #[test]
@@ -63,8 +63,8 @@ fn a_card_without_a_driver_is_reported_with_reason_and_line() {
         ("nvidia", "pci:0000:01:00.0", "NVIDIA GPU 10de:1c03", "cuda", None),
     ] {
         static NONE: [Line; 2] = [
-            Line { kind: BackendKind::OpenCl, feature: "rocm", backend: Some(&Fake(&[])) },
-            Line { kind: BackendKind::Cuda, feature: "cuda", backend: Some(&Fake(&[])) },
+            Line { backend: Some(&Fake(&[])), ..*BackendKind::OpenCl.line() },
+            Line { backend: Some(&Fake(&[])), ..*BackendKind::Cuda.line() },
         ];
         let devices = Survey::new(&NONE, &fixture(host)).devices;
         let [info] = devices.as_slice() else { panic!("{host}: {devices:?}") };
@@ -204,8 +204,7 @@ fn a_driver_that_hangs_or_panics_does_not_take_the_program_along() {
 
 #[test]
 fn a_hidden_backend_leaves_the_card_and_its_reason() {
-    static WITHOUT: [Line; 1] =
-        [Line { kind: BackendKind::OpenCl, feature: "rocm", backend: None }];
+    static WITHOUT: [Line; 1] = [Line { backend: None, ..*BackendKind::OpenCl.line() }];
     let devices = Survey::new(&WITHOUT, &fixture("rx580")).devices;
     let reason = devices[0].reason.as_deref().unwrap_or_default();
     assert!(reason.starts_with("this build has no opencl backend; "), "{reason}");

@@ -37,6 +37,11 @@ macro_rules! pass_on {
             self.$at.queue()
         }
     };
+    (@ blas $at:tt) => {
+        fn blas(&self) -> Option<std::sync::Arc<dyn $crate::Blas>> {
+            self.$at.blas()
+        }
+    };
     (@ pinned $at:tt) => {
         fn pinned(&self, bytes: usize) -> $crate::Result<$crate::Pinned> {
             self.$at.pinned(bytes)
@@ -130,11 +135,6 @@ macro_rules! pass_on {
             unsafe { self.$at.launch(launch) }
         }
     };
-    (@ gemm $at:tt) => {
-        fn gemm(&mut self, gemm: &$crate::Gemm<'_>) -> $crate::Result<()> {
-            self.$at.gemm(gemm)
-        }
-    };
     (@ record $at:tt) => {
         fn record(&mut self) -> $crate::Result<std::sync::Arc<dyn $crate::Event>> {
             self.$at.record()
@@ -153,6 +153,11 @@ macro_rules! pass_on {
     (@ finish $at:tt) => {
         fn finish(&mut self) -> $crate::Result<()> {
             self.$at.finish()
+        }
+    };
+    (@ as_any_mut $at:tt) => {
+        fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+            self.$at.as_any_mut()
         }
     };
 }

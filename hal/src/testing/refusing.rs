@@ -73,7 +73,7 @@ impl Requests {
 }
 
 impl Device for RefusingDevice {
-    pass_on!(inner: id, name, caps, free_bytes, compile, load, arithmetic);
+    pass_on!(inner: id, name, caps, free_bytes, blas, compile, load, arithmetic);
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
         self.requests.next(bytes)?;
@@ -98,7 +98,7 @@ struct RefusingQueue {
 }
 
 impl Queue for RefusingQueue {
-    pass_on!(inner: device, read, read_async, copy, gemm, record, wait_for, submit, finish);
+    pass_on!(inner: device, read, read_async, copy, record, wait_for, submit, finish, as_any_mut);
 
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         self.requests.next(data.len())?;

@@ -2,7 +2,7 @@
 
 use crate::Test;
 use crate::compare::{Tolerance, compare};
-use lgp_inference::{Model, Session, SessionOptions, ValueSpec, read_value};
+use lgp_inference::{Model, Session, SessionOptions, ValueSpec, check_facts, read_value};
 use lgp_memory::{DType, Datum, Dim, Tensor, ValueKind};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -75,8 +75,9 @@ fn check(
     if takes < given {
         return Err(format!("{given} inputs, but the model takes {takes}"));
     }
-    let named = model.inputs().iter().map(|spec| spec.name.as_str()).zip(inputs).collect();
-    let got = session.run_data(named).map_err(|e| format!("run: {e}"))?;
+    let named: Vec<(&str, Datum)> =
+        model.inputs().iter().map(|spec| spec.name.as_str()).zip(inputs).collect();
+    let got = session.run_data(named.clone()).map_err(|e| format!("run: {e}"))?;
     if got.len() < outputs.len() {
         return Err(format!("{} outputs, expected {}", got.len(), outputs.len()));
     }
@@ -85,7 +86,8 @@ fn check(
         let expected = read(path, spec.kind)?;
         compare_data(got, &expected, tolerance).map_err(|e| format!("output '{name}': {e}"))?;
     }
-    Ok(())
+    let complaints = check_facts(model, named, 1).map_err(|e| format!("facts: {e}"))?;
+    complaints.first().map_or(Ok(()), |first| Err(format!("facts: {first}")))
 }
 
 /// Compares values of any kind.

@@ -56,6 +56,11 @@ impl Op for If {
         a.into_iter().zip(b).map(|(a, b)| either(a, &b)).collect()
     }
 
+    // Operators inside may draw random numbers.
+    fn is_deterministic(&self) -> bool {
+        false
+    }
+
     fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         Err(Error::unsupported(NAME, "tensors alone"))
     }

@@ -97,6 +97,11 @@ impl Op for Loop {
         Ok(outputs.into_iter().map(|o| ValueInfo::holding(o.kind, o.ty)).collect())
     }
 
+    // Operators inside may draw random numbers.
+    fn is_deterministic(&self) -> bool {
+        false
+    }
+
     fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         Err(Error::unsupported(NAME, "tensors alone"))
     }

@@ -37,6 +37,11 @@ impl Op for SequenceMap {
         Ok(outputs.collect())
     }
 
+    // Operators inside may draw random numbers.
+    fn is_deterministic(&self) -> bool {
+        false
+    }
+
     fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         Err(Error::unsupported(NAME, "tensors alone"))
     }

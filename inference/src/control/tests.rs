@@ -1,7 +1,7 @@
 //! Branches, loops and scans.
 
 use crate::model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
-use crate::{Error, Result, Session, SessionOptions, Stop, Stopped};
+use crate::{Error, Result, RunOptions, Session, SessionOptions, Stop, Stopped};
 use lgp_memory::{DType, Datum, SymShape, Tensor, TensorType, TensorView};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,6 +53,7 @@ fn session(inputs: &[(&str, DType)], output: DType, nodes: Vec<ModelNode>) -> Re
         outputs: vec![spec("y", output)],
         initializers: [("w".to_owned(), Tensor::from_slice([2], &[10f32, 20.])?)].into(),
         nodes,
+        operators: Default::default(),
     }
     .validated()?;
     Session::new(&model, SessionOptions::with_threads(1))
@@ -122,11 +123,11 @@ fn a_loop_without_end_ends_when_it_is_asked_to() -> Result<()> {
     let (m, c, x) = (Tensor::scalar(i64::MAX)?, Tensor::scalar(true)?, Tensor::scalar(0f32)?);
     let given: [(&str, TensorView<'_>); 3] = [("m", m.view()), ("c", c.view()), ("x", x.view())];
     let soon = Stop::at(Instant::now() + Duration::from_millis(20));
-    let stopped = session.run_until(&given, &soon);
+    let stopped = session.run_with(&given, RunOptions::new().until(&soon));
     assert!(matches!(stopped, Err(Error::Stopped(Stopped::Deadline))), "{stopped:?}");
     let stop = Stop::new();
     std::thread::scope(|scope| {
-        let run = scope.spawn(|| session.run_until(&given, &stop));
+        let run = scope.spawn(|| session.run_with(&given, RunOptions::new().until(&stop)));
         std::thread::sleep(Duration::from_millis(20));
         stop.stop();
         let stopped = run.join().expect("the run does not panic");
@@ -234,7 +235,8 @@ fn a_loop_over_nothing_notices_too() -> Result<()> {
     let session = session(&[("go", DType::Bool), ("x0", DType::F32)], DType::F32, nodes)?;
     let (go, x) = (Tensor::scalar(true)?, Tensor::scalar(0f32)?);
     let soon = Stop::at(Instant::now() + Duration::from_millis(20));
-    let stopped = session.run_until(&[("go", go.view()), ("x0", x.view())], &soon);
+    let given = [("go", go.view()), ("x0", x.view())];
+    let stopped = session.run_with(&given, RunOptions::new().until(&soon));
     assert!(matches!(stopped, Err(Error::Stopped(Stopped::Deadline))), "{stopped:?}");
     Ok(())
 }

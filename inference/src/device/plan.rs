@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::passes;
 use crate::plan::Plan;
-use lgp_compute::device::{Accelerator, Fused, Prepared, Recipe};
+use lgp_compute::device::{Accelerator, Prepared, Recipe};
 use lgp_compute::{Context, ValueInfo};
 use lgp_hal::DeviceId;
 use lgp_memory::{DType, Shape, TensorType};
@@ -208,7 +208,7 @@ impl DevicePlan {
                 Work::Kernels(..) | Work::Alias(_) => (device.to_string(), None),
             };
             let measured = reason.as_deref() == Some(MEASURED);
-            Placement { name: node.name.clone(), op: operators(node), device, reason, measured }
+            Placement { name: node.name.clone(), op: node.op.label(), device, reason, measured }
         };
         self.graph.nodes.iter().zip(&self.work).map(place).collect()
     }
@@ -228,13 +228,6 @@ pub(super) fn specialized(graph: &Graph, inputs: &[(DType, Shape)]) -> Result<Gr
     }
     passes::specialize(&mut graph)?;
     Ok(graph)
-}
-
-/// The name of a node's operator, or of those that it joins.
-pub(super) fn operators(node: &Node) -> String {
-    let op: &dyn std::any::Any = &*node.op;
-    let joined = |fused: &Fused| fused.parts().collect::<Vec<_>>().join("+");
-    op.downcast_ref().map_or_else(|| node.op.name().to_owned(), joined)
 }
 
 /// What a device has to do for a node of a graph whose dimensions are known.

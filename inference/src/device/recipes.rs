@@ -3,8 +3,8 @@
 use super::plan::{Task, specialized, task_of};
 use crate::error::Result;
 use crate::model::Model;
+use crate::options::SessionOptions;
 use crate::passes;
-use crate::session::SessionOptions;
 use lgp_compute::device::Recipe;
 use lgp_memory::Shape;
 

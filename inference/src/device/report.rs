@@ -6,6 +6,7 @@ use super::plan::Drafted;
 use crate::graph::{Graph, ValueId};
 use crate::plan::{MemoryReport, TensorBytes};
 use lgp_compute::device::Accelerator;
+use lgp_compute::{Cost, ValueInfo};
 use lgp_memory::{ArenaPlan, Holder, Lifetime};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -139,6 +140,12 @@ pub(super) fn memory(drafted: &Drafted, layout: &Layout) -> MemoryReport {
         let own = needs.tensors.iter().filter(move |(spot, _)| wanted(spot, graph));
         own.map(|(_, life)| life.bytes)
     };
+    let cost = graph.nodes.iter().fold(Cost::default(), |sum, node| {
+        let known = |id: &Option<ValueId>| id.and_then(|id| graph.info(id));
+        let made: Vec<ValueInfo> =
+            node.outputs.iter().filter_map(|id| known(id).cloned()).collect();
+        sum + lgp_compute::cost(&*node.op, &graph.infos(node), &made)
+    });
     MemoryReport {
         peak_bytes: arena_bytes + weights_bytes,
         weights_bytes,
@@ -152,6 +159,8 @@ pub(super) fn memory(drafted: &Drafted, layout: &Layout) -> MemoryReport {
         unknown: needs.unknown,
         peak_node: graph.nodes.get(step).map(|node| node.name.clone()),
         peak_tensors: peak_tensors(graph, needs, step),
+        multiply_adds: cost.multiply_adds,
+        moved_bytes: cost.bytes_read.saturating_add(cost.bytes_written),
         steps: graph.nodes.len(),
         placed: Vec::new(),
     }

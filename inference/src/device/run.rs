@@ -7,22 +7,15 @@ use super::lead::Lead;
 use super::needs::Spot;
 use super::plan::{DevicePlan, Work};
 use crate::error::{Error, Result};
-use crate::exec::Slot;
 use crate::graph::{Node, ValueId, node_error};
-use crate::profile::{NodeProfile, Recorder};
+use crate::profile::Recorder;
+use crate::slots::{Slot, Slots};
+use lgp_compute::Context;
 use lgp_compute::device::{
     Ahead, DeviceArena, DeviceTensor, Mark, PinnedTensor, Prepared, Resident, Turn,
 };
-use lgp_compute::{Context, launch};
 use lgp_memory::{DType, Datum, Shape, TensorType, TensorView};
 use std::collections::HashMap;
-
-/// Where a value is: on the host, on the device, or in both places.
-#[derive(Debug, Clone)]
-struct Value<'a> {
-    host: Slot<'a>,
-    device: Option<DeviceTensor>,
-}
 
 struct Run<'a> {
     session: &'a OnDevice,
@@ -30,7 +23,9 @@ struct Run<'a> {
     /// Uploads end before the arena goes that they write to: fields are dropped in this order.
     ahead: Option<Ahead<'a>>,
     arena: DeviceArena,
-    values: Vec<Value<'a>>,
+    /// Values on the host, and on the device. A value may be in both places.
+    host: Slots<'a>,
+    device: Vec<Option<DeviceTensor>>,
     /// Weights on the device, and until somebody has waited for it the end of their upload.
     weights: HashMap<ValueId, (DeviceTensor, Option<Mark>)>,
     node: usize,
@@ -69,19 +64,16 @@ pub(super) fn run<'a>(
         residents.iter().map(Resident::pin).collect::<lgp_compute::Result<_>>()?;
     pool.phase("run");
     let there = pins.iter().map(|pin| (pin.tensor().clone(), None));
-    let nothing = Value { host: Slot::Empty, device: None };
     let mut run = Run {
         session,
         plan,
         ahead: (!plan.layout.streams.is_empty()).then(|| accelerator.ahead()),
         arena,
-        values: vec![nothing; plan.graph.values.len()],
+        host: Slots::new(&plan.graph, inputs),
+        device: vec![None; plan.graph.values.len()],
         weights: plan.layout.resident.iter().copied().zip(there).collect(),
         node: 0,
     };
-    for (id, value) in plan.graph.inputs.iter().zip(inputs) {
-        run.values[id.0].host = value;
-    }
     let mut streams = plan.layout.streams.as_slice();
     let mut lead = ctx.may_stop().then(Lead::new);
     for (index, (node, frees)) in plan.graph.nodes.iter().zip(&plan.frees).enumerate() {
@@ -96,10 +88,11 @@ pub(super) fn run<'a>(
         if let (Some(recorder), Some(start)) = (recorder.as_deref_mut(), start) {
             // A time of a node is worth nothing before its kernels have ended.
             accelerator.finish()?;
-            recorder.node(run.measured(node, start, recorder.now()));
+            recorder.node(node, start, |id| Some(plan.graph.info(id)?.ty.clone()));
         }
         for id in frees {
-            run.values[id.0] = Value { host: Slot::Empty, device: None };
+            run.host.set(*id, Slot::Empty);
+            run.device[id.0] = None;
         }
     }
     ctx.check()?;
@@ -142,7 +135,10 @@ impl Run<'_> {
             Work::Kernels(prepared, types) => self.kernels(node, prepared, types)?,
             Work::Alias(ty) => self.alias(node, ty)?,
             Work::Host(_) => {
-                self.host(ctx, node)?;
+                for id in node.inputs.iter().flatten() {
+                    self.fetch(*id)?;
+                }
+                self.host.compute(ctx, node, &plan.frees[self.node], None)?;
                 self.settle()?;
             }
         }
@@ -169,7 +165,7 @@ impl Run<'_> {
     fn send(&mut self, free: &Mark, stream: &Stream) -> Result<()> {
         let constant = self.plan.graph.constant(stream.value);
         let (Some(tensor), Some(ahead)) = (constant, &mut self.ahead) else {
-            return Err(self.missing(stream.value));
+            return Err(self.host.missing(stream.value));
         };
         let place = self.arena.tensor(stream.place, tensor.dtype(), tensor.shape().clone())?;
         let sent = ahead.upload(free, &place, tensor.as_bytes())?;
@@ -211,7 +207,7 @@ impl Run<'_> {
         launched.map_err(|error| node_error(node, error))?;
         for (id, tensor) in node.outputs.iter().zip(outputs) {
             if let Some(id) = id {
-                self.values[id.0].device = Some(tensor);
+                self.device[id.0] = Some(tensor);
             }
         }
         Ok(())
@@ -223,44 +219,13 @@ impl Run<'_> {
         };
         let shape: Shape = ty.concrete_shape().unwrap_or_default();
         let tensor = self.on_device(*from)?.reshaped(ty.dtype, shape);
-        self.values[to.0].device = Some(tensor.map_err(|error| node_error(node, error))?);
-        Ok(())
-    }
-
-    fn host(&mut self, ctx: &Context, node: &Node) -> Result<()> {
-        let mut inputs = Vec::with_capacity(node.inputs.len());
-        for input in &node.inputs {
-            inputs.push(input.map(|id| self.datum(id)).transpose()?);
-        }
-        let results = if node.op.takes_data() {
-            node.op.run_data(ctx, inputs).map_err(|e| node_error(node, e))?
-        } else {
-            let mut views: Vec<Option<TensorView<'_>>> = Vec::with_capacity(inputs.len());
-            for input in &inputs {
-                views.push(match input {
-                    None => None,
-                    Some(Datum::Tensor(tensor)) => Some(tensor.view()),
-                    Some(other) => {
-                        let (name, kind) = (&node.name, other.kind());
-                        let message = format!("node '{name}' is given {kind}, expected a tensor");
-                        return Err(Error::graph(message));
-                    }
-                });
-            }
-            let results = launch(&*node.op, ctx, &views).map_err(|e| node_error(node, e))?;
-            results.into_iter().map(Datum::Tensor).collect()
-        };
-        for (id, value) in node.outputs.iter().zip(results) {
-            if let Some(id) = id {
-                self.values[id.0].host = Slot::Own(value);
-            }
-        }
+        self.device[to.0] = Some(tensor.map_err(|error| node_error(node, error))?);
         Ok(())
     }
 
     /// The value on the device; it is copied there if it is not.
     fn on_device(&mut self, id: ValueId) -> Result<DeviceTensor> {
-        if let Some(tensor) = &self.values[id.0].device {
+        if let Some(tensor) = &self.device[id.0] {
             return Ok(tensor.clone());
         }
         if let Some((tensor, sent)) = self.weights.get_mut(&id) {
@@ -269,7 +234,7 @@ impl Run<'_> {
             }
             return Ok(tensor.clone());
         }
-        let tensor = match &self.values[id.0].host {
+        let tensor = match self.host.get(id) {
             Slot::View(view) => self.upload(id, view)?,
             Slot::Own(Datum::Tensor(tensor)) => self.upload(id, &tensor.view())?,
             Slot::Own(other) => {
@@ -277,9 +242,9 @@ impl Run<'_> {
                 let message = format!("value '{name}' is {}, expected a tensor", other.kind());
                 return Err(Error::graph(message));
             }
-            Slot::Empty => return Err(self.missing(id)),
+            Slot::Empty => return Err(self.host.missing(id)),
         };
-        self.values[id.0].device = Some(tensor.clone());
+        self.device[id.0] = Some(tensor.clone());
         Ok(tensor)
     }
 
@@ -299,51 +264,16 @@ impl Run<'_> {
 
     /// The value on the host; it is copied from the device if it is not.
     fn datum(&mut self, id: ValueId) -> Result<Datum> {
-        match &self.values[id.0].host {
-            Slot::View(view) => return Ok(Datum::Tensor(view.to_tensor()?)),
-            Slot::Own(value) => return Ok(value.clone()),
-            Slot::Empty => {}
-        }
-        if let Some(tensor) = &self.values[id.0].device {
-            let value = Datum::Tensor(self.session.accelerator.download(tensor)?);
-            self.values[id.0].host = Slot::Own(value.clone());
-            return Ok(value);
-        }
-        match self.plan.graph.constant(id) {
-            Some(tensor) => Ok(Datum::Tensor(tensor.clone())),
-            None => Err(self.missing(id)),
-        }
+        self.fetch(id)?;
+        self.host.datum(id)
     }
 
-    fn missing(&self, id: ValueId) -> Error {
-        let name = &self.plan.graph.values[id.0].name;
-        Error::graph(format!("value '{name}' is read before it exists"))
-    }
-
-    /// What is told of a node that has just run.
-    fn measured(
-        &self,
-        node: &Node,
-        start: std::time::Duration,
-        end: std::time::Duration,
-    ) -> NodeProfile {
-        let types = |ids: &[Option<ValueId>]| -> Vec<TensorType> {
-            let infos = ids.iter().flatten().filter_map(|id| self.plan.graph.info(*id));
-            infos.map(|info| info.ty.clone()).collect()
-        };
-        let bytes = |types: &[TensorType]| {
-            let sizes = types.iter().filter_map(|ty| ty.concrete_shape()?.byte_len(ty.dtype).ok());
-            sizes.sum()
-        };
-        let outputs = types(&node.outputs);
-        NodeProfile {
-            name: node.name.clone(),
-            op: node.op.name(),
-            start,
-            duration: end.saturating_sub(start),
-            bytes_read: bytes(&types(&node.inputs)),
-            bytes_written: bytes(&outputs),
-            outputs,
+    /// Copies a value from the device that is nowhere else.
+    fn fetch(&mut self, id: ValueId) -> Result<()> {
+        if let (Slot::Empty, Some(tensor)) = (self.host.get(id), &self.device[id.0]) {
+            let value = self.session.accelerator.download(tensor)?;
+            self.host.set(id, Slot::Own(value.into()));
         }
+        Ok(())
     }
 }

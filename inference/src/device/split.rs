@@ -5,11 +5,12 @@ mod cut;
 
 use super::plan::specialized;
 use super::{OnDevice, Placement, Shared};
+use crate::compiled::Compiled;
 use crate::error::{Error, Result};
-use crate::exec::Slot;
 use crate::graph::{Graph, ValueId};
 use crate::plan::{MemoryPlan, MemoryReport, PlanCache, Signature};
 use crate::profile::Recorder;
+use crate::slots::{Slot, Slots};
 use cut::Costs;
 use lgp_compute::Context;
 use lgp_compute::device::Accelerator;
@@ -52,63 +53,6 @@ impl Split {
         Self { graph, accelerators, weights, plans: PlanCache::default() }
     }
 
-    /// The devices, in the order in which they compute.
-    pub(crate) fn accelerators(&self) -> &[Accelerator] {
-        &self.accelerators
-    }
-
-    /// Runs the graph on inputs in its order; the outputs come in theirs.
-    ///
-    /// # Errors
-    /// No cut that fits; what a node has against its inputs; what a device refuses.
-    pub(crate) fn run(
-        &self,
-        ctx: &Context,
-        inputs: Vec<Slot<'_>>,
-        mut recorder: Option<&mut Recorder>,
-    ) -> Result<Vec<Datum>> {
-        let plan = self.plan(super::signature_of(&inputs))?;
-        let mut values = vec![Slot::Empty; plan.graph.values.len()];
-        for (id, value) in plan.graph.inputs.iter().zip(inputs) {
-            values[id.0] = value;
-        }
-        for part in &plan.parts {
-            let given = part.inputs.iter().map(|id| values[id.0].clone()).collect();
-            let made = part.device.run(ctx, given, recorder.as_deref_mut())?;
-            for (id, value) in part.outputs.iter().zip(made) {
-                values[id.0] = Slot::Own(value);
-            }
-        }
-        let output = |(_, id): &(String, ValueId)| match &values[id.0] {
-            Slot::Own(value) => Ok(value.clone()),
-            Slot::View(view) => Ok(Datum::Tensor(view.to_tensor()?)),
-            Slot::Empty => match plan.graph.constant(*id) {
-                Some(tensor) => Ok(Datum::Tensor(tensor.clone())),
-                None => {
-                    let name = &plan.graph.values[id.0].name;
-                    Err(Error::graph(format!("value '{name}' is read before it exists")))
-                }
-            },
-        };
-        plan.graph.outputs.iter().map(output).collect()
-    }
-
-    /// Where each node runs, for inputs of these types.
-    ///
-    /// # Errors
-    /// As [`Split::run`].
-    pub(crate) fn placement(&self, ctx: &Context, signature: Signature) -> Result<Vec<Placement>> {
-        let plan = self.plan(signature)?;
-        let places =
-            plan.parts.iter().map(|part| part.device.placement(ctx, part.signature.clone()));
-        Ok(places.collect::<Result<Vec<_>>>()?.concat())
-    }
-
-    /// What a run takes of all devices together.
-    pub(crate) fn memory_report(&self, signature: &Signature) -> MemoryReport {
-        MemoryPlan::new(&self.graph, signature, 1).report(&self.graph)
-    }
-
     fn plan(&self, signature: Signature) -> Result<Arc<SplitPlan>> {
         self.plans.get(signature, |signature| self.cut(signature))
     }
@@ -131,6 +75,41 @@ impl Split {
         });
         let parts = parts.collect::<Result<_>>()?;
         Ok(SplitPlan { graph, parts })
+    }
+}
+
+impl Compiled for Split {
+    fn run(
+        &self,
+        ctx: &Context,
+        inputs: Vec<Slot<'_>>,
+        mut recorder: Option<&mut Recorder>,
+    ) -> Result<Vec<Datum>> {
+        let plan = self.plan(super::signature_of(&inputs))?;
+        let mut values = Slots::new(&plan.graph, inputs);
+        for part in &plan.parts {
+            let given = part.inputs.iter().map(|id| values.get(*id).clone()).collect();
+            let made = part.device.run(ctx, given, recorder.as_deref_mut())?;
+            for (id, value) in part.outputs.iter().zip(made) {
+                values.set(*id, Slot::Own(value));
+            }
+        }
+        plan.graph.outputs.iter().map(|(_, id)| values.datum(*id)).collect()
+    }
+
+    fn memory_report(&self, _: &Context, signature: &Signature) -> Result<MemoryReport> {
+        Ok(MemoryPlan::new(&self.graph, signature, 1).report(&self.graph))
+    }
+
+    fn placement(&self, ctx: &Context, signature: Signature) -> Result<Vec<Placement>> {
+        let plan = self.plan(signature)?;
+        let places =
+            plan.parts.iter().map(|part| part.device.placement(ctx, part.signature.clone()));
+        Ok(places.collect::<Result<Vec<_>>>()?.concat())
+    }
+
+    fn accelerator(&self) -> Option<&Accelerator> {
+        self.accelerators.first()
     }
 }
 

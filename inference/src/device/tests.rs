@@ -4,7 +4,9 @@ mod memory;
 mod tune;
 
 use crate::passes::tests::f32_type;
-use crate::{Attr, GraphBuilder, Model, Result, Session, SessionOptions, Stop};
+use crate::{
+    Attr, GraphBuilder, Model, Profile, Result, RunOptions, Session, SessionOptions, Stop,
+};
 use lgp_compute::device::Accelerator;
 use lgp_hal::{BackendKind, Device, DeviceId};
 use lgp_memory::{Shape, Tensor};
@@ -74,7 +76,8 @@ fn a_profile_has_each_node() -> Result<()> {
     let Some(accelerator) = accelerator() else { return Ok(()) };
     let device = Session::on_device(model()?, SessionOptions::with_threads(1), accelerator)?;
     let x = Tensor::from_slice([1, 4], &[1f32; 4])?;
-    let (_, profile) = device.profile(&[("x", x.view())])?;
+    let mut profile = Profile::default();
+    device.run_with(&[("x", x.view())], RunOptions::new().profile(&mut profile))?;
     let places = device.placement(&[("x", Shape::from([1, 4]))])?;
     assert_eq!(profile.nodes.len(), places.len());
     Ok(())
@@ -129,13 +132,13 @@ fn a_long_run_ends_soon_after_it_is_asked_to() -> Result<()> {
     let x = Tensor::zeros(lgp_memory::DType::F32, [1, 16, 64, 64])?;
     let inputs = [("x", x.view())];
     // The first one compiles.
-    session.run_until(&inputs, &Stop::new())?;
+    session.run_with(&inputs, RunOptions::new().until(&Stop::new()))?;
     let start = Instant::now();
-    session.run_until(&inputs, &Stop::new())?;
+    session.run_with(&inputs, RunOptions::new().until(&Stop::new()))?;
     let whole = start.elapsed();
     let stop = Stop::new();
     let stopped = std::thread::scope(|scope| {
-        let run = scope.spawn(|| session.run_until(&inputs, &stop));
+        let run = scope.spawn(|| session.run_with(&inputs, RunOptions::new().until(&stop)));
         std::thread::sleep(whole / 20);
         stop.stop();
         let asked = Instant::now();

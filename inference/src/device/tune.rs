@@ -1,13 +1,12 @@
 //! Measures which kernels a device is fastest with, for each node that has a choice, and then which
 //! nodes are cheaper on the host.
 
-mod cheapest;
 mod place;
 
 pub use place::MeasuredPlacement;
 
 use super::OnDevice;
-use super::plan::{Task, operators, specialized, task_of};
+use super::plan::{Task, specialized, task_of};
 use crate::error::Result;
 use crate::graph::{Node, node_error};
 use crate::plan::Signature;
@@ -66,7 +65,7 @@ impl OnDevice {
     ///
     /// # Errors
     /// A node whose inputs cannot fit, or what the device refuses.
-    pub(crate) fn tune(
+    pub(super) fn measure(
         &self,
         ctx: &Context,
         signature: &Signature,
@@ -111,7 +110,7 @@ impl OnDevice {
             let ms = |i: usize| measured.times[i].map_or(f64::NAN, |t| t.as_secs_f64() * 1e3);
             tuned.push(TunedNode {
                 name: alike.first.name.clone(),
-                op: operators(alike.first),
+                op: alike.first.op.label(),
                 nodes: alike.nodes,
                 tried: measured.times.iter().flatten().count(),
                 before_ms: ms(0),

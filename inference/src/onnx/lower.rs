@@ -5,9 +5,10 @@ use super::registry;
 use super::unsupported::{Unsupported, UnsupportedNode};
 use crate::control::Body;
 use crate::error::Result;
-use crate::graph::{Graph, ValueId};
+use crate::graph::{Graph, Node, ValueId};
 use crate::model::{Model, ModelNode, Subgraph};
-use crate::session::SessionOptions;
+use crate::operators::Operators;
+use crate::options::SessionOptions;
 use lgp_compute::ValueInfo;
 use lgp_memory::Tensor;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -31,7 +32,12 @@ pub(crate) fn lower(model: &Model, options: SessionOptions) -> Result<Graph> {
     }
     let outputs: Vec<&str> = model.outputs().iter().map(|o| o.name.as_str()).collect();
     let mut lowering =
-        Lowering { opsets: model.opsets().clone(), unsupported: Unsupported::default(), depth: 0 };
+        Lowering {
+        opsets: model.opsets().clone(),
+        operators: model.operators.clone(),
+        unsupported: Unsupported::default(),
+        depth: 0,
+    };
     lowering.nodes(&mut graph, model.nodes(), &outputs, &mut names);
     if !lowering.unsupported.is_empty() {
         return Err(lowering.unsupported.into());
@@ -58,6 +64,7 @@ fn finish(graph: &mut Graph, outputs: &[&str], names: &Names) {
 #[derive(Debug)]
 pub(crate) struct Lowering {
     opsets: BTreeMap<String, i64>,
+    operators: Operators,
     unsupported: Unsupported,
     /// How deep the graphs nest that were lowered as bodies since this was last set to 0.
     depth: usize,
@@ -97,7 +104,21 @@ impl Lowering {
         names: &Names,
     ) {
         let Some(map) = registry::find(&node.domain, &node.op_type) else {
-            self.unsupported.operator(&node.domain, &node.op_type, &node.name);
+            match self.operators.make(node) {
+                None => self.unsupported.operator(&node.domain, &node.op_type, &node.name),
+                Some(Ok(op)) => graph.nodes.push(Node {
+                    name: node.name.clone(),
+                    op_type: Some(node.op_type.as_str().into()),
+                    op,
+                    inputs,
+                    outputs,
+                }),
+                Some(Err(reason)) => self.unsupported.nodes.push(UnsupportedNode {
+                    node: node.name.clone(),
+                    op_type: node.op_type.clone(),
+                    reason,
+                }),
+            }
             return;
         };
         let opset = self.opsets.get(&node.domain).copied().unwrap_or(1);

@@ -98,6 +98,7 @@ impl Model {
             inputs: Vec::new(),
             defaults: Vec::new(),
             outputs: Vec::new(),
+            operators: Default::default(),
             initializers: BTreeMap::new(),
             nodes: Vec::new(),
         };

@@ -3,7 +3,6 @@
 use super::Pass;
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use lgp_compute::ops::Cast;
 use lgp_memory::DType;
 
 #[derive(Debug)]
@@ -21,13 +20,15 @@ impl Pass for CastElimination {
             for input in graph.nodes[index].inputs.iter_mut().flatten() {
                 *input = same[input.0];
             }
-            let Some(to) = graph.op::<Cast>(index).map(|cast| cast.to) else { continue };
+            let Some(to) = graph.nodes[index].op.casts_to() else { continue };
             let (Some(&Some(middle)), Some(&Some(out))) =
                 (graph.nodes[index].inputs.first(), graph.nodes[index].outputs.first())
             else {
                 continue;
             };
-            let Some(first) = producers[middle.0].filter(|&p| graph.op::<Cast>(p).is_some()) else {
+            let Some(first) =
+                producers[middle.0].filter(|&p| graph.nodes[p].op.casts_to().is_some())
+            else {
                 continue;
             };
             let Some(&Some(source)) = graph.nodes[first].inputs.first() else { continue };

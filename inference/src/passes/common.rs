@@ -62,8 +62,7 @@ impl Pass for CommonSubexpressions {
             }
             *removed = true;
         }
-        let mut removed = removed.into_iter();
-        graph.nodes.retain(|_| !removed.next().unwrap_or(false));
+        graph.remove(&removed);
         Ok(())
     }
 }
@@ -83,9 +82,7 @@ fn constant_key(tensor: &Tensor) -> Option<(DType, Vec<usize>, Vec<u8>)> {
 
 /// The operator with its attributes; `None` where two runs may differ, or where it holds data.
 fn description(op: &dyn Op) -> Option<String> {
-    const RANDOM: [&str; 6] = ["Random", "Bernoulli", "Multinomial", "Dropout", "If", "Loop"];
-    let random = RANDOM.iter().any(|prefix| op.name().starts_with(prefix)) || op.name() == "Scan";
-    if random || op.held_bytes() > 0 {
+    if !op.is_deterministic() || op.held_bytes() > 0 {
         return None;
     }
     let mut text = Capped(String::new());

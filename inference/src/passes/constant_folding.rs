@@ -3,7 +3,7 @@
 use super::Pass;
 use crate::error::Result;
 use crate::graph::{Graph, Node};
-use lgp_compute::ops::DequantizeLinear;
+use lgp_compute::rewrite::Decoder;
 use lgp_compute::{Context, launch};
 use lgp_memory::{DType, Shape, TensorView};
 
@@ -38,8 +38,7 @@ impl Pass for ConstantFolding {
             *folded = !(self.keep_bytes && keeps_weight(graph, index))
                 && fold(graph, index, &ctx, &mut budget)?;
         }
-        let mut folded = folded.into_iter();
-        graph.nodes.retain(|_| !folded.next().unwrap_or(false));
+        graph.remove(&folded);
         Ok(())
     }
 }
@@ -85,7 +84,7 @@ fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> R
 /// Whether the node makes floats of a weight of bytes, which integer kernels read as it is.
 fn keeps_weight(graph: &Graph, index: usize) -> bool {
     let weight = graph.nodes[index].inputs.first().copied().flatten();
-    graph.op::<DequantizeLinear>(index).is_some()
+    matches!(graph.nodes[index].op.decodes(), Some(Decoder::Scales { .. }))
         && weight
             .and_then(|id| graph.constant(id))
             .is_some_and(|w| matches!(w.dtype(), DType::I8 | DType::U8) && w.shape().rank() > 1)

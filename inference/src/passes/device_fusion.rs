@@ -168,8 +168,7 @@ impl Pass for DeviceFusion {
                 *node = Node { name, op_type: None, op: Arc::new(fused), inputs, outputs };
             }
         }
-        let mut taken = taken.into_iter();
-        graph.nodes.retain(|_| !taken.next().unwrap_or(false));
+        graph.remove(&taken);
         Ok(())
     }
 }
@@ -209,13 +208,7 @@ mod tests {
     use crate::{Attr, GraphBuilder};
 
     fn fused(graph: &Graph) -> Vec<String> {
-        let parts = |node: &Node| {
-            let op: &dyn std::any::Any = &*node.op;
-            let name = || node.op.name().to_owned();
-            op.downcast_ref()
-                .map_or_else(name, |fused: &Fused| fused.parts().collect::<Vec<_>>().join("+"))
-        };
-        graph.nodes.iter().map(parts).collect()
+        graph.nodes.iter().map(|node| node.op.label()).collect()
     }
 
     fn optimized(g: GraphBuilder) -> Result<Vec<String>> {

@@ -1,10 +1,10 @@
 //! Removes nodes that pass their input on: `Identity`, what `Dropout` became, casts to the dtype
-//! that is already there.
+//! that is already there, reshapes to the same shape.
 
 use super::Pass;
 use crate::error::Result;
-use crate::graph::{Graph, ValueId};
-use lgp_compute::ops::{Cast, Identity};
+use crate::graph::{Graph, Node, ValueId};
+use lgp_memory::Dim;
 
 #[derive(Debug)]
 pub(crate) struct IdentityElimination;
@@ -30,8 +30,7 @@ impl Pass for IdentityElimination {
         for (_, output) in &mut graph.outputs {
             *output = same[output.0];
         }
-        let mut removed = removed.into_iter();
-        graph.nodes.retain(|_| !removed.next().unwrap_or(false));
+        graph.remove(&removed);
         Ok(())
     }
 }
@@ -42,11 +41,23 @@ fn passes_on(graph: &Graph, index: usize) -> Option<(ValueId, ValueId)> {
     let (Some(&Some(from)), [Some(to)]) = (node.inputs.first(), node.outputs.as_slice()) else {
         return None;
     };
-    let idle = graph.op::<Identity>(index).is_some()
-        || graph
-            .op::<Cast>(index)
-            .is_some_and(|cast| graph.info(from).is_some_and(|info| info.ty.dtype == cast.to));
-    idle.then_some((from, *to))
+    let x = graph.info(from);
+    let casts = node.op.casts_to().is_some_and(|to| x.is_some_and(|x| x.ty.dtype == to));
+    (casts || keeps(graph, node)).then_some((from, *to))
+}
+
+/// Whether a node moves each element of its first input to where it was.
+fn keeps(graph: &Graph, node: &Node) -> bool {
+    let given = graph.infos(node);
+    let Some(Some(x)) = given.first() else { return false };
+    let Some(rank) = x.rank().filter(|_| node.op.moves()) else { return false };
+    let Ok(outputs) = node.op.infer(&given) else { return false };
+    let [out] = outputs.as_slice() else { return false };
+    let order = node.op.axes(&given, &outputs).permutation(rank);
+    // An operator that does not pass its input's memory on may repeat what is there once.
+    let same = node.op.passes_memory_on()
+        || (0..rank).all(|axis| x.dim(axis) == out.dim(axis) && x.dim(axis) != Some(&Dim::Unknown));
+    out.rank() == Some(rank) && same && order.is_some_and(|order| order.into_iter().eq(0..rank))
 }
 
 #[cfg(test)]

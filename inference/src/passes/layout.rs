@@ -1,55 +1,40 @@
 //! Moves regions around convolutions to channels-last: a pixel's channels lie side by side there,
 //! which is how the fast kernels read and write them.
 //!
-//! Convolutions anchor a region, what reads channels-last and can work on it follows, and
-//! transposes stand at the borders. A region whose transposes cost more than its convolutions
-//! gain stays as it is.
+//! Operators say what they are on channels-last tensors; transposes stand at the borders, where they
+//! cost less than the operators between them gain.
 
-mod anchor;
-mod follow;
-mod regions;
+mod choice;
 #[cfg(test)]
 mod tests;
 
 use super::Pass;
 use crate::error::Result;
-use crate::graph::{Graph, Node, ValueId};
+use crate::graph::{Graph, Node, ValueId, node_error};
+use crate::options::Precision;
+use lgp_compute::ValueInfo;
 use lgp_compute::ops::Transpose;
-use lgp_compute::{Context, Op};
-use lgp_memory::Tensor;
+use lgp_compute::reorder::Reordered;
+use lgp_compute::rewrite::{Hints, Operand, Step};
 use std::sync::Arc;
 
 /// Takes `[n, c, h, w]` to `[n, h, w, c]`.
 const CHANNELS_LAST: [usize; 4] = [0, 2, 3, 1];
-/// Takes it back; and where each axis of `[n, c, h, w]` is in `[n, h, w, c]`.
+/// Takes it back.
 const CHANNELS_FIRST: [usize; 4] = [0, 3, 1, 2];
 
 #[derive(Debug)]
 pub(crate) struct ChannelsLast;
 
-/// A node on channels-last tensors.
-struct Converted {
-    /// One after the other; the last one makes the outputs.
-    steps: Vec<Step>,
-    /// Which outputs are channels-last.
-    channels_last: Vec<bool>,
-}
-
-struct Step {
-    op: Arc<dyn Op>,
-    inputs: Vec<Input>,
-}
-
-/// What a step reads.
-enum Input {
-    Absent,
-    /// A value of the original graph, as it is there.
-    AsItIs(ValueId),
-    /// The channels-last form of a value of the original graph.
-    ChannelsLast(ValueId),
-    Constant(Tensor),
-    /// What the step before made.
-    Previous,
+/// The channels-last form of a node, if it has one.
+fn form<'a>(
+    node: &'a Node,
+    given: &[Option<&'a ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Reordered<'a>> {
+    // An input that is there and of which nothing is known may be anything.
+    let known = node.inputs.iter().zip(given).all(|(id, info)| id.is_some() == info.is_some());
+    if known { node.op.reordered(&CHANNELS_LAST, given, outputs) } else { None }
 }
 
 impl Pass for ChannelsLast {
@@ -58,14 +43,16 @@ impl Pass for ChannelsLast {
     }
 
     fn run(&self, graph: &mut Graph) -> Result<()> {
-        let chosen = regions::choose(graph);
+        let chosen = choice::choose(graph);
         if !chosen.contains(&true) {
             return Ok(());
         }
-        let uses = graph.uses();
+        let (uses, options) = (graph.uses(), graph.options);
+        let bf16 = options.precision == Precision::Fast;
+        let hints = Hints { isa: options.isa, bf16, on_device: false };
         let nodes = std::mem::take(&mut graph.nodes);
         let (plain, last) = (graph.values.len(), vec![None; graph.values.len()]);
-        let mut rewrite = Rewrite { plain: vec![true; plain], graph, last, uses };
+        let mut rewrite = Rewrite { plain: vec![true; plain], graph, last, uses, hints };
         for node in &nodes {
             for id in node.outputs.iter().flatten() {
                 rewrite.plain[id.0] = false;
@@ -88,8 +75,9 @@ struct Rewrite<'a> {
     plain: Vec<bool>,
     /// Their channels-last forms.
     last: Vec<Option<ValueId>>,
-    /// How many read each value; a weight that was packed is not read by its convolution any more.
+    /// How many read each value; a weight that was laid out anew is not read by its node any more.
     uses: Vec<usize>,
+    hints: Hints,
 }
 
 impl Rewrite<'_> {
@@ -101,43 +89,59 @@ impl Rewrite<'_> {
             node.outputs.iter().flatten().for_each(|id| self.plain[id.0] = true);
             return self.push(node);
         }
-        let converted = if anchor::is_anchor(self.graph, &node) {
-            let converted = anchor::anchor(self.graph, &node)?;
-            if let Some(Some(weight)) = node.inputs.get(1) {
-                self.graph.release(*weight, &mut self.uses);
-            }
-            converted
-        } else if let Some(converted) = follow::follower(self.graph, &node) {
-            converted
-        } else {
+        let Some((steps, reads, writes)) = self.converted(&node)? else {
             return self.node(node, false);
         };
-        let count = converted.steps.len();
-        let mut previous = None;
-        for (i, step) in converted.steps.into_iter().enumerate() {
+        let count = steps.len();
+        let mut made = Vec::with_capacity(count);
+        for (at, step) in steps.into_iter().enumerate() {
             let mut inputs = Vec::with_capacity(step.inputs.len());
-            for input in step.inputs {
-                inputs.push(match input {
-                    Input::Absent => None,
-                    Input::AsItIs(id) => Some(self.need_plain(id)?),
-                    Input::ChannelsLast(id) => Some(self.need_last(id)?),
-                    Input::Constant(tensor) => {
+            for operand in step.inputs {
+                inputs.push(match operand {
+                    Operand::Absent => None,
+                    Operand::Input(i) => match node.inputs.get(i).copied().flatten() {
+                        Some(id) if reads.get(i) == Some(&true) => Some(self.need_last(id)?),
+                        Some(id) => Some(self.need_plain(id)?),
+                        None => None,
+                    },
+                    Operand::Constant(tensor) => {
                         let name = format!("{}.channels_last.{}", node.name, inputs.len());
                         Some(self.graph.add_constant(name, tensor))
                     }
-                    Input::Previous => previous,
+                    Operand::Made(i) => made.get(i).copied(),
                 });
             }
-            let outputs = if i + 1 == count {
-                self.outputs(&node, &converted.channels_last)
+            let outputs = if at + 1 == count {
+                self.outputs(&node, &writes)
             } else {
-                let id = self.graph.add_value(format!("{}.{i}", node.name));
-                previous = Some(id);
-                vec![previous]
+                let id = self.graph.add_value(format!("{}.{at}", node.name));
+                made.push(id);
+                vec![Some(id)]
             };
-            self.push(Node { op: step.op, inputs, outputs, ..node.clone() })?;
+            let op = step.op.unwrap_or_else(|| Arc::clone(&node.op));
+            self.push(Node { op, inputs, outputs, ..node.clone() })?;
         }
         Ok(())
+    }
+
+    /// The steps that stand in for a node, which of its inputs they read channels-last, and which
+    /// of its outputs they write so.
+    fn converted(&mut self, node: &Node) -> Result<Option<(Vec<Step>, Vec<bool>, Vec<bool>)>> {
+        let given = self.graph.infos(node);
+        let outputs = node.op.infer(&given).map_err(|e| node_error(node, e))?;
+        let Some(form) = form(node, &given, &outputs) else { return Ok(None) };
+        let (reads, writes) = (form.inputs.clone(), form.outputs.clone());
+        let steps = form.steps(self.hints).map_err(|e| node_error(node, e))?;
+        // Weights that were laid out anew need not be kept as they were.
+        for (i, id) in node.inputs.iter().enumerate() {
+            let is_read = steps.iter().flat_map(|step| &step.inputs);
+            let is_read =
+                is_read.into_iter().any(|it| matches!(it, Operand::Input(own) if *own == i));
+            if let (Some(id), false) = (id, is_read) {
+                self.graph.release(*id, &mut self.uses);
+            }
+        }
+        Ok(Some((steps, reads, writes)))
     }
 
     /// The values that a converted node makes.
@@ -189,18 +193,4 @@ impl Rewrite<'_> {
         self.graph.nodes.push(node);
         self.graph.infer_node(self.graph.nodes.len() - 1)
     }
-}
-
-/// The rank of a value where it is known.
-fn rank_of(graph: &Graph, id: ValueId) -> Option<usize> {
-    graph.info(id)?.ty.shape.as_ref().map(lgp_memory::SymShape::rank)
-}
-
-/// A constant of up to four axes as it broadcasts to channels-last tensors.
-fn channels_last_constant(tensor: &Tensor) -> Option<Tensor> {
-    let missing = 4usize.checked_sub(tensor.shape().rank())?;
-    let dims: Vec<usize> = vec![1; missing].into_iter().chain(tensor.shape().to_vec()).collect();
-    let plain = tensor.reshape(dims).ok()?;
-    let op = Transpose { perm: Some(CHANNELS_LAST.to_vec()) };
-    op.run(&Context::new(1), &[Some(plain.view())]).ok()?.pop()
 }

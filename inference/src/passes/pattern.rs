@@ -26,7 +26,7 @@ pub(super) fn rewrite(
     graph: &mut Graph,
     find: impl Fn(&Pattern<'_>, usize) -> Option<Rewrite>,
 ) -> Result<()> {
-    let pattern = Pattern { graph, producers: graph.producers() };
+    let pattern = Pattern::new(graph);
     let found: Vec<Rewrite> =
         (0..graph.nodes.len()).filter_map(|node| find(&pattern, node)).collect();
     for Rewrite { node, op, inputs } in found {
@@ -36,7 +36,10 @@ pub(super) fn rewrite(
     Ok(())
 }
 
-impl Pattern<'_> {
+impl<'a> Pattern<'a> {
+    pub(super) fn new(graph: &'a Graph) -> Self {
+        Self { graph, producers: graph.producers() }
+    }
     /// The only output of a node.
     pub(super) fn output(&self, node: usize) -> Option<ValueId> {
         match self.graph.nodes[node].outputs.as_slice() {

@@ -1,20 +1,18 @@
 //! Makes integer kernels of quantised operators: what stands between going back to floats and
-//! quantising again becomes one operator on bytes, and products of floats that are quantised on
-//! the way become one as well. Images stay channels-last from one such operator to the next.
+//! quantising again becomes one operator on bytes, and products whose floats are quantised because
+//! the session asks for it become one as well.
 
-mod conv;
-mod elementwise;
-mod matmul;
 #[cfg(test)]
 mod tests;
 
 use super::Pass;
 use crate::error::Result;
-use crate::graph::{Graph, Node, ValueId};
-use lgp_compute::Op;
-use lgp_compute::ops::{
-    Clip, DequantizeLinear, Quant, QuantizeLinear, Transpose, Unary, UnaryKind,
-};
+use crate::graph::{Graph, Node, ValueId, node_error};
+use crate::options::Precision;
+use lgp_compute::bytes::{Dequantized, OnBytes, QuantizedWeight, Requantized, requantized};
+use lgp_compute::ops::{BinaryKind, DynamicQuantizeLinear, Quant, Transpose};
+use lgp_compute::rewrite::{Decoder, Operand, Step};
+use lgp_compute::{Op, ValueInfo};
 use lgp_memory::{DType, Tensor};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,27 +28,17 @@ impl Pass for QuantizedFusion {
     fn run(&self, graph: &mut Graph) -> Result<()> {
         let (uses, producers) = (graph.uses(), graph.producers());
         let old = std::mem::take(&mut graph.nodes);
-        let mut readers = vec![None; graph.values.len()];
-        for (index, node) in old.iter().enumerate() {
-            node.inputs.iter().flatten().for_each(|id| readers[id.0] = Some(index));
-        }
-        let mut skip = vec![false; old.len()];
         let mut cx = Rewrite {
             graph,
             old: &old,
             uses,
             producers,
-            readers,
             channels_last: HashMap::new(),
             quantized_floats: HashMap::new(),
         };
         for (index, node) in old.iter().enumerate() {
-            if skip[index] {
-                continue;
-            }
-            match cx.fused(index)? {
-                Some(also) => also.into_iter().for_each(|i| skip[i] = true),
-                None => cx.graph.nodes.push(node.clone()),
+            if !cx.fused(index)? {
+                cx.graph.nodes.push(node.clone());
             }
         }
         Ok(())
@@ -63,81 +51,62 @@ struct Rewrite<'a> {
     old: &'a [Node],
     uses: Vec<usize>,
     producers: Vec<Option<usize>>,
-    /// A node that reads a value: the only one, where there is one use.
-    readers: Vec<Option<usize>>,
     /// Values of which there is a copy whose channels come last.
     channels_last: HashMap<ValueId, ValueId>,
     /// Floats of which there are bytes with a scale and a zero point.
     quantized_floats: HashMap<ValueId, [ValueId; 3]>,
 }
 
-/// What goes into a [`QuantizeLinear`], and what the node becomes.
+/// A value that is quantised, and what its bytes are.
 struct Quantized {
-    /// What makes the value that is quantised, limits aside.
+    /// The value, limits aside.
     from: ValueId,
-    limits: (f32, f32),
-    quant: Quant,
+    y: Requantized,
     out: ValueId,
 }
 
+/// What an operator reads, ready to be asked for its form on bytes.
+#[derive(Default)]
+struct Inputs {
+    values: Vec<Option<ValueId>>,
+    quants: Vec<Option<Quant>>,
+    /// The bytes behind each value, or the value.
+    bytes: Vec<Option<ValueId>>,
+    weights: Vec<Option<QuantizedWeight>>,
+}
+
 impl Rewrite<'_> {
-    /// Replaces a node if it can be; the nodes after it that this took care of too.
-    fn fused(&mut self, index: usize) -> Result<Option<Vec<usize>>> {
+    /// Replaces a node, if it can be.
+    fn fused(&mut self, index: usize) -> Result<bool> {
         if let Some(q) = self.quantized(index) {
-            let done = self.conv(&q)?
-                || self.product(&q)?
-                || self.sum(&q)?
-                || self.pool(&q)?
-                || self.movement(&q)?
-                || self.concat(&q)?
-                || self.function(&q)?;
-            return Ok(done.then(Vec::new));
+            return self.on_bytes(&q);
         }
-        if self.max_pool_of_bytes(index)? {
-            return Ok(Some(Vec::new()));
-        }
-        if let Some(also) = self.dynamic(index)? {
-            return Ok(Some(also));
-        }
-        if self.graph.options.precision == crate::Precision::Int8 {
+        if self.graph.options.precision == Precision::Int8 {
             return self.made_dynamic(index);
         }
-        Ok(None)
-    }
-
-    /// A node of the old graph as a `T`.
-    fn op<T: Op>(&self, index: usize) -> Option<&T> {
-        let op: &dyn std::any::Any = &*self.old[index].op;
-        op.downcast_ref()
-    }
-
-    /// The node that makes a value, if it is a `T`.
-    fn made_by<T: Op>(&self, id: ValueId) -> Option<(usize, &T)> {
-        let index = *self.producers.get(id.0)?.as_ref()?;
-        Some((index, self.op::<T>(index)?))
+        Ok(false)
     }
 
     fn input(&self, node: usize, i: usize) -> Option<ValueId> {
         self.old[node].inputs.get(i).copied().flatten()
     }
 
+    fn producer(&self, id: ValueId) -> Option<usize> {
+        self.producers.get(id.0).copied().flatten()
+    }
+
+    fn infos(&self, node: usize) -> Vec<Option<&ValueInfo>> {
+        self.graph.infos(&self.old[node])
+    }
+
     fn constant(&self, node: usize, i: usize) -> Option<&Tensor> {
         self.input(node, i).and_then(|id| self.graph.constant(id))
     }
 
-    /// A constant of one f32.
-    fn scalar(&self, node: usize, i: usize) -> Option<f32> {
-        let tensor = self.constant(node, i)?;
-        match tensor.as_slice::<f32>().ok()? {
-            [x] => Some(*x),
-            _ => None,
-        }
-    }
-
-    /// The scale and zero point of a node's inputs 1 and 2, where it is one for all of a tensor
-    /// of bytes.
+    /// The scale and zero point of a node's inputs 1 and 2, where it is one for all of a tensor of
+    /// bytes.
     fn quant(&self, node: usize, dtype: DType) -> Option<Quant> {
-        let scale = self.scalar(node, 1)?;
+        let [scale] = *self.constant(node, 1)?.as_slice::<f32>().ok()? else { return None };
         let zero = match self.input(node, 2) {
             None => 0,
             Some(_) => match self.zeros(node)?[..] {
@@ -158,22 +127,49 @@ impl Rewrite<'_> {
         })
     }
 
+    /// The node that makes floats of bytes for a value, and the axis of its scales.
+    fn decoder(&self, id: ValueId) -> Option<(usize, i64)> {
+        let node = self.producer(id)?;
+        match self.old[node].op.decodes()? {
+            Decoder::Scales { axis, block: 0, .. } => Some((node, axis)),
+            _ => None,
+        }
+    }
+
     /// The bytes behind a value that goes back to floats, and what they stand for.
     fn dequantized(&self, id: ValueId) -> Option<(ValueId, Quant)> {
-        let (index, _) = self.made_by::<DequantizeLinear>(id)?;
-        let bytes = self.input(index, 0)?;
+        let (node, _) = self.decoder(id)?;
+        let bytes = self.input(node, 0)?;
         let dtype = self.graph.info(bytes)?.ty.dtype;
         if self.graph.info(id)?.ty.dtype != DType::F32 {
             return None;
         }
-        Some((bytes, self.quant(index, dtype)?))
+        Some((bytes, self.quant(node, dtype)?))
     }
 
-    /// What a node quantises, if it is a [`QuantizeLinear`] to bytes with one scale, seen through
-    /// limits that only it reads.
+    /// The constant bytes behind a value that goes back to floats.
+    fn weight(&self, id: ValueId) -> Option<QuantizedWeight> {
+        let (node, axis) = self.decoder(id)?;
+        let tensor = self.constant(node, 0)?.clone();
+        let scale = self.constant(node, 1)?;
+        if scale.shape().rank() > 1 || !matches!(tensor.dtype(), DType::I8 | DType::U8) {
+            return None;
+        }
+        let scale = scale.as_slice::<f32>().ok()?.to_vec();
+        let zero = match self.input(node, 2) {
+            None => vec![0; scale.len()],
+            Some(_) => self.zeros(node)?,
+        };
+        let rank = i64::try_from(tensor.shape().rank()).ok()?;
+        let axis = usize::try_from(if axis < 0 { axis + rank } else { axis }).ok()?;
+        Some(QuantizedWeight { tensor, scale, zero, axis })
+    }
+
+    /// What a node quantises, if it does that to bytes with one scale, seen through limits that only
+    /// it reads.
     fn quantized(&self, index: usize) -> Option<Quantized> {
-        self.op::<QuantizeLinear>(index)?;
-        let out = self.old[index].outputs.first().copied().flatten()?;
+        let node = &self.old[index];
+        let out = node.outputs.first().copied().flatten().filter(|_| node.op.quantizes())?;
         let quant = self.quant(index, self.graph.info(out)?.ty.dtype)?;
         let mut from = self.input(index, 0)?;
         if self.graph.info(from)?.ty.dtype != DType::F32 {
@@ -181,44 +177,194 @@ impl Rewrite<'_> {
         }
         let mut limits = (f32::NEG_INFINITY, f32::INFINITY);
         while self.uses[from.0] == 1 {
-            let bounds = if let Some((node, unary)) = self.made_by::<Unary>(from) {
-                (unary.kind == UnaryKind::Relu).then_some((node, (0., f32::INFINITY)))
-            } else if let Some((node, clip)) = self.made_by::<Clip>(from) {
-                self.bounds(node, clip).map(|bounds| (node, bounds))
-            } else {
-                None
-            };
-            let Some((node, bounds)) = bounds else { break };
+            let Some(node) = self.producer(from) else { break };
+            let activation = self.old[node].op.activation(&self.infos(node));
+            let Some(bounds) = activation.and_then(|it| it.bounds()) else { break };
+            let Some(before) = self.input(node, 0) else { break };
             // A function of bytes alone is better served by a table.
-            let before = self.input(node, 0)?;
             if self.dequantized(before).is_some() {
                 break;
             }
             limits = (limits.0.max(bounds.0), limits.1.min(bounds.1));
             from = before;
         }
-        (limits.0 <= limits.1).then_some(Quantized { from, limits, quant, out })
+        let y = Requantized { quant, limits };
+        (limits.0 <= limits.1).then_some(Quantized { from, y, out })
     }
 
-    fn bounds(&self, node: usize, clip: &Clip) -> Option<(f32, f32)> {
-        let one = |i: usize, attribute: Option<f32>, none: f32| match self.input(node, i) {
-            Some(_) => self.scalar(node, i),
-            None => Some(attribute.unwrap_or(none)),
+    /// Computes the bytes of a value from bytes, if that can be.
+    fn on_bytes(&mut self, q: &Quantized) -> Result<bool> {
+        if let Some((x, quant)) = self.dequantized(q.from) {
+            let Some(table) = requantized(quant, &q.y) else { return Ok(false) };
+            self.push(Arc::new(table), vec![Some(x)], q.out)?;
+            return Ok(true);
+        }
+        let Some((form, inputs, node)) = self.form(q) else { return Ok(false) };
+        self.push_form(form, &inputs, node, q.out)?;
+        Ok(true)
+    }
+
+    /// The operator on bytes that makes a value, what it reads, and the node that it was.
+    fn form(&self, q: &Quantized) -> Option<(OnBytes, Inputs, usize)> {
+        let node = self.producer(q.from)?;
+        if self.old[node].outputs.len() != 1 {
+            return None;
+        }
+        let is_only = self.uses[q.from.0] == 1;
+        let inputs = self.inputs(&self.old[node].inputs);
+        let form = self.asked(node, &inputs, &q.y);
+        if let Some(form) = form.filter(|form| is_only || form.is_cheap) {
+            return Some((form, inputs, node));
+        }
+        // A constant that is added to a result may be a part of what makes that.
+        let (sum, addend) = self.with_constant(node).filter(|_| is_only)?;
+        let product = self.producer(sum).filter(|_| self.uses[sum.0] == 1)?;
+        let rank = |id: ValueId| self.graph.info(id).and_then(ValueInfo::rank);
+        let &[a, b] = self.old[product].inputs.as_slice() else { return None };
+        if rank(addend) > rank(sum) || rank(sum).is_none() {
+            return None;
+        }
+        let inputs = self.inputs(&[a, b, Some(addend)]);
+        let form = self.asked(product, &inputs, &q.y)?;
+        Some((form, inputs, product))
+    }
+
+    /// The value and the constant that a node adds.
+    fn with_constant(&self, node: usize) -> Option<(ValueId, ValueId)> {
+        if self.old[node].op.arithmetic() != Some(BinaryKind::Add) {
+            return None;
+        }
+        let (a, b) = (self.input(node, 0)?, self.input(node, 1)?);
+        match (self.graph.constant(a), self.graph.constant(b)) {
+            (None, Some(_)) => Some((a, b)),
+            (Some(_), None) => Some((b, a)),
+            _ => None,
+        }
+    }
+
+    fn inputs(&self, values: &[Option<ValueId>]) -> Inputs {
+        let mut inputs = Inputs { values: values.to_vec(), ..Inputs::default() };
+        for id in values {
+            let found = id.and_then(|id| self.dequantized(id));
+            inputs.quants.push(found.map(|(_, quant)| quant));
+            inputs.bytes.push(found.map(|(bytes, _)| bytes).or(*id));
+            inputs.weights.push(id.and_then(|id| self.weight(id)));
+        }
+        inputs
+    }
+
+    fn asked(&self, node: usize, inputs: &Inputs, y: &Requantized) -> Option<OnBytes> {
+        let mut given = Vec::with_capacity(inputs.values.len());
+        for (i, id) in inputs.values.iter().enumerate() {
+            given.push(match id {
+                None => None,
+                Some(id) => Some(Dequantized {
+                    info: self.graph.info(*id)?,
+                    quant: inputs.quants[i],
+                    weight: inputs.weights[i].as_ref(),
+                }),
+            });
+        }
+        self.old[node].op.on_bytes(&given, y)
+    }
+
+    /// Adds the steps of an operator on bytes.
+    fn push_form(
+        &mut self,
+        form: OnBytes,
+        inputs: &Inputs,
+        node: usize,
+        out: ValueId,
+    ) -> Result<()> {
+        let mut made = Vec::with_capacity(form.steps.len());
+        let count = form.steps.len();
+        for (at, Step { op, inputs: operands }) in form.steps.into_iter().enumerate() {
+            let mut bound = Vec::with_capacity(operands.len());
+            for operand in operands {
+                bound.push(match operand {
+                    Operand::Absent => None,
+                    Operand::Made(i) => made.get(i).copied(),
+                    Operand::Input(i) => match inputs.bytes.get(i).copied().flatten() {
+                        Some(id) if form.channels_last => Some(self.channels_last(id)?),
+                        id => id,
+                    },
+                    Operand::Constant(tensor) => {
+                        let name = format!("{}.constant", self.graph.values[out.0].name);
+                        Some(self.graph.add_constant(name, tensor))
+                    }
+                });
+            }
+            let op = op.unwrap_or_else(|| Arc::clone(&self.old[node].op));
+            if at + 1 == count && form.channels_last {
+                self.push_channels_last(op, bound, out)?;
+            } else if at + 1 == count {
+                self.push(op, bound, out)?;
+            } else {
+                let name = format!("{}.{at}", self.graph.values[out.0].name);
+                let id = self.graph.add_value(name);
+                self.push(op, bound, id)?;
+                made.push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// A product of floats with a constant weight, quantised because the session asks for it.
+    fn made_dynamic(&mut self, index: usize) -> Result<bool> {
+        let node = &self.old[index];
+        let (Some(x), [Some(out)]) = (self.input(index, 0), node.outputs.as_slice()) else {
+            return Ok(false);
         };
-        Some((one(1, clip.min, f32::NEG_INFINITY)?, one(2, clip.max, f32::INFINITY)?))
+        if self.graph.info(x).is_none_or(|x| x.ty.dtype != DType::F32) {
+            return Ok(false);
+        }
+        let step = node.op.on_dynamic_bytes(&self.infos(index)).map_err(|e| node_error(node, e))?;
+        let Some((step, channels_last)) = step else { return Ok(false) };
+        let x = if channels_last { self.channels_last(x)? } else { x };
+        let made = self.made_bytes(x)?;
+        let inputs = self.graph.bind(node, step.inputs, &made);
+        let op = step.op.unwrap_or_else(|| Arc::clone(&node.op));
+        for id in node.inputs.iter().flatten().filter(|id| !inputs.contains(&Some(**id))) {
+            if self.graph.constant(*id).is_some() {
+                self.graph.release(*id, &mut self.uses);
+            }
+        }
+        match channels_last {
+            true => self.push_channels_last(op, inputs, *out)?,
+            false => self.push(op, inputs, *out)?,
+        }
+        Ok(true)
+    }
+
+    /// A value as bytes with their scale and zero point; several products share them.
+    fn made_bytes(&mut self, x: ValueId) -> Result<[ValueId; 3]> {
+        if let Some(&made) = self.quantized_floats.get(&x) {
+            return Ok(made);
+        }
+        let made = ["bytes", "scale", "zero"].map(|what| {
+            let name = format!("{}.{what}", self.graph.values[x.0].name);
+            self.graph.add_value(name)
+        });
+        self.push_all(Arc::new(DynamicQuantizeLinear), vec![Some(x)], &made)?;
+        self.quantized_floats.insert(x, made);
+        Ok(made)
     }
 
     /// Adds a node.
-    fn push(&mut self, op: impl Op, inputs: Vec<ValueId>, out: ValueId) -> Result<()> {
+    fn push(&mut self, op: Arc<dyn Op>, inputs: Vec<Option<ValueId>>, out: ValueId) -> Result<()> {
         self.push_all(op, inputs, &[out])
     }
 
     /// Adds a node with several outputs; it is named after the first.
-    fn push_all(&mut self, op: impl Op, inputs: Vec<ValueId>, out: &[ValueId]) -> Result<()> {
+    fn push_all(
+        &mut self,
+        op: Arc<dyn Op>,
+        inputs: Vec<Option<ValueId>>,
+        out: &[ValueId],
+    ) -> Result<()> {
         let name = out.first().map(|id| self.graph.values[id.0].name.clone()).unwrap_or_default();
-        let inputs = inputs.into_iter().map(Some).collect();
         let outputs = out.iter().copied().map(Some).collect();
-        self.graph.nodes.push(Node { name, op_type: None, op: Arc::new(op), inputs, outputs });
+        self.graph.nodes.push(Node { name, op_type: None, op, inputs, outputs });
         let last = self.graph.nodes.len() - 1;
         self.graph.infer_node(last)
     }
@@ -230,27 +376,25 @@ impl Rewrite<'_> {
         }
         let name = format!("{}.nhwc", self.graph.values[id.0].name);
         let copy = self.graph.add_value(name);
-        self.push(Transpose { perm: Some(vec![0, 2, 3, 1]) }, vec![id], copy)?;
+        let op = Transpose { perm: Some(vec![0, 2, 3, 1]) };
+        self.push(Arc::new(op), vec![Some(id)], copy)?;
         self.channels_last.insert(id, copy);
         Ok(copy)
     }
 
-    /// Adds a node whose output has its channels last, and what makes the plain output of it,
-    /// which goes again where nobody reads it.
+    /// Adds a node whose output has its channels last, and what makes the plain output of it, which
+    /// goes again where nothing reads it.
     fn push_channels_last(
         &mut self,
-        op: impl Op,
-        inputs: Vec<ValueId>,
+        op: Arc<dyn Op>,
+        inputs: Vec<Option<ValueId>>,
         out: ValueId,
     ) -> Result<()> {
         let name = format!("{}.nhwc", self.graph.values[out.0].name);
         let image = self.graph.add_value(name);
         self.push(op, inputs, image)?;
         self.channels_last.insert(out, image);
-        self.push(Transpose { perm: Some(vec![0, 3, 1, 2]) }, vec![image], out)
-    }
-
-    fn rank(&self, id: ValueId) -> Option<usize> {
-        self.graph.info(id)?.ty.shape.as_ref().map(lgp_memory::SymShape::rank)
+        let op = Transpose { perm: Some(vec![0, 3, 1, 2]) };
+        self.push(Arc::new(op), vec![Some(image)], out)
     }
 }

@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::graph::Graph;
 use crate::model::{Model, ValueSpec};
 use crate::onnx;
+use crate::options::SessionOptions;
 use crate::plan::MemoryPlan;
-use crate::session::SessionOptions;
 use lgp_memory::{DType, Shape};
 use serde::Serialize;
 

@@ -2,14 +2,11 @@
 //! devices whose kernels widen them on their way from memory.
 
 use super::Pass;
-use super::pattern::{Pattern, Rewrite, rewrite};
 use crate::error::Result;
 use crate::graph::{Graph, ValueId};
-use lgp_compute::ops::{Cast, DequantizeLinear, MatMul, MatMulStored, UnpackBits};
-use lgp_memory::DType;
+use lgp_compute::{Op, ValueInfo};
 use std::sync::Arc;
 
-/// To be run before weights are folded to floats.
 #[derive(Debug)]
 pub(crate) struct StoredWeights;
 
@@ -20,37 +17,40 @@ impl Pass for StoredWeights {
 
     fn run(&self, graph: &mut Graph) -> Result<()> {
         (0..graph.nodes.len()).try_for_each(|index| graph.infer_node(index))?;
-        rewrite(graph, |pattern, node| {
-            pattern.graph.op::<MatMul>(node)?;
-            let [Some(a), Some(b)] = pattern.graph.nodes[node].inputs[..] else { return None };
-            let (op, mut stored) = stored(pattern, b)?;
-            let known = stored.iter().flatten().all(|id| pattern.graph.constant(*id).is_some());
-            stored.insert(0, Some(a));
-            let is_f32 = pattern.graph.info(a)?.ty.dtype == DType::F32;
-            let given: Vec<_> =
-                stored.iter().map(|id| id.and_then(|id| pattern.graph.info(id))).collect();
-            // What the operator does not take stays what it is.
-            let fits = lgp_compute::Op::infer(&op, &given).is_ok();
-            (known && is_f32 && fits).then(|| Rewrite { node, op: Arc::new(op), inputs: stored })
-        })
+        let producers = graph.producers();
+        for index in 0..graph.nodes.len() {
+            let inputs = 0..graph.nodes[index].inputs.len();
+            let found = inputs.rev().find_map(|i| stored(graph, index, i, &producers));
+            if let Some((op, inputs)) = found {
+                (graph.nodes[index].op, graph.nodes[index].inputs) = (op, inputs);
+            }
+        }
+        Ok(())
     }
 }
 
-/// The product that takes the weight `id` as it is stored, and the weight's inputs to that.
-fn stored(pattern: &Pattern<'_>, id: ValueId) -> Option<(MatMulStored, Vec<Option<ValueId>>)> {
-    if let Some((bits, node)) = pattern.made_by::<UnpackBits>(id) {
-        return Some((MatMulStored { bits: Some(bits.clone()) }, node.inputs.clone()));
+/// The operator that reads an input as it is stored, and what it reads then: the constants that a
+/// decoder makes floats of stand in the input's place.
+fn stored(
+    graph: &Graph,
+    index: usize,
+    input: usize,
+    producers: &[Option<usize>],
+) -> Option<(Arc<dyn Op>, Vec<Option<ValueId>>)> {
+    let node = &graph.nodes[index];
+    let id = node.inputs.get(input).copied().flatten()?;
+    let decoder = &graph.nodes[producers[id.0]?];
+    let decodes = decoder.op.decodes()?;
+    let mut stored = decoder.inputs.iter().flatten();
+    if !stored.all(|id| graph.constant(*id).is_some()) {
+        return None;
     }
-    let plain = MatMulStored { bits: None };
-    if let Some((cast, node)) = pattern.made_by::<Cast>(id) {
-        return (cast.to == DType::F32).then(|| (plain, node.inputs.clone()));
-    }
-    let (op, node) = pattern.made_by::<DequantizeLinear>(id)?;
-    let scale = pattern.graph.info(node.inputs.get(1).copied().flatten()?)?;
-    let one = scale.ty.concrete_shape()?.elements().ok()? == 1;
-    let columns = matches!(op.axis, 1 | -1) && op.block == 0 && pattern.rank(id) == Some(2);
-    let f32 = op.to.is_none_or(|to| to == DType::F32) && scale.ty.dtype == DType::F32;
-    (f32 && (one || columns)).then(|| (plain, node.inputs.clone()))
+    let mut inputs = node.inputs.clone();
+    inputs.splice(input..=input, decoder.inputs.iter().copied());
+    let given: Vec<Option<&ValueInfo>> =
+        inputs.iter().map(|id| id.and_then(|id| graph.info(id))).collect();
+    let op = node.op.reading_stored(input, &decodes, &given)?;
+    Some((op, inputs))
 }
 
 #[cfg(test)]
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::GraphBuilder;
     use crate::passes::tests::{f32_type, graph_of};
-    use lgp_memory::Tensor;
+    use lgp_memory::{DType, Tensor};
 
     /// What a product with the weight `w`, dequantised by a scale of `scales` elements along `axis`,
     /// becomes.

@@ -42,8 +42,7 @@ impl Pass for TransposeJoining {
         for (_, output) in &mut graph.outputs {
             *output = same[output.0];
         }
-        let mut removed = removed.into_iter();
-        graph.nodes.retain(|_| !removed.next().unwrap_or(false));
+        graph.remove(&removed);
         Ok(())
     }
 }
@@ -55,13 +54,15 @@ fn before_is_new(graph: &Graph, index: usize, from: ValueId) -> bool {
 
 /// Permutation, input and output of a transpose that says how it permutes.
 fn parts(graph: &Graph, index: usize) -> Option<(Vec<usize>, ValueId, ValueId)> {
-    let perm = graph.op::<Transpose>(index)?.perm.clone()?;
     let node = &graph.nodes[index];
-    let in_range = perm.iter().all(|&axis| axis < perm.len());
-    match (node.inputs.as_slice(), node.outputs.as_slice()) {
-        ([Some(from)], [Some(to)]) if in_range => Some((perm, *from, *to)),
-        _ => None,
-    }
+    let ([Some(from)], [Some(to)]) = (node.inputs.as_slice(), node.outputs.as_slice()) else {
+        return None;
+    };
+    let given = graph.infos(node);
+    let rank = given.first().copied().flatten()?.rank().filter(|_| node.op.moves())?;
+    let outputs = node.op.infer(&given).ok()?;
+    let perm = node.op.axes(&given, &outputs).permutation(rank)?;
+    (outputs.first()?.rank() == Some(rank)).then_some((perm, *from, *to))
 }
 
 #[cfg(test)]
@@ -88,7 +89,7 @@ mod tests {
             TransposeJoining.run(&mut graph)?;
             super::super::dead_code::DeadCodeElimination.run(&mut graph)?;
             assert_eq!(graph.nodes.len(), nodes, "{second:?}");
-            let first = graph.op::<Transpose>(0).and_then(|op| op.perm.clone());
+            let first = parts(&graph, 0).map(|(perm, _, _)| perm);
             assert_eq!(first, perm, "{second:?}");
             assert_eq!(graph.nodes[0].inputs, [Some(graph.inputs[0])]);
         }

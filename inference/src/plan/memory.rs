@@ -1,8 +1,8 @@
 //! Where the intermediate tensors of a run go, for inputs of known shapes: what lives from when
 //! to when, its offset in one arena, and what the run will take in all.
 
-use crate::graph::{Graph, ValueId, with_constant};
-use lgp_compute::ValueInfo;
+use crate::graph::{Graph, ValueId};
+use lgp_compute::Cost;
 use lgp_memory::{ArenaPlan, DType, Lifetime, Order, Shape, TensorType, ValueKind};
 use serde::Serialize;
 
@@ -64,6 +64,11 @@ pub struct MemoryReport {
     pub peak_node: Option<String>,
     /// What lives there, the largest first.
     pub peak_tensors: Vec<TensorBytes>,
+    /// Multiplications with an addition of all nodes, as their operators count them.
+    pub multiply_adds: u64,
+    /// Bytes that all nodes read and write, each tensor and weight once a node: what a run moves
+    /// where nothing stays in a cache.
+    pub moved_bytes: u64,
     /// How many nodes run.
     pub steps: usize,
     /// Each intermediate tensor, in the order in which they are written; none on a device, where they lie in
@@ -76,6 +81,8 @@ pub struct MemoryReport {
 pub(crate) struct MemoryPlan {
     /// For each node, length and offset of each output that is in the arena.
     places: Vec<Vec<(usize, usize)>>,
+    /// For each node, the input that it writes over, if there is one.
+    over: Vec<Option<usize>>,
     /// The arena's size.
     pub(crate) bytes: usize,
     lives: Vec<Lifetime>,
@@ -84,6 +91,7 @@ pub(crate) struct MemoryPlan {
     offsets: Vec<usize>,
     types: Vec<Option<TensorType>>,
     scratch_bytes: usize,
+    cost: Cost,
 }
 
 impl MemoryPlan {
@@ -91,8 +99,10 @@ impl MemoryPlan {
     /// whose size only the run knows have no place, and neither have outputs: those belong to the
     /// caller, who may keep them.
     pub(crate) fn new(graph: &Graph, inputs: &[(DType, Shape)], threads: usize) -> Self {
-        let (types, scratch_bytes) = concrete(graph, inputs, threads);
-        let (values, lives) = lifetimes(graph, &types);
+        let Sizes { types, scratch_bytes, over: may, cost } = Sizes::new(graph, inputs, threads);
+        let mut lifetimes = Lifetimes::new(graph);
+        let over = lifetimes.write_over(graph, &types, &may);
+        let (values, lives) = lifetimes.placed(&types);
         let mut places = vec![Vec::new(); graph.nodes.len()];
         let (mut bytes, mut offsets) = (0, Vec::new());
         if let Some(plan) = ArenaPlan::new(&lives, Order::BySize) {
@@ -104,12 +114,17 @@ impl MemoryPlan {
             }
             offsets = plan.offsets;
         }
-        Self { places, bytes, lives, values, offsets, types, scratch_bytes }
+        Self { places, over, bytes, lives, values, offsets, types, scratch_bytes, cost }
     }
 
     /// Length and offset of each output of a node that is in the arena.
     pub(crate) fn places(&self, node: usize) -> &[(usize, usize)] {
         self.places.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// The input that a node writes over, if there is one.
+    pub(crate) fn over(&self, node: usize) -> Option<usize> {
+        self.over.get(node).copied().flatten()
     }
 
     /// What the run takes.
@@ -155,6 +170,8 @@ impl MemoryPlan {
             unknown,
             peak_node: graph.nodes.get(step).map(|node| node.name.clone()),
             peak_tensors,
+            multiply_adds: self.cost.multiply_adds,
+            moved_bytes: self.cost.bytes_read.saturating_add(self.cost.bytes_written),
             steps: graph.nodes.len(),
             placed: self.placed(graph),
         }
@@ -182,82 +199,124 @@ fn bytes_of(ty: &TensorType) -> Option<usize> {
     ty.concrete_shape()?.byte_len(ty.dtype).ok()
 }
 
-/// The type of every value where it has a known shape, and the most scratch memory of a node.
-fn concrete(
-    graph: &Graph,
-    inputs: &[(DType, Shape)],
-    threads: usize,
-) -> (Vec<Option<TensorType>>, usize) {
-    let known = |info: &ValueInfo| info.constant.is_some();
-    let mut infos: Vec<Option<ValueInfo>> =
-        graph.values.iter().map(|value| value.info.clone().filter(known)).collect();
-    for (id, (dtype, shape)) in graph.inputs.iter().zip(inputs) {
-        infos[id.0] = Some(ValueInfo::of(TensorType::concrete(*dtype, shape)));
-    }
-    let mut scratch = 0;
-    for node in &graph.nodes {
-        let given: Option<Vec<Option<&ValueInfo>>> = node
-            .inputs
-            .iter()
-            .map(|input| match input {
-                None => Some(None),
-                // Where a shape could not be made concrete, what is known without it remains.
-                Some(id) => infos[id.0].as_ref().or_else(|| graph.info(*id)).map(Some),
-            })
-            .collect();
-        let Some(given) = given else { continue };
-        // A run with such inputs says what is wrong with them; a plan has nothing to say.
-        let Ok(outputs) = node.op.infer(&given) else { continue };
-        scratch = scratch.max(lgp_compute::scratch_bytes(&*node.op, threads, &given));
-        for (id, info) in node.outputs.iter().zip(outputs) {
-            if let Some(id) = id {
-                infos[id.0] = with_constant(info).ok();
-            }
-        }
-    }
-    let types = infos
-        .into_iter()
-        .map(|info| info.filter(|info| info.kind == ValueKind::Tensor).map(|info| info.ty))
-        .map(|ty| ty.filter(|ty| ty.dtype != DType::Str && ty.concrete_shape().is_some()));
-    (types.collect(), scratch)
+/// What the shapes of the inputs tell of a run.
+struct Sizes {
+    /// The type of every value where it has a known shape.
+    types: Vec<Option<TensorType>>,
+    /// The most scratch memory of a node.
+    scratch_bytes: usize,
+    /// The inputs that each node may write over.
+    over: Vec<Vec<usize>>,
+    /// Work and traffic of all nodes.
+    cost: Cost,
 }
 
-/// What nodes make and only nodes read, from its first step to its last. Several names of the
-/// same memory are one tensor.
-fn lifetimes(graph: &Graph, types: &[Option<TensorType>]) -> (Vec<ValueId>, Vec<Lifetime>) {
-    // What each value's memory was first called.
-    let mut root: Vec<usize> = (0..graph.values.len()).collect();
-    let mut life: Vec<Option<(usize, usize)>> = vec![None; graph.values.len()];
-    for (step, node) in graph.nodes.iter().enumerate() {
-        for id in node.inputs.iter().flatten() {
-            if let Some((_, last)) = &mut life[root[id.0]] {
-                *last = step;
+impl Sizes {
+    fn new(graph: &Graph, inputs: &[(DType, Shape)], threads: usize) -> Self {
+        let (mut scratch_bytes, mut cost) = (0, Cost::default());
+        let mut over = vec![Vec::new(); graph.nodes.len()];
+        let infos = graph.concrete_with(inputs, |index, given, outputs| {
+            let op = &*graph.nodes[index].op;
+            scratch_bytes = scratch_bytes.max(lgp_compute::scratch_bytes(op, threads, given));
+            over[index] = op.overwrites(given, outputs);
+            cost = cost + lgp_compute::cost(op, given, outputs);
+        });
+        let types = infos
+            .into_iter()
+            .map(|info| info.filter(|info| info.kind == ValueKind::Tensor).map(|info| info.ty))
+            .map(|ty| ty.filter(|ty| ty.dtype != DType::Str && ty.concrete_shape().is_some()));
+        Self { types: types.collect(), scratch_bytes, over, cost }
+    }
+}
+
+/// From which step to which each value's memory is used. Several names of the same memory are one
+/// tensor.
+struct Lifetimes {
+    /// What each value's memory was first called.
+    root: Vec<usize>,
+    /// Of what nodes make and only nodes read.
+    life: Vec<Option<(usize, usize)>>,
+}
+
+impl Lifetimes {
+    fn new(graph: &Graph) -> Self {
+        let mut root: Vec<usize> = (0..graph.values.len()).collect();
+        let mut life: Vec<Option<(usize, usize)>> = vec![None; graph.values.len()];
+        for (step, node) in graph.nodes.iter().enumerate() {
+            for id in node.inputs.iter().flatten() {
+                if let Some((_, last)) = &mut life[root[id.0]] {
+                    *last = step;
+                }
+            }
+            for id in node.outputs.iter().flatten() {
+                life[id.0] = Some((step, step));
+            }
+            if node.op.passes_memory_on()
+                && let (Some(Some(from)), Some(Some(to))) =
+                    (node.inputs.first(), node.outputs.first())
+            {
+                root[to.0] = root[from.0];
+                life[to.0] = None;
             }
         }
-        for id in node.outputs.iter().flatten() {
-            life[id.0] = Some((step, step));
+        for (_, id) in &graph.outputs {
+            life[root[id.0]] = None;
         }
-        if node.op.passes_memory_on()
-            && let (Some(Some(from)), Some(Some(to))) = (node.inputs.first(), node.outputs.first())
-        {
-            root[to.0] = root[from.0];
-            life[to.0] = None;
+        Self { root, life }
+    }
+
+    /// Lets nodes write over inputs that nothing reads after them, where `may` has it; which input
+    /// each node writes over then.
+    fn write_over(
+        &mut self,
+        graph: &Graph,
+        types: &[Option<TensorType>],
+        may: &[Vec<usize>],
+    ) -> Vec<Option<usize>> {
+        // The tensor whose memory each tensor's has become.
+        let mut taken: Vec<usize> = (0..self.root.len()).collect();
+        let mut over = vec![None; graph.nodes.len()];
+        for (step, node) in graph.nodes.iter().enumerate() {
+            let Some(Some(out)) = node.outputs.first() else { continue };
+            let Some((_, end)) = self.life[out.0] else { continue };
+            let ends = |id: ValueId| {
+                let memory = taken[self.root[id.0]];
+                let readers = node.inputs.iter().flatten();
+                let once = readers.filter(|it| taken[self.root[it.0]] == memory).count() == 1;
+                let last = self.life[memory].is_some_and(|(_, last)| last == step);
+                (once && last && types[id.0].is_some() && types[id.0] == types[out.0])
+                    .then_some(memory)
+            };
+            let found = may[step].iter().find_map(|&i| {
+                let id = node.inputs.get(i).copied().flatten()?;
+                Some((i, ends(id)?))
+            });
+            if let Some((input, memory)) = found {
+                over[step] = Some(input);
+                taken[out.0] = memory;
+                self.life[out.0] = None;
+                if let Some((_, last)) = &mut self.life[memory] {
+                    *last = end;
+                }
+            }
         }
+        over
     }
-    for (_, id) in &graph.outputs {
-        life[root[id.0]] = None;
-    }
-    let mut values = Vec::new();
-    let mut lives = Vec::new();
-    for (index, life) in life.into_iter().enumerate() {
-        if let Some((first, last)) = life
-            && let Some(bytes) = types[index].as_ref().and_then(bytes_of)
-        {
-            values.push(ValueId(index));
-            lives.push(Lifetime { bytes, first, last });
+
+    /// The values with a lifetime and a known size.
+    fn placed(self, types: &[Option<TensorType>]) -> (Vec<ValueId>, Vec<Lifetime>) {
+        let mut values = Vec::new();
+        let mut lives = Vec::new();
+        for (index, life) in self.life.into_iter().enumerate() {
+            if let Some((first, last)) = life
+                && let Some(bytes) = types[index].as_ref().and_then(bytes_of)
+            {
+                values.push(ValueId(index));
+                lives.push(Lifetime { bytes, first, last });
+            }
         }
+        (values, lives)
     }
-    (values, lives)
 }
 
 #[cfg(test)]
@@ -289,19 +348,18 @@ mod tests {
         let graph = chain()?;
         let plan = MemoryPlan::new(&graph, &[f32s(&[1, 4])], 1);
         let steps: Vec<_> = plan.lives.iter().map(|t| (t.bytes, t.first, t.last)).collect();
-        assert_eq!(steps, [(16, 0, 3), (16, 2, 4), (16, 3, 4)]);
-        assert_eq!(plan.places.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1, 1, 0]);
+        // The first sum is written over the flat a, for b is read again.
+        assert_eq!(steps, [(16, 0, 4), (16, 2, 4)]);
+        assert_eq!((0..5).map(|node| plan.over(node)).collect::<Vec<_>>()[3], Some(1));
+        assert_eq!(plan.places.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1, 0, 0]);
         let report = plan.report(&graph);
-        assert_eq!((report.tensors, report.unknown, report.weights_bytes), (3, 0, 0));
+        assert_eq!((report.tensors, report.unknown, report.weights_bytes), (2, 0, 0));
         assert_eq!((report.input_bytes, report.output_bytes), (16, 16));
-        assert_eq!((report.lower_bound_bytes, report.naive_bytes), (192, 192));
-        assert_eq!(report.peak_bytes, 192 + 32);
-        assert_eq!(report.peak_tensors.len(), 3);
+        assert_eq!((report.lower_bound_bytes, report.naive_bytes), (128, 128));
+        assert_eq!(report.peak_bytes, 128 + 32);
+        assert_eq!(report.peak_tensors.len(), 2);
         let placed: Vec<_> = report.placed.iter().map(|t| (&*t.op, t.first, t.last)).collect();
-        assert_eq!(
-            (report.steps, placed),
-            (5, vec![("Relu", 0, 3), ("Relu", 2, 4), ("Add", 3, 4)])
-        );
+        assert_eq!((report.steps, placed), (5, vec![("Relu", 0, 4), ("Relu", 2, 4)]));
         let ranges: Vec<_> = report.placed.iter().map(|t| t.offset..t.offset + t.bytes).collect();
         assert!(ranges[0].end <= ranges[1].start || ranges[1].end <= ranges[0].start, "{ranges:?}");
         Ok(())

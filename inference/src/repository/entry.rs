@@ -3,7 +3,8 @@
 use super::{MODEL_FILE, files};
 use crate::error::{Error, Result};
 use crate::model::{Model, ValueSpec};
-use crate::session::{Session, SessionOptions};
+use crate::options::SessionOptions;
+use crate::session::Session;
 use lgp_memory::{DType, Dim, SymShape, TensorType, ValueKind};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

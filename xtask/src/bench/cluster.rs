@@ -1,4 +1,4 @@
-//! The cluster measured: beside Ray, Dask and Celery, and alone in what only it can show.
+//! Benchmarks of the cluster: beside Ray, Dask and Celery, and alone in what only it can show.
 
 mod parts;
 mod peers;
@@ -78,8 +78,8 @@ impl Part {
     }
 }
 
-/// Measures a part, or all of them, and answers the tables. A part that fails is a note and makes
-/// the whole fail, once the others are written.
+/// Measures one part, or all, and answers the tables. A failed part is noted and fails the run after the others are
+/// written.
 pub(super) fn run(
     run: &mut Run,
     part: Option<Part>,
@@ -122,7 +122,7 @@ impl Noop {
         if self.quick { 1 } else { rounds }
     }
 
-    /// So many tasks, or a fiftieth of them.
+    /// The number of tasks, or a fiftieth of it for a quick run.
     fn tasks(&self, tasks: usize) -> String {
         (if self.quick { tasks / 50 } else { tasks }).to_string()
     }

@@ -1,4 +1,4 @@
-//! Transfers and collectives between devices of OpenCL; PoCL is asked for two.
+//! Transfers and collectives between OpenCL devices; PoCL provides two.
 
 use super::run::{Better, Run};
 use crate::{apt, cmd};
@@ -9,7 +9,7 @@ use std::fmt::Write;
 /// How often each is timed.
 const ROUNDS: usize = 20;
 
-/// What `lgp-compute`'s example `comm` prints of a collective.
+/// The output of `lgp-compute`'s example `comm` for a collective.
 #[derive(Deserialize)]
 struct Timed {
     name: String,
@@ -18,8 +18,8 @@ struct Timed {
     us: Vec<f64>,
 }
 
-/// What each link carries of the bytes of a collective, as the field reckons it: with it, a figure
-/// can be set beside the links' own speed, whatever the collective and the number of devices.
+/// The share of a collective's bytes that each link carries (bus bandwidth). It makes figures
+/// comparable to a link's speed, for any collective and number of devices.
 fn on_each_link(name: &str, devices: usize) -> f64 {
     let n = devices as f64;
     match name {
@@ -29,7 +29,7 @@ fn on_each_link(name: &str, devices: usize) -> f64 {
     }
 }
 
-/// Times them, and answers a table.
+/// Measures them, and answers a table.
 pub(super) fn run(run: &mut Run) -> Result<String> {
     apt::opencl()?;
     let mut cargo = cmd::cargo();

@@ -1,5 +1,5 @@
-//! The control plane measured: a cluster whose state is in its folder, in PostgreSQL, and in etcd and
-//! NATS; each engine by itself; queues on Redis; and coordinators with very many workers.
+//! Benchmarks of the control plane: a cluster with its state in its folder, in PostgreSQL, and in etcd and NATS; each
+//! engine by itself; queues on Redis; and coordinators with very many workers.
 
 mod cluster;
 mod crowd;
@@ -32,12 +32,12 @@ const STEPS: [Step; 7] = [
     ("crowd-etcd", |bench| crowd::measure(bench, Engine::Etcd)),
 ];
 
-/// The programs, and how much is done with them.
+/// The programs, and the size of the measurements.
 struct Bench {
     binary: PathBuf,
     /// Measures a log.
     log: PathBuf,
-    /// Measures an engine by its bare client.
+    /// The program that measures an engine through its bare client.
     engine: PathBuf,
     /// Many workers.
     crowd: PathBuf,
@@ -45,7 +45,7 @@ struct Bench {
     /// How long a turn of a log or an engine is.
     seconds: f64,
     workers: u64,
-    /// How long coordinators with many workers do nothing.
+    /// The idle time of coordinators with many workers.
     idle_s: u64,
 }
 
@@ -79,8 +79,8 @@ impl Bench {
     }
 }
 
-/// Measures what has `only` in its name, in turn, and answers the tables. What fails is a note and makes
-/// the whole fail, once the others are written.
+/// Runs the measurements with `only` in their names, and answers the tables. A failed measurement is noted and fails
+/// the run after the others are written.
 pub(super) fn run(run: &mut Run, only: &str, quick: bool) -> Result<String> {
     let bench = Bench::build(quick)?;
     let mut rounds = Vec::new();

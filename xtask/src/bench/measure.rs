@@ -1,4 +1,4 @@
-//! What each benchmark does.
+//! The simple benchmarks.
 
 use super::run::{Better, Run};
 use crate::cluster::{Cluster, Profile, binary};
@@ -68,7 +68,7 @@ fn status_mb(pid: u64, key: &str) -> Result<f64> {
     kilobytes.map(|kb| kb * 1024.0 / 1e6).with_context(|| format!("no {key} in the status"))
 }
 
-/// Bytes of the binary as it is shipped.
+/// The size in bytes of the shipped binary.
 pub(super) fn size(run: &mut Run) -> Result<()> {
     let bytes = std::fs::metadata(binary(Profile::Release)?)?.len();
     run.value("binary", "MB", Better::Lower, vec![bytes as f64 / 1e6]);

@@ -7,13 +7,13 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// How many seeds each trace has.
+/// The number of seeds for each trace.
 const SEEDS: usize = 5;
-/// What an allocation may take, and how many requests may fail at 95 % occupancy.
+/// The longest allocation time, and the highest share of failed requests at 95 % occupancy.
 const ALLOCATION_NS_MAX: f64 = 300.;
 const FAILURES_PERCENT_MAX: f64 = 0.05;
 
-/// What `lgp-sdk`'s example `memory_trace` prints of a trace.
+/// The output of `lgp-measure`'s example `memory_trace` for a trace.
 #[derive(Deserialize)]
 struct Trace {
     freed: String,
@@ -41,7 +41,7 @@ const QUANTITIES: [Quantity; 5] = [
 /// Runs the traces, and answers a table of them.
 pub(super) fn run(run: &mut Run) -> Result<String> {
     let mut cargo = cmd::cargo();
-    cargo.args(["run", "--release", "--quiet", "-p", "lgp-sdk", "--example", "memory_trace"]);
+    cargo.args(["run", "--release", "--quiet", "-p", "lgp-measure", "--example", "memory_trace"]);
     let finished = cmd::stdout(cargo.arg("--").arg(SEEDS.to_string()))?;
     ensure!(finished.ok, "the traces ended with a failure");
     let mut traces: BTreeMap<(String, usize, usize), Vec<Trace>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Programs that measure and print what they found.
+//! Measuring programs, which print their results.
 
 use crate::cmd;
 use anyhow::{Context, Result, ensure};
@@ -20,7 +20,7 @@ pub(super) fn example_with(package: &str, features: &[&str], name: &str) -> Resu
     Ok(cmd::root().join("target/release/examples").join(name))
 }
 
-/// The last line that a command prints, which is JSON.
+/// The JSON in the last line of a command's output.
 pub(super) fn json(command: &mut Command) -> Result<Value> {
     let line = cmd::line(command);
     let finished = cmd::stdout(command)?;

@@ -1,4 +1,4 @@
-//! One run of a benchmark as it is kept: machine, commit, every raw value.
+//! A stored run of a benchmark: machine, commit, every raw value.
 
 use super::stats::{self, ratio};
 use crate::cmd;
@@ -8,17 +8,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Runs lie days apart, and machines drift meanwhile, which the values of one run do not show. It is
-/// chosen, not measured.
+/// Runs are days apart and machines drift meanwhile, which the values of one run do not show. The tolerance is chosen,
+/// not measured.
 const TOLERANCE: f64 = 0.15;
 
-/// Which way a value should go.
+/// The direction in which a value is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Better {
     Lower,
     Higher,
-    /// For comparison only: it is nobody's regression.
+    /// For comparison only: never a regression.
     Neither,
 }
 
@@ -27,14 +27,14 @@ pub(crate) enum Better {
 struct Value {
     unit: String,
     better: Better,
-    /// The middle of `raw`.
+    /// The median of `raw`.
     median: f64,
     raw: Vec<f64>,
 }
 
 impl Value {
-    /// How it is worse than before, if it is: with the interval of the ratio as a whole beyond the
-    /// tolerance, or by its median where there are too few values for one, as of a file's size.
+    /// The regression since `old`, if any: the whole interval of the ratio is beyond the tolerance or, where there are
+    /// too few values for an interval, the median is.
     fn regression(&self, old: &Self) -> Option<String> {
         let better = match old.better {
             Better::Lower => stats::Better::Lower,
@@ -77,10 +77,10 @@ pub(crate) struct Run {
     commit: String,
     machine: Machine,
     values: BTreeMap<String, Value>,
-    /// What could not be measured, and why.
+    /// Why values could not be measured, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     notes: BTreeMap<String, String>,
-    /// Of these, what should have been measured.
+    /// The names in `notes` that should have been measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     failed: Vec<String>,
 }
@@ -115,18 +115,18 @@ impl Run {
         self.values.insert(name.to_owned(), value);
     }
 
-    /// Says why something could not be measured.
+    /// Notes why a value could not be measured.
     pub(crate) fn note(&mut self, name: &str, text: &str) {
         self.notes.insert(name.to_owned(), text.to_owned());
     }
 
-    /// Says why something was not measured that should have been, or broke a rule.
+    /// Notes why a value that should have been measured was not, or broke a rule.
     pub(super) fn fail(&mut self, name: &str, text: &str) {
         self.note(name, text);
         self.failed.push(name.to_owned());
     }
 
-    /// What failed.
+    /// The names that failed.
     pub(super) fn failed(&self) -> &[String] {
         &self.failed
     }
@@ -160,8 +160,7 @@ impl Run {
         self.values.iter().map(line).collect()
     }
 
-    /// What got worse since `baseline` by more than measuring explains, of all whose name contains
-    /// `only`.
+    /// Regressions since `baseline` among the values whose name contains `only`.
     pub(crate) fn regressions(&self, baseline: &Self, only: &str) -> Result<Vec<String>> {
         if self.bench != baseline.bench {
             bail!("the baseline is a run of {:?}, expected {:?}", baseline.bench, self.bench);
@@ -218,7 +217,7 @@ impl Machine {
     }
 }
 
-/// Those of a processor's flags that decide how fast numbers are crunched.
+/// The vector instructions among a processor's flags.
 fn vector_flags(flags: &str) -> String {
     let kinds = ["sse4_2", "avx", "fma", "f16c", "amx"];
     let flags = flags.split_whitespace();
@@ -287,7 +286,7 @@ mod tests {
             run
         };
         let old = with(&[50.0, 51.0, 49.0, 52.0, 50.0]);
-        // Its median is far worse, and so is none of those it can be told from.
+        // The median is far worse, but the interval overlaps the old one.
         let torn = with(&[49.0, 90.0, 50.0, 91.0, 80.0]);
         assert!(torn.regressions(&old, "").unwrap().is_empty());
         let slower = with(&[70.0, 71.0, 69.0, 72.0, 70.0]);

@@ -1,5 +1,5 @@
-//! Serving measured: this server beside MLServer, Ray Serve and BentoML, and alone in what only it can
-//! show. One load generator asks all of them.
+//! Benchmarks of serving: this server beside MLServer, Ray Serve and BentoML, and alone in what only it can show. One
+//! load generator is used for all.
 
 mod load;
 mod ours;
@@ -11,7 +11,7 @@ use super::run::Run;
 use anyhow::Result;
 use load::Load;
 
-/// What is measured: a name, a heading, and how.
+/// A part of the benchmark: its name, its heading, and its function.
 type Part = (&'static str, &'static str, fn(&mut Run, &Load) -> Result<String>);
 
 const PARTS: [Part; 7] = [
@@ -24,8 +24,8 @@ const PARTS: [Part; 7] = [
     ("soak", "A long time at four fifths of the most", parts::soak),
 ];
 
-/// Measures the parts whose names contain `only`, and answers the tables. A part that fails is a note and
-/// makes the whole fail, once the others are written.
+/// Measures the parts whose names contain `only`, and answers the tables. A failed part is noted and fails the run
+/// after the others are written.
 pub(super) fn run(run: &mut Run, only: &str, quick: bool) -> Result<String> {
     let load = Load::build(quick)?;
     let mut text =

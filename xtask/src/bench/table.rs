@@ -1,11 +1,10 @@
-//! Tables of figures that programs print as JSON: a row for a part of the answer, a column for a
-//! number in it.
+//! Tables from the JSON of programs: a row is a part of the answer, a column is a number in it.
 
 use crate::bench::run::{Better, Run};
 use anyhow::{Result, ensure};
 use serde_json::Value;
 
-/// A figure: its heading, unit, and where it is found.
+/// A figure: its heading, its unit and its place.
 pub(in crate::bench) struct Column {
     pub(in crate::bench) title: &'static str,
     pub(in crate::bench) unit: &'static str,
@@ -13,7 +12,7 @@ pub(in crate::bench) struct Column {
     /// A name, or a JSON pointer below that of the row.
     pub(in crate::bench) at: &'static str,
     pub(in crate::bench) digits: usize,
-    /// What one unit of the answer is in the column's.
+    /// The factor from the answer's unit to the column's.
     pub(in crate::bench) scale: f64,
 }
 
@@ -67,7 +66,7 @@ impl Column {
     fn raw(&self, rounds: &[Value], row: &str) -> Vec<f64> {
         let at = format!("{row}{}", self.at);
         let numbers = rounds.iter().filter_map(|round| round.pointer(&at));
-        // A list is what several turns of a round measured.
+        // A list holds the values of several turns in a round.
         let numbers = numbers.flat_map(|found| match found {
             Value::Array(turns) => turns.iter().filter_map(Value::as_f64).collect(),
             found => found.as_f64().into_iter().collect::<Vec<f64>>(),
@@ -76,10 +75,10 @@ impl Column {
     }
 }
 
-/// A table of rounds, and its raw figures in the run. A row is a heading and a JSON pointer.
+/// A table of rounds; also adds its raw figures to the run. A row is a heading and a JSON pointer.
 ///
 /// # Errors
-/// When none of the rounds has a figure.
+/// When no round has a figure.
 pub(in crate::bench) fn tabulate(
     run: &mut Run,
     first: &str,
@@ -102,7 +101,7 @@ pub(in crate::bench) fn tabulate(
     Ok(text)
 }
 
-/// Median (least to most), or the one there is.
+/// The median (least to most), or the only value.
 pub(in crate::bench) fn spread(raw: &[f64], digits: usize) -> String {
     let mut sorted = raw.to_vec();
     sorted.sort_by(f64::total_cmp);

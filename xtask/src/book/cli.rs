@@ -1,4 +1,4 @@
-//! The pages that show each command's `--help`, as the program prints it.
+//! The book's pages of commands, which show each command's `--help`.
 
 use super::SUMMARY;
 use crate::cmd;
@@ -8,18 +8,18 @@ use std::path::Path;
 
 /// The folder of these pages, in the book.
 const FOLDER: &str = "cli";
-/// What stands over the commands in a help text.
+/// The headings above commands in a help text.
 const HEADINGS: [&str; 2] = ["Commands:", "Kinds:"];
-/// What to do where a page is not as the program.
+/// The hint where a page differs from the program.
 const REMEDY: &str = "cargo xtask book --write makes it anew";
 
-/// A page and what it says.
+/// A page's name and text.
 struct Page {
     name: String,
     text: String,
 }
 
-/// Writes the pages, and their lines in the summary; those of commands that are gone go too.
+/// Writes the pages and their lines in the summary, and removes pages of former commands.
 pub(super) fn write(source: &Path, programs: &Path) -> Result<()> {
     let pages = pages(&programs.join("radeon-cluster"))?;
     let folder = source.join(FOLDER);
@@ -35,7 +35,7 @@ pub(super) fn write(source: &Path, programs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Each page is as the program says, and there is none besides.
+/// Checks that each page is as the program prints it, and that the summary lists no other.
 pub(super) fn check(source: &Path, programs: &Path) -> Result<Outcome> {
     let pages = pages(&programs.join("radeon-cluster"))?;
     let mut outcome = Outcome::default();
@@ -86,14 +86,14 @@ fn names(help: &str) -> Vec<String> {
     let lines = help.lines().skip_while(|line| !HEADINGS.contains(line)).skip(1);
     let lines = lines.take_while(|line| !line.is_empty());
     let names = lines.filter_map(|line| {
-        // What a description goes on with stands further in.
+        // Continued descriptions are indented further.
         let line = line.strip_prefix("  ").filter(|line| !line.starts_with(' '))?;
         line.split_whitespace().next()
     });
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// The summary with a line for each page, where its lines for such pages stood.
+/// The summary with a line for each page, in place of its old lines for them.
 fn with_lines(summary: &str, pages: &[Page]) -> String {
     let ours = |line: &&str| line.contains(&format!("]({FOLDER}/"));
     let mut text = String::new();

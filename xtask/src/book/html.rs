@@ -1,5 +1,5 @@
-//! The HTML below `target/book`, made by mdBook: the README, the book, and every document of the repository
-//! that they lead to, where it lies in the repository, so that each link leads there too.
+//! The HTML below `target/book`, made by mdBook: the README, the book, and every document they link to. Each lies where
+//! it is in the repository, so that links keep working.
 
 use super::{SOURCE, listed};
 use crate::cmd;
@@ -55,7 +55,7 @@ fn mdbook() -> Result<PathBuf> {
     Ok(program)
 }
 
-/// The README, `pages`, and every file that a link of these, or of those, leads to.
+/// The README, `pages`, and all files that their links reach, directly or not.
 fn reached(pages: impl Iterator<Item = String>) -> Result<BTreeSet<String>> {
     let mut files = BTreeSet::new();
     let mut open: Vec<String> = pages.chain([FIRST.to_owned()]).collect();
@@ -85,8 +85,8 @@ fn title(file: &str) -> Result<String> {
     Ok(heading.replace(['[', ']'], ""))
 }
 
-/// The book's summary as seen from the root, and after it all other documents: those of a folder with a
-/// README stand below that.
+/// The book's summary with paths from the root, and after it all other documents; those in a folder with a README stand
+/// below that README.
 fn summary(
     own: &str,
     files: &BTreeSet<String>,
@@ -111,7 +111,7 @@ fn summary(
     Ok(text)
 }
 
-/// What the made page of a document links to and is not there.
+/// The links of a made page whose targets do not exist.
 fn lost(made: &Path, page: &str) -> Vec<String> {
     let path = made.join(page).with_extension("html");
     let Ok(text) = fs::read_to_string(&path) else { return vec![format!("{page} was not made")] };

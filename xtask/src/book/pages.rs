@@ -1,5 +1,4 @@
-//! Runs the commands of a page, block after block, and compares what they print with what the page
-//! shows.
+//! Runs a page's commands, block after block, and compares their output with the page.
 
 use super::world::World;
 use crate::cmd;
@@ -8,13 +7,13 @@ use crate::report::{Outcome, Skip};
 use anyhow::Result;
 use std::path::Path;
 
-/// What pages call that not every machine has.
+/// Programs used by pages that not every machine has.
 const NEEDS: [&str; 2] = ["curl", "python3"];
-/// Stands for what is left out: a part of a line, or, alone on a line, lines.
+/// Marks omitted text: a part of a line or, alone on a line, whole lines.
 const LEFT_OUT: char = '…';
 
-/// Runs the blocks of a page in `language`; each is one test. A `text` block that follows one shows what
-/// it prints, and an `error` block what it fails with.
+/// Runs the blocks of a page in `language`, each as one test. A following `text` block shows the output, and an `error`
+/// block the output of a failure.
 pub(super) fn run(name: &str, text: &str, language: &str, programs: &Path) -> Result<Outcome> {
     let blocks = readme::blocks(text);
     let mut outcome = Outcome::default();
@@ -36,7 +35,7 @@ pub(super) fn run(name: &str, text: &str, language: &str, programs: &Path) -> Re
             None => Outcome::pass(),
             Some(problem) => {
                 eprintln!("{name}:{}: {problem}\n{}", block.line, ran.output);
-                // The rest relies on what has failed.
+                // Later blocks rely on the failed one.
                 outcome.and(Outcome::fail(format!("{name}:{}: {problem}", block.line)));
                 return Ok(outcome);
             }
@@ -45,7 +44,7 @@ pub(super) fn run(name: &str, text: &str, language: &str, programs: &Path) -> Re
     Ok(outcome)
 }
 
-/// What is wrong with a block that ran, if anything is; `next` is the block after it.
+/// The problem with a block that ran, if any; `next` is the block after it.
 fn judge(block: &Block<'_>, next: Option<&Block<'_>>, ok: bool, output: &str) -> Option<String> {
     let first = block.text.lines().next().unwrap_or_default();
     let shown = next.filter(|next| ["text", "error"].contains(&next.info));
@@ -58,8 +57,8 @@ fn judge(block: &Block<'_>, next: Option<&Block<'_>>, ok: bool, output: &str) ->
     Some(format!("`{first}` does not print `{missing}`"))
 }
 
-/// The first line of `shown` that `output` has not, in its order. Numbers stand for all numbers, and
-/// spaces for as many as there are.
+/// The first line of `shown` that is not in `output`, in order. All numbers count as equal, and so do all runs of
+/// spaces.
 fn missing<'a>(shown: &'a str, output: &str) -> Option<&'a str> {
     let printed: Vec<String> = output.lines().map(plain).collect();
     let mut rest = printed.as_slice();
@@ -72,7 +71,7 @@ fn missing<'a>(shown: &'a str, output: &str) -> Option<&'a str> {
     None
 }
 
-/// A line with each number as `0`, and one space where there are several.
+/// A line with each number as `0`, and single spaces.
 fn plain(line: &str) -> String {
     let mut text = String::new();
     let mut number = false;
@@ -88,7 +87,7 @@ fn plain(line: &str) -> String {
     text
 }
 
-/// Whether a line is as `pattern` shows it.
+/// Whether a line matches `pattern`.
 fn alike(pattern: &str, line: &str) -> bool {
     let mut parts = pattern.split(LEFT_OUT);
     let Some(mut rest) = parts.next().and_then(|first| line.strip_prefix(first)) else {

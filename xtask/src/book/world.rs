@@ -1,4 +1,4 @@
-//! Where a page's commands run: a home, a folder and ports of their own, and nothing left afterwards.
+//! The environment of a page's commands: its own home, folder and ports; nothing is left afterwards.
 
 use crate::cmd;
 use anyhow::{Context, Result};
@@ -8,31 +8,31 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// The ports that pages name, which others may listen on here.
+/// The ports in pages, which may be in use here.
 const PORTS: [&str; 3] = ["8000", "8001", "8443"];
-/// How long one block may run, in seconds, and then how long it has to end.
+/// The time limit of a block in seconds, and the time it then has to end.
 const LIMIT_S: &str = "60";
 const GRACE_S: &str = "5";
-/// The variable by which what was started here is found again.
+/// The variable by which processes started here are found.
 const MARK: &str = "LGP_BOOK";
 
-/// One page's world.
+/// The environment of one page.
 pub(super) struct World {
     folder: PathBuf,
     ports: [String; 3],
     path: std::ffi::OsString,
 }
 
-/// What a block of commands came to.
+/// The outcome of a block of commands.
 pub(super) struct Ran {
-    /// What it printed, standard error as it came between the rest.
+    /// Its output, with standard error in order.
     pub(super) output: String,
-    /// Whether it ended well, in time.
+    /// Whether it succeeded in time.
     pub(super) ok: bool,
 }
 
 impl World {
-    /// An empty one of this name, with the repository's files to read and `programs` to call.
+    /// An empty environment of this name, with the repository's files to read and `programs` to call.
     pub(super) fn new(name: &str, programs: &Path) -> Result<Self> {
         let name = name.replace(|c: char| !c.is_ascii_alphanumeric(), "-");
         let folder = cmd::root().join("target/xtask/book").join(name);
@@ -58,7 +58,7 @@ impl World {
     /// Runs a block as a script.
     pub(super) fn run(&self, script: &str) -> Result<Ran> {
         let printed = self.folder.join("printed");
-        // A file and not a pipe: what goes on in the background keeps a pipe open.
+        // A file, because background processes would keep a pipe open.
         let file = File::create(&printed)?;
         let mut command = cmd::command("timeout");
         for (name, _) in std::env::vars_os() {
@@ -78,7 +78,7 @@ impl World {
             .env(MARK, &self.folder)
             .env("RADEON_QUIC__ADVERTISE", "never")
             .env("PYTHONDONTWRITEBYTECODE", "1")
-            // What is to be opened for people is printed instead.
+            // Links that would open in a browser are printed instead.
             .env_remove("DISPLAY")
             .env_remove("WAYLAND_DISPLAY")
             .env_remove("RUST_LOG")
@@ -117,14 +117,14 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         for process in self.processes() {
-            // It may have ended by itself.
+            // The process may have ended already.
             let _ = kill_process(process, Signal::KILL);
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Ports that nobody listens on now, two for TCP and the last for UDP.
+/// Ports that are free now: two for TCP, the last for UDP.
 fn free_ports() -> Result<[String; 3]> {
     let (one, two) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
     let three = UdpSocket::bind("127.0.0.1:0")?;

@@ -1,19 +1,19 @@
-//! What was promised is asked for, with every client at rest.
+//! Checks promises while every client rests.
 
 use super::ledger::{Breach, Entry};
 use super::load::Load;
 use crate::relay::Random;
 use std::time::{Duration, Instant};
 
-/// Within which every task that was acknowledged must have ended where all of them are short.
+/// How soon all acknowledged tasks must have ended if all are short.
 const SHORT: Duration = Duration::from_secs(30);
-/// The same for others, besides so many times what one thread needs for all that is left.
+/// The same for long tasks, in addition to a multiple of the time that one thread needs for them.
 const LONG: Duration = Duration::from_secs(90);
 const SLOWER: u32 = 8;
-/// Between questions about the same tasks.
+/// The pause between requests for the same tasks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Asks for tasks until each has ended, for so long; those that have not.
+/// Asks for tasks until all have ended, for at most `most`; answers the others.
 pub(super) fn until_ended(load: &Load, mut ids: Vec<String>, most: Duration) -> Vec<String> {
     let began = Instant::now();
     loop {
@@ -25,14 +25,14 @@ pub(super) fn until_ended(load: &Load, mut ids: Vec<String>, most: Duration) -> 
     }
 }
 
-/// Every short task has ended, the list is right, and ends and keys, so many of them, are what
-/// they were.
+/// Checks that every short task has ended, that the list is right, and that some ends and keys are
+/// unchanged.
 pub(super) fn check(load: &Load, random: &mut Random, ends: usize, keys: usize) {
     all_ended(load, SHORT);
     glance(load, random, ends, keys);
 }
 
-/// The list is right, and ends and keys, so many of them, are what they were; others may go on.
+/// Checks that the list is right, and that some ends and keys are unchanged; tasks may be open.
 pub(super) fn glance(load: &Load, random: &mut Random, ends: usize, keys: usize) {
     listed(load);
     let (mut ended, _) = watched(load, random);
@@ -43,7 +43,7 @@ pub(super) fn glance(load: &Load, random: &mut Random, ends: usize, keys: usize)
     again.iter().for_each(|(_, entry)| load.submit_again(&entry.submission));
 }
 
-/// Everything ends, each result is read back and is what it was, and is then let go.
+/// Waits until every task has ended, then checks that each result is unchanged.
 pub(super) fn settle(load: &Load, random: &mut Random, keys: usize) {
     let (backlog, _) = load.ledger().backlog();
     all_ended(load, LONG + SLOWER * backlog);
@@ -52,7 +52,7 @@ pub(super) fn settle(load: &Load, random: &mut Random, keys: usize) {
     read_back(load, random);
 }
 
-/// Each result that is looked after is read back.
+/// Reads the result of each watched task back.
 pub(super) fn read_back(load: &Load, random: &mut Random) {
     let (ended, open) = watched(load, random);
     for (id, _) in ended.iter().chain(&open) {
@@ -78,12 +78,12 @@ fn all_ended(load: &Load, most: Duration) {
     load.ledger().violation(Breach::Lost, what);
 }
 
-/// What the cluster says about a task that does not end.
+/// The cluster's explanation for a task that does not end.
 fn explained(load: &Load, id: &str) -> String {
     format!("{id}: {:?}", load.rest.get(&format!("tasks/{id}/why")))
 }
 
-/// The list obeys its laws; what it says has ended is read.
+/// Checks the list, and reads the tasks that it shows as ended.
 fn listed(load: &Load) {
     match load.rest.list() {
         Ok(list) => {
@@ -102,7 +102,7 @@ fn listed(load: &Load) {
 /// Tasks by their ids.
 type Watched = Vec<(String, Entry)>;
 
-/// Tasks that are looked after, in any order: those whose end was seen, and the others.
+/// The watched tasks in random order: those with a seen end, and the others.
 fn watched(load: &Load, random: &mut Random) -> (Watched, Watched) {
     let mut watched = load.ledger().watched();
     for at in (1..watched.len()).rev() {

@@ -1,6 +1,6 @@
-//! Clocks that jump by hours and weeks under a running cluster: what the calendar says must not
-//! matter to tasks. Records of ended tasks are kept for a time by the calendar, which a clock that
-//! was set forward ends early, at the next start.
+//! Clocks that jump by hours and weeks under a running cluster. Calendar time must not matter to
+//! tasks. Records of ended tasks are kept for a calendar time, which a clock set forward shortens
+//! at the next start.
 
 use super::check::check;
 use super::load::Load;
@@ -16,14 +16,14 @@ use rustix::process::Signal;
 use std::path::Path;
 use std::time::Duration;
 
-/// Seconds by which the clock is off, one after another.
+/// The clock's offsets in seconds, one after another.
 const JUMPS: [i64; 5] = [3_600, -3_600, 12 * 3_600, -40 * 86_400, 0];
 /// Seconds for which the cluster keeps the record of a task that has ended.
 const KEPT: i64 = 600;
-/// How long clients work under each.
+/// How long clients work under each offset.
 const WORK: Duration = Duration::from_millis(1_500);
 
-/// Lets the clock jump, and starts the coordinator anew under each jump.
+/// Sets the clock to each offset, and restarts the coordinator under it.
 pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     let mut site = Site::new(binary, folder.to_owned(), [127, 0, 0, 1].into(), 1)?;
     let clocks = match Clocks::new(&site.folder)? {
@@ -57,7 +57,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     Ok(Outcome { passed, failed: load.failures(), ..Outcome::default() })
 }
 
-/// Kills a coordinator that has tasks which none of its workers has done, and starts it anew.
+/// Restarts a killed coordinator that has tasks which no worker has finished.
 fn restart(site: &Site, load: &Load, mut coordinator: Process, jump: i64) -> Result<Process> {
     let Answer::Said(200, workers) = load.rest.get("workers") else { bail!("no list of workers") };
     let pids = workers.as_array().into_iter().flatten().filter_map(|w| w["pid"].as_u64());
@@ -74,7 +74,7 @@ fn restart(site: &Site, load: &Load, mut coordinator: Process, jump: i64) -> Res
     Ok(coordinator)
 }
 
-/// Whether programs see the clock that they are shown; else nothing would be tried.
+/// Checks that programs see the set clock; otherwise the test would prove nothing.
 fn jumps(site: &Site, clocks: &Clocks) -> Result<()> {
     clocks.set(Whose::Coordinator, 86_400)?;
     let mut date = cmd::command("date");

@@ -1,5 +1,5 @@
-//! A disk that fills up under a running coordinator: durable tasks are refused by name, the rest
-//! goes on, and with room again so does everything.
+//! A disk that fills up under a running coordinator. Durable tasks are refused with a code, other
+//! work continues, and durable tasks are accepted again once there is space.
 
 use super::check::check;
 use super::load::Load;
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 
 /// The disk's size: room for the coordinator's files and some hundred tasks.
 const SIZE: &str = "16m";
-/// Tasks until a full disk must have said so.
+/// The number of tasks by which a full disk must have been reported.
 const TASKS_MAX: u32 = 20_000;
-/// Within which a disk with room again must be used.
+/// How soon a disk with space again must be used.
 const AGAIN: Duration = Duration::from_secs(20);
 
-/// Fills the disk twice: with room made while the coordinator lives, and after it was killed.
+/// Fills the disk twice; frees it once under the living coordinator, and once after a kill.
 pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     unmount(&Site::data_in(folder));
     let site = Site::new(binary, folder.to_owned(), [127, 0, 0, 1].into(), 1)?;
@@ -66,7 +66,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     Ok(Outcome { passed, failed: load.failures(), ..Outcome::default() })
 }
 
-/// Submits until the journal has no room; how many it took before.
+/// Submits until the journal is full; answers the number of accepted tasks.
 fn until_refused(load: &Load, round: bool) -> Result<u32> {
     for number in 0..TASKS_MAX {
         match load.try_once(&format!("late-{round}-{number}"), 2)? {

@@ -1,4 +1,4 @@
-//! What is done to a cluster: a table of faults.
+//! The table of faults for a cluster.
 
 mod deck;
 mod machine;
@@ -10,32 +10,32 @@ use super::world::Need;
 use anyhow::{Context, Result};
 pub(super) use deck::Deck;
 
-/// Something that happens to processes, to the network between them, or to their machine.
+/// A fault of processes, of the network between them, or of their machine.
 pub(super) struct Fault {
     pub(super) name: &'static str,
-    /// How often it comes up, among all.
+    /// The fault's share among all.
     weight: usize,
     pub(super) kind: Kind,
     pub(super) need: Need,
     pub(super) strike: fn(&mut Stage<'_>) -> Result<()>,
 }
 
-/// How a fault does what it does.
+/// The kind of a fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A process is killed with SIGKILL.
     Kills,
-    /// Processes are asked to end, and finish what they have: not while that takes long.
+    /// Processes are asked to finish and end; not tried while that would take long.
     Orderly,
     /// Anything else.
     Other,
 }
 
-/// All of them. The time of each is counted from the moment that its name says, or, for what is
-/// over when it returns, from its end.
+/// All faults. Each is timed from the moment that its name says or, if it is over when the function returns, from its
+/// end.
 pub(super) const FAULTS: &[&[Fault]] = &[processes::FAULTS, network::FAULTS, machine::FAULTS];
 
-/// What a short run tries, one after another: one of each kind that takes neither root nor packages.
+/// The faults of a short run, in order: one of each kind that needs neither root nor packages.
 pub(super) const SAMPLE: [&str; 9] = [
     "coordinator killed",
     "worker stopped for 5 to 20 s",

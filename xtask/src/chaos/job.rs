@@ -1,4 +1,4 @@
-//! What a task computes: its inputs, what it must answer, and how long one thread needs.
+//! A task's computation: its inputs, its right outputs, and the time it takes one thread.
 
 use super::models::{FACTOR, PRIME};
 use super::outputs::{Data, Output};
@@ -10,24 +10,24 @@ use std::time::Duration;
 
 /// Tensors of more elements travel as bytes.
 const JSON_ELEMENTS: u64 = 64;
-/// Values that `work` takes.
+/// The number of values that `work` takes.
 const WIDTH: u32 = 8;
-/// Bytes that the whole cluster moves in a second, roughly: what large tasks cost.
+/// Roughly the bytes that the whole cluster moves a second, for the cost of large tasks.
 const BYTES_PER_S: u64 = 40_000_000;
 
-/// What a task computes.
+/// The computation of a task.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Job {
     /// The bundled model.
     Digits { picture: usize },
-    /// So many iterations, which take so long.
+    /// A number of iterations, and the time they take.
     Work { seed: u64, iterations: u64, takes: Duration },
-    /// So many elements of 8 bytes in, and so many out.
+    /// The numbers of input and of output elements, of 8 bytes each.
     Big { seed: u64, input: u64, output: u64 },
 }
 
 impl Job {
-    /// Its model.
+    /// The job's model.
     pub(super) fn model(&self) -> &'static str {
         match self {
             Self::Digits { .. } => "digits",
@@ -36,7 +36,7 @@ impl Job {
         }
     }
 
-    /// What the report counts it as.
+    /// The class under which the report counts the job.
     pub(super) fn class(&self) -> &'static str {
         match *self {
             Self::Digits { .. } => "digits",
@@ -56,7 +56,7 @@ impl Job {
         }
     }
 
-    /// What one thread needs for it.
+    /// The time that one thread needs for the job.
     pub(super) fn cost(&self) -> Duration {
         match *self {
             Self::Digits { .. } => Duration::from_millis(1),
@@ -67,7 +67,7 @@ impl Job {
         }
     }
 
-    /// Bytes of what is sent.
+    /// The number of bytes that are sent.
     pub(super) fn input_bytes(&self) -> u64 {
         match *self {
             Self::Digits { .. } => 256,
@@ -76,7 +76,7 @@ impl Job {
         }
     }
 
-    /// Bytes of what comes back.
+    /// The number of bytes that come back.
     pub(super) fn output_bytes(&self) -> u64 {
         match *self {
             Self::Digits { .. } => 40,
@@ -85,7 +85,7 @@ impl Job {
         }
     }
 
-    /// Its inputs as JSON; what is long is added to `raw`.
+    /// The inputs as JSON; long ones are added to `raw`.
     pub(super) fn inputs(&self, pictures: &Pictures, raw: &mut Vec<u8>) -> Value {
         let whole = |name: &str, value: u64| json!({ "name": name, "shape": [1], "datatype": "INT64", "data": [value] });
         match *self {
@@ -109,7 +109,7 @@ impl Job {
         }
     }
 
-    /// Whether these are its outputs.
+    /// Whether these are the right outputs.
     pub(super) fn right(&self, pictures: &Pictures, outputs: &[Output]) -> bool {
         match (*self, outputs) {
             (Self::Digits { picture }, all) => pictures.right(picture, all),
@@ -131,17 +131,17 @@ impl Job {
     }
 }
 
-/// What `work` takes.
+/// The values for `work`.
 fn values(seed: u64) -> impl Iterator<Item = u8> {
     seed.to_le_bytes().into_iter().take(8)
 }
 
-/// What iterations make of a number.
+/// The number after `iterations` iterations.
 fn last(first: u64, iterations: u64) -> u64 {
     (0..iterations).fold(first, |seen, iteration| (seen * FACTOR + iteration) % PRIME)
 }
 
-/// An element of what `big` takes: a digit, so that 200 MB of them are 50 MB of JSON.
+/// An input element of `big`: a digit, so that 200 MB of elements are 50 MB of JSON.
 fn element(seed: u64, at: u64) -> u64 {
     Random::new(seed.wrapping_add(at)).below(10)
 }

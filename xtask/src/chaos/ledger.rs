@@ -1,4 +1,4 @@
-//! What a cluster has promised and shown, kept outside of it, and the laws that both must obey.
+//! A record, outside the cluster, of its promises and answers, and the laws for both.
 
 mod attempts;
 mod breach;
@@ -25,23 +25,23 @@ pub(super) use tally::{Class, Tally};
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) submission: Arc<Submission>,
-    /// Its place there.
+    /// Its place in the submission.
     place: usize,
     /// Ids of the tasks that it depends on.
     depends_on: Vec<String>,
-    /// When its submission began and was acknowledged, and what was excused by then.
+    /// When the submission began, when it was acknowledged, and what was excused until then.
     begun: Instant,
     acknowledged: Instant,
     excused: Excused,
-    /// Somebody asked for it to be cancelled.
+    /// Whether a client asked to cancel it.
     cancelled: bool,
     attempts: Attempts,
-    /// Its end as it was first shown.
+    /// The end that was shown first.
     end: Option<End>,
 }
 
 impl Entry {
-    /// What was asked for.
+    /// The task's part of the submission.
     pub(super) fn spec(&self) -> Option<&Spec> {
         self.submission.0.get(self.place)
     }
@@ -51,23 +51,23 @@ impl Entry {
         self.end.is_some()
     }
 
-    /// What one thread needs for it.
+    /// The time that one thread needs for the task.
     fn cost(&self) -> Duration {
         self.spec().map_or(Duration::ZERO, |spec| spec.job.cost())
     }
 }
 
-/// All that was acknowledged, by task id.
+/// All acknowledged tasks, by id.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     tasks: BTreeMap<String, Entry>,
     keys: BTreeMap<String, String>,
-    /// Those that are no longer looked after.
+    /// Tasks that are no longer watched.
     retired: BTreeSet<String>,
-    /// What broke a law. Must be empty.
+    /// Violations of the laws. Must be empty.
     pub(super) violations: Vec<Violation>,
     pub(super) tally: Tally,
-    /// Which life of the coordinator it is.
+    /// The number of the coordinator's present life.
     life: u64,
     pub(super) excuse: Excuse,
 }
@@ -84,7 +84,7 @@ impl Ledger {
         self.life += 1;
     }
 
-    /// A submission that began then was acknowledged.
+    /// Records a submission that began at `begun` and was acknowledged.
     pub(super) fn acknowledged(
         &mut self,
         submission: &Arc<Submission>,
@@ -129,14 +129,14 @@ impl Ledger {
         }
     }
 
-    /// Somebody is about to cancel a task.
+    /// Notes that a client is about to cancel a task.
     pub(super) fn cancelling(&mut self, id: &str) {
         if let Some(entry) = self.tasks.get_mut(id) {
             entry.cancelled = true;
         }
     }
 
-    /// The cluster was asked about an acknowledged task. True when that has ended.
+    /// Records the answer about an acknowledged task. True when the task has ended.
     pub(super) fn asked(
         &mut self,
         id: &str,
@@ -148,7 +148,7 @@ impl Ledger {
         }
         let told = match answer {
             Ok(told) => told,
-            // A coordinator that is stopping refuses, and says so.
+            // A stopping coordinator refuses with 503.
             Err(Answer::Gone(_) | Answer::Late | Answer::Said(503, _)) => return false,
             Err(Answer::Said(status, value)) => {
                 let breach = if status == 200 { Breach::Other } else { Breach::Lost };
@@ -177,7 +177,7 @@ impl Ledger {
         true
     }
 
-    /// A task is said to be under way.
+    /// Records that a task has not ended.
     fn open_now(&mut self, id: &str, told: &Told) {
         let (life, excuse) = (self.life, &self.excuse);
         let Some(entry) = self.tasks.get_mut(id) else { return };
@@ -211,7 +211,7 @@ impl Ledger {
         self.open_below(Duration::MAX)
     }
 
-    /// Those of them that take less, as does all that they depend on.
+    /// Open tasks that take less than `most`, as do all that they depend on.
     pub(super) fn open_below(&self, most: Duration) -> Vec<String> {
         let short = |id: &String| self.tasks.get(id).is_none_or(|entry| entry.cost() < most);
         let open = self.tasks.iter().filter(|(_, entry)| entry.end.is_none());
@@ -219,13 +219,13 @@ impl Ledger {
         open.map(|(id, _)| id.clone()).collect()
     }
 
-    /// What one thread needs for all whose end was not seen yet, and for the longest of them.
+    /// The time that one thread needs for all open tasks, and for the longest.
     pub(super) fn backlog(&self) -> (Duration, Duration) {
         let costs = self.tasks.values().filter(|entry| entry.end.is_none()).map(Entry::cost);
         (costs.clone().sum(), costs.max().unwrap_or_default())
     }
 
-    /// Tasks that are looked after.
+    /// All watched tasks.
     pub(super) fn watched(&self) -> Vec<(String, Entry)> {
         self.tasks.iter().map(|(id, entry)| (id.clone(), entry.clone())).collect()
     }
@@ -236,13 +236,13 @@ impl Ledger {
         self.tasks.iter().filter(|(_, entry)| own(entry)).map(|(id, _)| id.clone()).collect()
     }
 
-    /// Lets go of every task whose end was seen.
+    /// Stops watching every task whose end was seen.
     pub(super) fn let_go(&mut self) {
         let ended = |entry: &Entry| entry.end.is_some();
         self.let_go_where(ended);
     }
 
-    /// Lets go of every task.
+    /// Stops watching every task.
     pub(super) fn let_all_go(&mut self) {
         self.let_go_where(|_| true);
     }

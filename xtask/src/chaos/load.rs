@@ -16,38 +16,38 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Clients: of each kind two.
+/// The number of clients: two of each kind.
 const CLIENTS: u64 = 6;
-/// Between a client's requests where they are short and many, and at least and at most where a
-/// machine is given as much as it can do.
+/// The pause between a client's requests: fixed for short tasks, and from a range where a machine gets as much as it
+/// can do.
 const PACE: Duration = Duration::from_millis(30);
 const PACE_OF_USE_MS: (u64, u64) = (120, 760);
-/// Before what failed is tried again.
+/// The pause before a failed request is repeated.
 const AGAIN: Duration = Duration::from_millis(20);
 /// How long a task that is not durable may take to end.
 const VOLATILE: Duration = Duration::from_secs(90);
 /// How long durable tasks may still be refused once a full disk has room again.
 const ROOM: Duration = Duration::from_secs(20);
 
-/// What the clients share with each other and with whoever does the damage.
+/// The state that the clients share with each other and with the faults.
 pub(super) struct Load {
     pub(super) rest: Rest,
     pub(super) pictures: Pictures,
     draw: Draw,
     ledger: Mutex<Ledger>,
-    /// What clients were told, counted.
+    /// Counts of the answers that clients got.
     told: Mutex<BTreeMap<String, u64>>,
-    /// Since when a success counts as recovery, and how long it then took.
+    /// When the fault began, and how long after it a later request succeeded.
     recovery: Mutex<Option<(Instant, Option<Duration>)>>,
-    /// Short tasks whose end nobody had seen at that moment.
+    /// Short tasks that were open when the fault began.
     before: Mutex<Vec<String>>,
     /// Until when durable tasks may be refused for want of room.
     full: Mutex<Option<Instant>>,
-    /// Odd while there is no coordinator.
+    /// Odd while no coordinator runs.
     lives: AtomicU64,
     paused: AtomicBool,
     ended: AtomicBool,
-    /// Clients within a request.
+    /// The number of clients that are in a request.
     busy: AtomicU64,
 }
 
@@ -61,8 +61,7 @@ impl Load {
         Self::new(site, pictures, None)
     }
 
-    /// Clients whose tasks are as those of users, on a machine of which a thread does so many
-    /// iterations of `work` in a second.
+    /// Clients with tasks like those of users, on a machine where a thread does `pace` iterations of `work` a second.
     pub(super) fn of_use(site: &Site, pictures: Pictures, pace: f64) -> Self {
         Self::new(site, pictures, Some(pace))
     }
@@ -88,23 +87,23 @@ impl Load {
         lock(&self.ledger)
     }
 
-    /// What clients were told so far.
+    /// Counts of the answers so far.
     pub(super) fn told(&self) -> BTreeMap<String, u64> {
         lock(&self.told).clone()
     }
 
-    /// What broke a law, in words.
+    /// The violations of the laws, in words.
     pub(super) fn failures(&self) -> Vec<String> {
         self.ledger().violations.iter().map(|violation| violation.what.clone()).collect()
     }
 
-    /// The coordinator ends.
+    /// Notes that the coordinator ends.
     pub(super) fn gone(&self) {
         self.lives.fetch_add(1, SeqCst);
         self.ledger().excuse.begin();
     }
 
-    /// Another one is there.
+    /// Notes that another coordinator runs.
     pub(super) fn back(&self) {
         self.lives.fetch_add(1, SeqCst);
         let mut ledger = self.ledger();
@@ -112,7 +111,7 @@ impl Load {
         ledger.next_life();
     }
 
-    /// From now on, the first success is the recovery.
+    /// Notes a fault: the first success of a later request is the recovery.
     pub(super) fn hurt(&self) {
         *lock(&self.recovery) = Some((Instant::now(), None));
         *lock(&self.before) = self.ledger().open_below(Duration::from_secs(1));
@@ -128,12 +127,12 @@ impl Load {
         lock(&self.recovery).map_or(Duration::ZERO, |(since, _)| since.elapsed())
     }
 
-    /// How long after the last [`Load::hurt`] something that was asked for after it succeeded.
+    /// How long after the last [`Load::hurt`] a request made after it succeeded.
     pub(super) fn recovered(&self) -> Option<Duration> {
         lock(&self.recovery).and_then(|(_, after)| after)
     }
 
-    /// The disk has no room for so long, and some time after that.
+    /// Notes a full disk for `time`, and for some time after that.
     pub(super) fn full_for(&self, time: Duration) {
         *lock(&self.full) = Some(Instant::now() + time + ROOM);
     }
@@ -159,10 +158,10 @@ impl Load {
         Ok(())
     }
 
-    /// Does `work` while clients are there; that it fails is a violation.
+    /// Does `work` while clients run; a failure of `work` is a violation.
     pub(super) fn during(&self, seed: u64, work: impl FnOnce() -> Result<()>) {
         let done = std::thread::scope(|scope| {
-            // Also when something goes wrong or panics: the scope waits for the clients.
+            // The guard ends the clients also after a failure or a panic: the scope waits for them.
             let _end = End(self);
             for number in 0..CLIENTS {
                 scope.spawn(move || self.client(number, seed));
@@ -174,7 +173,7 @@ impl Load {
         }
     }
 
-    /// Runs a client of a number: its kind is that of the number.
+    /// Runs client `number`, whose kind follows from the number.
     fn client(&self, number: u64, seed: u64) {
         let mut random = Random::new(seed ^ number.wrapping_mul(0x5851_F42D_4C95_7F2D));
         let mut count = 0;
@@ -193,7 +192,7 @@ impl Load {
         }
     }
 
-    /// How long a client waits until it asks again.
+    /// The pause before a client's next request.
     fn rest_for(&self, number: u64, random: &mut Random) -> Duration {
         let (least, most) = PACE_OF_USE_MS;
         match (self.draw.is_of_use(), number % 3) {

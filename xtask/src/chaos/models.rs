@@ -1,5 +1,5 @@
-//! The models that tasks of every length and size are made of: `work`, which takes as long as it
-//! is told to, and `big`, whose inputs and outputs are as large as they are told to be.
+//! The models for tasks of every length and size: `work` takes a given time, and `big` has inputs
+//! and outputs of given sizes.
 
 use super::onnx::{BOOL, F32, I64, Message, graph, integer, model, node, subgraph};
 use super::process::Site;
@@ -8,14 +8,14 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What an iteration of `work` multiplies by, and the prime that it stays below.
+/// The factor of an iteration of `work`, and the prime modulus.
 pub(super) const FACTOR: u64 = 48_271;
 pub(super) const PRIME: u64 = 2_147_483_647;
-/// Iterations by which the machine's pace is found.
+/// The number of iterations that measures the machine's pace.
 const TRIED: u64 = 60_000;
 
-/// Takes `n` and values `x`: their sum goes through `n` iterations of a generator of numbers, and
-/// is added to each of them. One thread does it, one iteration after another.
+/// Takes `n` and values `x`. Their sum goes through `n` iterations of a number generator, and the
+/// result is added to each value. Iterations depend on each other, so one thread does them.
 pub(crate) fn work() -> Vec<u8> {
     let body = graph(
         &[

@@ -1,5 +1,4 @@
-//! ONNX files of a few hundred bytes, written field by field: what a graph has, and nothing else
-//! of the format.
+//! Writes small ONNX files field by field, with only what a graph needs.
 
 /// Element types.
 pub(super) const F32: u64 = 1;

@@ -1,11 +1,10 @@
-//! Outputs as the cluster tells them, reduced while they are read to what tells them from others:
-//! those of 200 MB are not to be held.
+//! Outputs in answers, reduced while reading to a digest: outputs of 200 MB must not be held.
 
 use serde::Deserialize;
 use serde::de::{Deserializer, SeqAccess, Visitor};
 use std::fmt;
 
-/// Elements that are kept as they are: all of the bundled model's.
+/// The number of elements that are kept, enough for all of the bundled model's.
 const KEPT: usize = 16;
 
 /// An output.
@@ -15,7 +14,7 @@ pub(super) struct Output {
     pub(super) data: Data,
 }
 
-/// Elements: how many, a digest of all in their order, and the first of them.
+/// Elements, reduced to their count, a digest of all in order, and the first ones.
 #[derive(Clone, PartialEq, Default)]
 pub(super) struct Data {
     count: u64,
@@ -24,7 +23,7 @@ pub(super) struct Data {
 }
 
 impl Data {
-    /// What whole numbers come to.
+    /// The reduced form of whole numbers.
     pub(super) fn whole(numbers: impl Iterator<Item = u64>) -> Self {
         let mut data = Self::default();
         numbers.for_each(|number| data.take(number, f64::from_bits(number)));
@@ -45,7 +44,7 @@ impl Data {
         (self.count, self.digest) == (other.count, other.digest)
     }
 
-    /// How many there are.
+    /// The number of elements.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
@@ -81,7 +80,7 @@ impl<'de> Visitor<'de> for Elements {
     }
 }
 
-/// A number: whole ones and others are never the same.
+/// An element's bits and value. An integer never has the bits of the same float.
 struct Element(u64, f64);
 
 impl<'de> Deserialize<'de> for Element {

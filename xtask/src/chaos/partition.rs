@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 /// Silence that is forgiven, and silence that is not.
 const SHORT: Duration = Duration::from_millis(800);
 const LONG: Duration = Duration::from_secs(4);
-/// A cut of the direction to a worker alone is noticed by that worker, in so long.
+/// How soon a worker notices that only the direction towards it is cut.
 const ONE_WAY: Duration = Duration::from_secs(7);
 /// How soon a silent worker must be given up: two seconds, and some for a busy machine.
 const NOTICED: Duration = Duration::from_millis(2_700);
@@ -65,7 +65,7 @@ pub(super) fn run(binary: &Path, folder: &Path) -> Result<Outcome> {
     Ok(Outcome { passed, failed: load.failures(), ..Outcome::default() })
 }
 
-/// Cuts some links for a while, under load, and asks for everything afterwards.
+/// Cuts some links for a while under load, and checks promises afterwards.
 fn partition(load: &Load, cut: &[Island], time: Duration, direction: Direction) -> Result<()> {
     load.resume();
     std::thread::sleep(Duration::from_millis(300));
@@ -86,7 +86,7 @@ fn partition(load: &Load, cut: &[Island], time: Duration, direction: Direction) 
     load.pause()?;
     check(load, &mut Random::new(1), 50, 10);
     let retries = self::lost(load)?.saturating_sub(lost);
-    // What is shorter than the silence that a worker may keep repeats nothing.
+    // A cut shorter than the tolerated silence must not repeat attempts.
     ensure!(time > NOTICED || retries == 0, "{retries} attempts repeated for a cut of {time:?}");
     eprintln!(
         "{} of 2 links cut ({direction:?}) for {time:?}: back after {back:?}, {retries} attempts repeated",
@@ -122,7 +122,7 @@ fn lost(load: &Load) -> Result<u64> {
     }
 }
 
-/// Each machine came back as the process that it was.
+/// Checks that no machine's process has ended.
 fn alive(machines: &mut [Process]) -> Result<()> {
     for machine in machines {
         if let Some(status) = machine.ended()? {

@@ -1,4 +1,4 @@
-//! Pictures for the bundled model, and what it must answer: computed once without any cluster.
+//! Pictures for the bundled model with their right answers, computed once without a cluster.
 
 use super::outputs::Output;
 use super::process::Site;
@@ -52,17 +52,17 @@ impl Pictures {
         Self { pixels: vec![Vec::new(); logits.len()], logits }
     }
 
-    /// How many there are.
+    /// The number of pictures.
     pub(super) fn count(&self) -> u64 {
         u64::try_from(self.pixels.len()).unwrap_or_default()
     }
 
-    /// The pixels of one.
+    /// The pixels of a picture.
     pub(super) fn pixels(&self, picture: usize) -> &[f32] {
         self.pixels.get(picture).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether outputs are those of a picture.
+    /// Whether the outputs are right for a picture.
     pub(super) fn right(&self, picture: usize, outputs: &[Output]) -> bool {
         let [Output { data, .. }] = outputs else { return false };
         let whole = data.count() == u64::try_from(data.first.len()).unwrap_or_default();

@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where ports are looked for: below those that systems give out by themselves, so that nobody
-/// takes a coordinator's port while it is down.
+/// Ports to choose from. Systems assign ephemeral ports above these, so that no other process takes
+/// a coordinator's port while it is down.
 const PORTS: std::ops::Range<u64> = 12_000..30_000;
 
 /// How long a process may take until it is ready.
 const READY: Duration = Duration::from_secs(60);
 
-/// Sends a signal; a process that has ended gets none.
+/// Sends a signal, unless the process has ended.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let _ = pid.map(|pid| kill_process(pid, signal));
@@ -28,7 +28,7 @@ pub(crate) fn signal(pid: u32, signal: Signal) {
 /// A process of ours, killed when dropped.
 pub(crate) struct Process {
     child: Child,
-    /// Held open: a process must not end because nobody reads.
+    /// Held open, because writing to a closed pipe would end the process.
     stdout: Option<BufReader<ChildStdout>>,
     log: PathBuf,
 }
@@ -42,15 +42,15 @@ impl Process {
         Ok(Self { child, stdout, log: log.to_owned() })
     }
 
-    /// The first line that it prints, once it does: it is ready then. One that neither says
-    /// anything nor ends is killed.
+    /// The first line that the process prints, which says it is ready. A process that neither
+    /// prints nor ends in time is killed.
     pub(crate) fn said(&mut self) -> Result<Value> {
         let mut stdout = self.stdout.take().context("it was listened to before")?;
         let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             let mut line = String::new();
             let read = stdout.read_line(&mut line).map(|_| (line, stdout));
-            // Nobody waits for it any more if that took too long.
+            // The receiver is gone if this took too long.
             let _ = sender.send(read);
         });
         let Ok(read) = receiver.recv_timeout(READY) else {
@@ -73,19 +73,19 @@ impl Process {
         signal(self.pid(), kind);
     }
 
-    /// SIGKILL; returns once it has ended.
+    /// Kills the process with SIGKILL and waits for its end.
     pub(crate) fn kill(&mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Whether it has ended, and how.
+    /// The exit status, if the process has ended.
     pub(crate) fn ended(&mut self) -> Result<Option<ExitStatus>> {
         Ok(self.child.try_wait()?)
     }
 
-    /// Waits for its own end.
+    /// Waits for the process to end by itself.
     pub(super) fn wait(&mut self, most: Duration) -> Result<ExitStatus> {
         let until = Instant::now() + most;
         loop {
@@ -108,7 +108,7 @@ impl Drop for Process {
     }
 }
 
-/// Where a coordinator lives: its program, data and addresses, the same for every life of it.
+/// A coordinator's program, data and addresses, the same for each of its lives.
 pub(super) struct Site {
     binary: PathBuf,
     /// The folder of everything; the coordinator's data are below.
@@ -117,7 +117,7 @@ pub(super) struct Site {
     pub(super) quic: SocketAddr,
     /// Local workers.
     pub(super) workers: usize,
-    /// What it finds in its environment besides, and what machines that join do.
+    /// Further environment variables for the coordinator, and for machines that join.
     pub(super) environment: Vec<(String, String)>,
     pub(super) joined_environment: Vec<(String, String)>,
 }
@@ -138,7 +138,7 @@ impl Site {
         Ok(Self { binary, folder, http, quic, workers, environment, joined_environment })
     }
 
-    /// The data folder of a coordinator whose site is in a folder.
+    /// The coordinator's data folder within a site's folder.
     pub(super) fn data_in(folder: &Path) -> PathBuf {
         folder.join("data")
     }
@@ -148,7 +148,7 @@ impl Site {
         Self::data_in(&self.folder)
     }
 
-    /// Where workers of this machine find it.
+    /// The address for local workers.
     pub(super) fn near(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.quic.port()))
     }
@@ -157,7 +157,7 @@ impl Site {
         format!("http://{}", self.http)
     }
 
-    /// The program, run by another one where `through` is not empty, in an environment of its own.
+    /// The program in a clean environment, run through another program unless `through` is empty.
     fn command(&self, through: &[String]) -> Command {
         let mut command = match through.split_first() {
             Some((first, rest)) => {
@@ -177,7 +177,7 @@ impl Site {
         command
     }
 
-    /// Begins a life of the coordinator; [`Process::said`] tells when it is ready.
+    /// Starts the coordinator; [`Process::said`] tells when it is ready.
     pub(super) fn begin(&self) -> Result<Process> {
         let mut start = self.command(&[]);
         start.envs(self.environment.iter().map(|(name, value)| (name, value)));
@@ -195,7 +195,8 @@ impl Site {
         Ok(process)
     }
 
-    /// A machine that joins at `addr`, run by `through`; with a token for the first time.
+    /// Starts a machine that joins at `addr`, through other programs if wanted; the first time
+    /// needs a token.
     pub(super) fn join(
         &self,
         through: &[String],

@@ -1,4 +1,4 @@
-//! What a run came to, as a page and as values.
+//! The results of a run, as a page and as values.
 
 use super::ledger::{Breach, Class};
 use super::rounds::{Results, Round};
@@ -12,7 +12,7 @@ fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
 
-/// The least value that so many percent of `sorted` do not pass.
+/// The smallest value that at least `percent` of `sorted` do not exceed.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     let at = (sorted.len() * percent).div_ceil(100).max(1) - 1;
     sorted.get(at).copied().unwrap_or(f64::NAN)
@@ -25,7 +25,7 @@ fn spread(mut raw: Vec<f64>) -> String {
     if raw.is_empty() { "–".to_owned() } else { format!("{p50:.0} / {p99:.0} / {max:.0}") }
 }
 
-/// So many of so many, in percent.
+/// A part of a whole in percent.
 fn share(part: u64, whole: u64) -> f64 {
     let number = |count: u64| f64::from(u32::try_from(count).unwrap_or(u32::MAX));
     100.0 * number(part) / number(whole.max(1))

@@ -1,4 +1,4 @@
-//! The REST interface as a stranger sees it: an answer, nobody there, or silence.
+//! The REST interface as a client sees it: an answer, a broken connection, or silence.
 
 use super::outputs::Output;
 use serde::Deserialize;
@@ -9,27 +9,27 @@ use ureq::SendBody;
 use ureq::http::{HeaderValue, Request, header};
 use ureq::middleware::MiddlewareNext;
 
-/// What may pass before an answer: longer than any stop of the coordinator's process that is tried.
+/// The longest wait for an answer: longer than any tried stop of the coordinator's process.
 pub(super) const PATIENCE: Duration = Duration::from_secs(45);
-/// What replacing every worker, or a body of 200 MB, may take.
+/// The longest wait where every worker is replaced, or a body has 200 MB.
 const LONG: Duration = Duration::from_secs(150);
-/// Bodies from here on may take that long.
+/// The size from which a body may take that long.
 const LARGE_BYTES: usize = 4 << 20;
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// Status and JSON; a body that is none is null.
+    /// Status and JSON; null for a body that is not JSON.
     Said(u16, Value),
     /// Refused, reset, or ended within the answer.
     #[allow(dead_code, reason = "printed where it is a violation")]
     Gone(String),
-    /// Not within the patience.
+    /// No answer within the time limit.
     Late,
 }
 
 impl Answer {
-    /// The code of a typed refusal; the interface for inference has words only.
+    /// The code of a typed refusal; refusals of the inference interface have only words.
     pub(super) fn code(&self) -> Option<String> {
         let Self::Said(status, value) = self else { return None };
         let error = &value["error"];
@@ -46,7 +46,7 @@ impl Answer {
     }
 }
 
-/// A task as the cluster tells of it; in a list, without its outputs.
+/// A task as the cluster reports it; in a list, without its outputs.
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct Told {
     pub(super) task_id: String,
@@ -72,7 +72,7 @@ impl Told {
         matches!(self.state.as_str(), "queued" | "running")
     }
 
-    /// From its submission to its end, where all parts of that are known.
+    /// The time from submission to end, where all its parts are known.
     pub(super) fn latency_ms(&self) -> Option<f64> {
         Some(self.queued_ms + self.model_ms? + self.overhead_ms?)
     }
@@ -93,12 +93,12 @@ pub(super) struct Rest {
 }
 
 impl Rest {
-    /// A client of the coordinator at `base`, whose owner's key is in the folder `data` once it has
-    /// started.
+    /// A client of the coordinator at `base`. The owner's key is in the folder `data` once the
+    /// coordinator has started.
     pub(super) fn new(base: &str, data: &Path) -> Self {
         let key = data.join("local.key");
-        // A connection that is kept would break when its coordinator is killed, though the request
-        // that meets it then came after.
+        // A kept connection would break when its coordinator is killed, and fail a request made
+        // later.
         let config = ureq::Agent::config_builder().http_status_as_error(false);
         let config = config.max_idle_connections(0).timeout_global(Some(PATIENCE));
         let config = config.middleware(
@@ -123,13 +123,13 @@ impl Rest {
         answer(self.agent.post(self.cluster(path)).send_json(body))
     }
 
-    /// The same for what takes its time.
+    /// As [`Self::post`], with the longer time limit.
     pub(super) fn post_long(&self, path: &str, body: &Value) -> Answer {
         let request = self.agent.post(self.cluster(path));
         answer(request.config().timeout_global(Some(LONG)).build().send_json(body))
     }
 
-    /// The same for tasks, whose tensors may follow.
+    /// As [`Self::post`] for tasks, whose tensors may follow.
     pub(super) fn submit(&self, path: &str, body: &Body) -> Answer {
         let mut request = self.agent.post(self.cluster(path));
         if body.raw.is_empty() {
@@ -143,13 +143,13 @@ impl Rest {
         answer(request.content_type("application/octet-stream").send(&both[..]))
     }
 
-    /// A task, whole. What is no task is an answer of another kind.
+    /// A task with its outputs. Any other answer is an error.
     pub(super) fn task(&self, id: &str) -> Result<Told, Answer> {
         let request = self.agent.get(self.cluster(&format!("tasks/{id}")));
         told(request.config().timeout_global(Some(LONG)).build().call())
     }
 
-    /// Cancels a task; what that is then.
+    /// Cancels a task, and answers its state after that.
     pub(super) fn cancel(&self, id: &str) -> Result<Told, Answer> {
         told(self.agent.delete(self.cluster(&format!("tasks/{id}"))).call())
     }
@@ -223,7 +223,7 @@ fn json_of(body: &[u8]) -> Value {
     serde_json::from_slice(body).unwrap_or_default()
 }
 
-/// What status 200 tells of tasks.
+/// The value in an answer with status 200.
 fn told<T: for<'de> Deserialize<'de>>(response: Response) -> Result<T, Answer> {
     let (status, body) = read(response)?;
     if status != 200 {

@@ -1,5 +1,5 @@
-//! Rounds: load, a fault, recovery, and then what was promised is asked for; now and then, and at
-//! the end, everything is.
+//! Rounds of load, a fault, recovery, and a check of promises. At intervals and at the end, all
+//! promises are checked.
 
 use super::check::{glance, read_back, settle, until_ended};
 use super::faults::{Deck, Fault, Kind, SAMPLE, by_name};
@@ -17,42 +17,42 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Within which something must succeed again.
+/// How soon after a fault some request must succeed.
 const RECOVERY: Duration = Duration::from_secs(45);
-/// How long a round waits for the short tasks that were acknowledged before its fault. What takes
-/// longer is waited for when all is.
+/// How long a round waits for the short tasks acknowledged before its fault. Longer tasks are
+/// awaited when everything settles.
 const SETTLED: Duration = Duration::from_secs(3);
-/// How long a round waits until its tasks are under way, for the fault to strike them.
+/// How long a round waits for its tasks to run, so that the fault strikes them.
 const BUSY: Duration = Duration::from_millis(700);
 /// Ends and keys that are asked for again after a round.
 const ENDS_AGAIN: usize = 30;
 const KEYS_AGAIN: usize = 8;
-/// Rounds, and the time, after which everything is asked for and let go: less than what the cluster
-/// keeps keys and their records for.
+/// The rounds, and the time, after which everything is checked and released: less than the cluster
+/// keeps keys and their records.
 const SETTLE_EVERY: u64 = 100;
 const SETTLE_AFTER: Duration = Duration::from_secs(240);
-/// Rounds after which the cluster must become whole, where nothing lasts just then.
+/// Rounds after which every worker must be back, if no fault lasts at that moment.
 const WHOLE_EVERY: u64 = 10;
 /// Rounds after which one of the longest tasks is submitted, unless there is one.
 const GIANT_EVERY: u64 = 15;
-/// From here on a task keeps what is to end in order from ending soon.
+/// A task of this length delays an orderly end too much.
 const LONG: Duration = Duration::from_secs(6);
 
-/// What a run came to.
+/// The results of a run.
 #[derive(Debug, Default)]
 pub(super) struct Results {
-    /// Of each fault, its rounds.
+    /// The rounds of each fault.
     pub(super) rounds: BTreeMap<&'static str, Vec<Round>>,
-    /// Rounds in which something was killed.
+    /// The number of rounds that killed a process.
     pub(super) kills: u64,
-    /// What clients were told, counted.
+    /// Counts of the answers that clients got.
     pub(super) told: BTreeMap<String, u64>,
     pub(super) tally: Tally,
-    /// What became of the datagrams of the machine behind the relay.
+    /// Counts of the datagrams that the relay handled.
     pub(super) relay: Counts,
-    /// How long it took until every worker was there.
+    /// How long it took until every worker was ready.
     pub(super) whole: Vec<Duration>,
-    /// How long everything took to end and to be read back.
+    /// How long it took until every task had ended and was read back.
     pub(super) settled: Vec<Duration>,
     pub(super) skipped: Vec<Skip>,
     pub(super) violations: Vec<Violation>,
@@ -66,23 +66,22 @@ pub(super) struct Results {
 /// One round.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Round {
-    /// From the fault to the first result of something asked for after it.
+    /// From the fault to the first success of a later request.
     pub(super) recovered: Duration,
-    /// From the fault until every short task acknowledged before it had ended, where the round saw
-    /// that.
+    /// From the fault to the end of every short task acknowledged before it, if the round saw that.
     pub(super) settled: Option<Duration>,
 }
 
-/// Which rounds a run has.
+/// The rounds of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Plan {
-    /// From the first of these numbers to the second, as a seed deals them, within so long.
+    /// Rounds `from` to `to`, dealt from a seed, for at most `most`.
     Dealt { from: u64, to: u64, most: Duration },
-    /// Those of the short run.
+    /// The rounds of the short run.
     Sample,
 }
 
-/// Runs a cluster of `binary` in `folder` and does damage to it.
+/// Runs a cluster of `binary` in `folder` and injects faults.
 pub(super) fn run(binary: &Path, folder: &Path, plan: Plan, seed: u64) -> Result<Results> {
     let began = Instant::now();
     let mut world = match plan {
@@ -150,7 +149,7 @@ fn all(stage: &mut Stage<'_>, plan: Plan, seed: u64, results: &mut Results) -> R
         }
     }
     results.settled.push(calm(stage)?);
-    // What was shown survives an orderly end as well.
+    // Ends that were shown must survive an orderly end too.
     stage.stop_in_order()?;
     stage.follow()?;
     read_back(load, &mut stage.random);
@@ -166,7 +165,7 @@ fn told(number: u64, to: u64, fault: &Fault, round: &Round) {
     eprintln!("round {number} of {to}: {}: recovered {recovered}, settled {settled}", fault.name);
 }
 
-/// Nothing more is done until the cluster is whole, everything has ended and was read back.
+/// Waits until the cluster is whole and every task has ended and was read back.
 fn calm(stage: &mut Stage<'_>) -> Result<Duration> {
     let began = Instant::now();
     stage.heal_all()?;
@@ -206,7 +205,7 @@ fn round(stage: &mut Stage<'_>, fault: &Fault, number: u64) -> Result<Round> {
     Ok(Round { recovered, settled })
 }
 
-/// Has tasks under way that a fault will hit.
+/// Submits tasks for the fault to hit.
 fn under_way(stage: &mut Stage<'_>, number: u64) {
     let load = stage.load;
     let mut random = Random::new(stage.random.next());

@@ -1,5 +1,5 @@
-//! A cluster of real processes to do damage to: a coordinator with local workers, a machine that
-//! joined through a relay, and one that joined from a network of its own where there are such.
+//! A cluster of real processes for fault injection: a coordinator with local workers, a machine
+//! that joined through a relay, and one in a network of its own where possible.
 
 mod lasting;
 
@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 /// Local workers.
 pub(super) const LOCAL: usize = 3;
-/// How long a worker may be missing once nothing is done to it any more.
+/// How long a worker may be missing after its fault was removed.
 const WHOLE: Duration = Duration::from_secs(45);
-/// How long one is looked for.
+/// How long to wait for a ready local worker.
 const LOOK: Duration = Duration::from_secs(30);
-/// How long an orderly end may take besides what is left to do.
+/// How long an orderly end may take besides the open tasks.
 const ORDERLY: Duration = Duration::from_secs(120);
 
 /// The place of the machine behind the relay, and of the one on an island.
@@ -32,12 +32,12 @@ pub(super) const ISLANDER: usize = 1;
 pub(super) struct Far {
     name: String,
     addr: SocketAddr,
-    /// What runs it.
+    /// The programs through which it runs.
     through: Vec<String>,
     pub(super) process: Process,
 }
 
-/// The cluster, and what is wrong with it for now.
+/// The cluster and its present faults.
 pub(super) struct Stage<'a> {
     pub(super) site: &'a Site,
     pub(super) world: &'a World,
@@ -74,7 +74,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// Every ready worker, as the coordinator lists it, those with something to do first.
+    /// Every ready worker of the coordinator's list, busy ones first.
     fn ready(&self) -> Vec<Value> {
         let Answer::Said(200, workers) = self.load.rest.get("workers") else { return Vec::new() };
         let workers = workers.as_array().cloned().unwrap_or_default();
@@ -83,7 +83,7 @@ impl<'a> Stage<'a> {
         ready
     }
 
-    /// Waits until workers have something to do, but not for long.
+    /// Waits until workers are busy, for at most `most`.
     pub(super) fn until_busy(&self, most: Duration) {
         let until = Instant::now() + most;
         while Instant::now() < until {
@@ -96,8 +96,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Name and process of every ready local worker, busy ones first; waits for one where there is
-    /// none.
+    /// Names and processes of the ready local workers, busy ones first; waits until there is one.
     pub(super) fn locals(&self) -> Result<Vec<(String, u32)>> {
         let until = Instant::now() + LOOK;
         loop {
@@ -115,12 +114,12 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// A local worker that has something to do, if any has.
+    /// A local worker, if possible a busy one.
     pub(super) fn a_local(&mut self) -> Result<(String, u32)> {
         self.locals()?.into_iter().next().context("a local worker")
     }
 
-    /// Waits until every worker is there; how long that took.
+    /// Waits until every worker is ready; answers how long that took.
     pub(super) fn whole(&mut self) -> Result<Duration> {
         let began = Instant::now();
         while self.ready().len() != LOCAL + self.far.len() {
@@ -132,7 +131,7 @@ impl<'a> Stage<'a> {
         Ok(began.elapsed())
     }
 
-    /// Notes which tasks are under way.
+    /// Records which tasks are open.
     pub(super) fn note(&self) {
         if let Ok(list) = self.load.rest.list() {
             self.load.ledger().noted(&list);
@@ -148,7 +147,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Starts it again on the same data folder.
+    /// Starts the coordinator again on the same data folder.
     pub(super) fn follow(&mut self) -> Result<()> {
         self.coordinator = self.site.start()?;
         self.load.back();
@@ -156,12 +155,12 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// Kills a machine that joined, by its place.
+    /// Kills a remote machine.
     pub(super) fn kill_far(&mut self, at: usize) -> Result<()> {
         self.far.get_mut(at).context("a machine")?.process.kill()
     }
 
-    /// Starts it again: it comes back by the identity that it keeps, once its way is free.
+    /// Starts a remote machine again: it returns with its kept identity once its network works.
     pub(super) fn bring_back(&mut self, at: usize) -> Result<()> {
         self.free_way(at)?;
         let far = self.far.get_mut(at).context("a machine")?;
@@ -169,7 +168,7 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// A place of a machine that joined: of the busier one.
+    /// The index of a remote machine, if possible of the busier one.
     pub(super) fn a_far(&mut self) -> Result<usize> {
         let ready = self.ready();
         let name = ready.iter().find_map(|w| w["id"].as_str().filter(|n| n.starts_with("far-")));
@@ -183,7 +182,7 @@ impl<'a> Stage<'a> {
         Duration::from_millis(from + self.random.below(to.saturating_sub(from)))
     }
 
-    /// Asks the coordinator to finish what it has and end, and waits for that.
+    /// Asks the coordinator to finish its tasks and end, and waits for that.
     pub(super) fn stop_in_order(&mut self) -> Result<()> {
         let (backlog, _) = self.load.ledger().backlog();
         self.note();

@@ -1,4 +1,4 @@
-//! What a client asks for in one request: a durable task, or a batch of them, and their body.
+//! One request of a client: a durable task or a batch of them, with its body.
 
 use super::job::Job;
 use super::picture::Pictures;
@@ -13,14 +13,14 @@ pub(super) struct Spec {
     pub(super) job: Job,
     pub(super) priority: &'static str,
     pub(super) deadline: Option<Duration>,
-    /// Earlier tasks of the same submission that it depends on, by their places.
+    /// The places of earlier tasks of the same submission that this task depends on.
     pub(super) within: Vec<usize>,
-    /// Tasks of earlier submissions that it depends on, by their ids.
+    /// The ids of tasks of earlier submissions that this task depends on.
     pub(super) after: Vec<String>,
 }
 
 impl Spec {
-    /// A task that nothing special is asked of.
+    /// A task with default settings.
     pub(super) fn new(key: impl Into<String>, job: Job) -> Self {
         let (within, after) = (Vec::new(), Vec::new());
         Self { key: key.into(), job, priority: "normal", deadline: None, within, after }
@@ -51,12 +51,12 @@ impl Spec {
 pub(super) struct Submission(pub(super) Vec<Spec>);
 
 impl Submission {
-    /// Where it is sent to.
+    /// The path of the request.
     pub(super) fn path(&self) -> &'static str {
         if self.0.len() == 1 { "tasks" } else { "tasks/batch" }
     }
 
-    /// The same bytes each time.
+    /// The body: the same bytes each time.
     pub(super) fn body(&self, pictures: &Pictures) -> Body {
         let mut raw = Vec::new();
         let mut tasks: Vec<Value> =
@@ -76,7 +76,7 @@ impl Submission {
         self.0.iter().map(|spec| spec.job.input_bytes()).sum()
     }
 
-    /// The ids in an answer that accepts it.
+    /// The task ids in an answer that accepts the submission.
     pub(super) fn ids(&self, accepted: &Value) -> Option<Vec<String>> {
         let id = |task: &Value| task["task_id"].as_str().map(str::to_owned);
         if self.0.len() == 1 {

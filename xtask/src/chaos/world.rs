@@ -1,6 +1,5 @@
-//! What the machine that tests run on lets them do to itself: networks of their own, a disk of a
-//! size of its own, clocks that are set. Each takes root or a package, and is left out where that is
-//! not to be had.
+//! The faults that the test machine permits on itself: separate networks, a disk of limited size, set clocks. Each
+//! needs root or a package, and is left out without it.
 
 pub(super) mod clock;
 pub(crate) mod disk;
@@ -15,10 +14,10 @@ use island::Island;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
-/// The size of a disk that has room for every result of a run. Blocks are taken as they are written.
+/// The size of a disk with room for every result of a run. Blocks are allocated as they are written.
 const DISK_BYTES: u64 = 32 << 30;
 
-/// What a fault takes besides processes.
+/// What a fault needs besides processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Nothing,
@@ -28,18 +27,18 @@ pub(super) enum Need {
     Clocks,
 }
 
-/// What there is of it.
+/// The available means.
 #[derive(Default)]
 pub(super) struct World {
     pub(super) island: Option<Island>,
     pub(super) disk: Option<Disk>,
     pub(super) clocks: Option<Clocks>,
-    /// What is not there, and why.
+    /// The missing means, with reasons.
     pub(super) skipped: Vec<Skip>,
 }
 
 impl World {
-    /// Whatever this machine allows, for a coordinator that is to live in `folder`.
+    /// The means before a coordinator in `folder` starts.
     pub(super) fn whole(folder: &Path) -> Result<Self> {
         let mut world = Self::default();
         disk::unmount(&Site::data_in(folder));
@@ -74,7 +73,7 @@ impl World {
         Ok(())
     }
 
-    /// Whether there is what a fault takes.
+    /// Whether a fault's needs are available.
     pub(super) fn has(&self, need: Need) -> bool {
         match need {
             Need::Nothing => true,

@@ -1,4 +1,4 @@
-//! ONNX's own tests: the runner's results held against what is expected to fail.
+//! ONNX's own tests: compares the runner's results with the expected failures.
 
 use super::table;
 use crate::report::{Outcome, Skip};
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 const PACKAGE: &str = "onnx==1.22.0";
 /// The tests that are expected to fail, each with a reason.
 const EXPECTATIONS: &str = "inference/tests/onnx/expectations.toml";
-/// What the results come to, by operator.
+/// The results, by operator.
 const TABLE: &str = "docs/onnx-operators.md";
 
 /// One line of the runner.
@@ -22,7 +22,7 @@ pub(super) struct Line {
     pub(super) name: String,
     /// As `DOMAIN::NAME`.
     pub(super) operators: Vec<String>,
-    /// Why it failed, if it did.
+    /// The reason of a failure.
     pub(super) failure: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl Line {
     }
 }
 
-/// What is expected to fail: patterns `SUITE/TEST`, in which `*` stands for anything.
+/// The expected failures: patterns `SUITE/TEST`, in which `*` stands for any text.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Expectations {
@@ -47,7 +47,7 @@ pub(super) struct Expectations {
 }
 
 impl Expectations {
-    /// Why a test is expected to fail, if it is.
+    /// The reason why a test is expected to fail.
     pub(super) fn reason(&self, line: &Line) -> Option<&str> {
         let name = format!("{}/{}", line.suite, line.name);
         let found = self.failures.iter().find(|(pattern, _)| matches(pattern, &name));
@@ -62,7 +62,7 @@ impl Expectations {
     }
 }
 
-/// Whether `*` in the pattern can stand for something that makes it the name.
+/// Whether the pattern matches the name; `*` matches any text.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -72,7 +72,7 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// Runs every test; with `write` the table in the documentation is made anew.
+/// Runs every test; `write` also rewrites the table in the documentation.
 pub(super) fn run(write: bool) -> Result<Outcome> {
     let data = match data() {
         Ok(data) => data,
@@ -97,7 +97,7 @@ pub(super) fn run(write: bool) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// Counts what is as expected, and names what is not, whichever way.
+/// Counts the results that are as expected, and names all others.
 fn judge(results: &[Line], expectations: &Expectations) -> Outcome {
     let mut outcome = Outcome::default();
     for line in results {
@@ -131,7 +131,7 @@ fn results(data: &std::path::Path) -> Result<(Vec<Line>, Vec<Line>)> {
     Ok((results, operators))
 }
 
-/// The folder with the tests, installed where it is not there yet.
+/// The folder of the tests, installed on the first call.
 fn data() -> Result<PathBuf> {
     let folder = cmd::root().join("target").join(PACKAGE.replace("==", "-"));
     let data = folder.join("onnx/backend/test/data");

@@ -1,4 +1,4 @@
-//! What ONNX's tests come to, as a page of the documentation: by suite, and by operator.
+//! The results of ONNX's tests as a page of the documentation, by suite and by operator.
 
 use super::onnx::{Expectations, Line};
 use std::collections::{BTreeMap, BTreeSet};
@@ -95,7 +95,7 @@ fn rows(results: &[Line], known: &[Line], expectations: &Expectations) -> BTreeM
     let operators: BTreeMap<&str, &[String]> =
         node().map(|line| (line.name.as_str(), line.operators.as_slice())).collect();
     for line in node() {
-        // The body's own operators say nothing of the operator that it stands for.
+        // The test counts for the operator whose body it expands, not for the body's operators.
         let body = line.name.split_once("_expanded").map(|(name, _)| name);
         let of = body.and_then(|name| operators.get(name).copied()).unwrap_or(&line.operators);
         for operator in of {

@@ -15,7 +15,7 @@ pub(super) fn make(release: &Release, program: &Program) -> Result<PathBuf> {
     let name = release.name(program);
     let mut entries = vec![Entry::program("bin/radeon-cluster", fs::read(&program.path)?)];
     for page in pages::entries(program)? {
-        // Where zsh looks below /usr/local; Debian's packages have a folder of their own.
+        // zsh's folder below /usr/local; Debian's packages use another.
         let path = page.path.replace("vendor-completions", "site-functions");
         entries.push(Entry { path: format!("share/{path}"), ..page });
     }

@@ -10,7 +10,7 @@ use std::collections::{BTreeSet, HashMap};
 pub(super) fn linked(program: &Program) -> Result<Vec<Package>> {
     let mut tree = cmd::cargo();
     tree.args(["tree", "--locked", "-p", "lgp-cli", "--target", "x86_64-unknown-linux-gnu"]);
-    // Neither build scripts nor macros of procedures are part of it.
+    // Build scripts and procedural macros are not linked.
     tree.args(["--edges", "normal,no-proc-macro", "--prefix", "none", "--format", "{p}"]);
     if !program.features.is_empty() {
         tree.args(["--no-default-features", "--features", program.features]);

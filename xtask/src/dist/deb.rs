@@ -1,4 +1,4 @@
-//! The package for Debian and what descends from it: the program, its units of systemd and its manual.
+//! The package for Debian and its derivatives: the program, its systemd units and its manual.
 
 use super::entry::Entry;
 use super::{Program, Release, licences, pages};
@@ -13,7 +13,7 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-/// Where what is in the tree goes in the package.
+/// Files of the tree, with their paths in the package.
 const COPIES: [(&str, &str); 3] = [
     ("usr/lib/systemd/system/radeon-cluster.service", "deploy/systemd/radeon-cluster.service"),
     (
@@ -22,7 +22,7 @@ const COPIES: [(&str, &str); 3] = [
     ),
     ("usr/lib/sysusers.d/radeon-cluster.conf", "deploy/systemd/radeon-cluster.sysusers"),
 ];
-/// What runs when the package comes and goes.
+/// The scripts that dpkg runs when the package is installed or removed.
 const SCRIPTS: [&str; 3] = ["postinst", "prerm", "postrm"];
 
 /// `radeon-cluster_VERSION_amd64.deb`.
@@ -46,7 +46,7 @@ pub(crate) fn make(release: &Release, program: &Program) -> Result<PathBuf> {
     }
     let path = release.out.join(format!("radeon-cluster_{}_amd64.deb", release.version));
     let mut build = cmd::command("dpkg-deb");
-    // It sorts the files and brings their times to this one.
+    // dpkg-deb sorts the files and limits their times to this one.
     build.env("SOURCE_DATE_EPOCH", release.time.to_string());
     build.args(match release.profile {
         Profile::Dev => ["-Zgzip", "-z1"],
@@ -84,14 +84,14 @@ fn entries(program: &Program) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// A document as Debian wants it: compressed, without name and time.
+/// A document as Debian's policy asks: compressed, without name and time.
 fn packed(path: &str, bytes: &[u8]) -> Result<Entry> {
     let mut gz: GzEncoder<Vec<u8>> = GzBuilder::new().write(Vec::new(), Compression::best());
     gz.write_all(bytes)?;
     Ok(Entry::file(format!("{path}.gz"), gz.finish()?))
 }
 
-/// What the package is called, and which system it asks for: the glibc that the program names.
+/// The control file: the package's name, and its dependency on the glibc that the program needs.
 fn control(release: &Release, program: &Program, entries: &[Entry]) -> Result<String> {
     let (major, minor) = program.elf()?.glibc.context("the program names no version of glibc")?;
     let bytes: usize = entries.iter().map(|entry| entry.bytes.len()).sum();

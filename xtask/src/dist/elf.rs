@@ -1,4 +1,4 @@
-//! What a program asks of the system that starts it, read from its ELF headers.
+//! A program's requirements on the system, from its ELF headers.
 
 use anyhow::{Context, Result, ensure};
 use object::Endianness;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-/// Libraries of glibc itself, and the one of GCC that unwinds stacks, which comes with every glibc.
+/// glibc's own libraries, and GCC's for unwinding stacks, which comes with every glibc.
 const BASE: [&str; 7] = [
     "ld-linux-x86-64.so.2",
     "libc.so.6",
@@ -19,10 +19,10 @@ const BASE: [&str; 7] = [
     "librt.so.1",
 ];
 
-/// What the headers say.
+/// The contents of the headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Elf {
-    /// The loader; none where the program is linked statically.
+    /// The loader; none for a statically linked program.
     pub(crate) interpreter: Option<String>,
     /// Libraries that are loaded before the program runs.
     pub(crate) needed: Vec<String>,
@@ -96,7 +96,7 @@ impl fmt::Display for Elf {
     }
 }
 
-/// The version of a symbol of glibc's, as in `GLIBC_2.34`; `GLIBC_PRIVATE` is none.
+/// The version in a symbol of glibc, as in `GLIBC_2.34`; `GLIBC_PRIVATE` has none.
 fn glibc_version(name: &str) -> Option<(u32, u32)> {
     let mut parts = name.strip_prefix("GLIBC_")?.split('.').map(|part| part.parse().ok());
     Some((parts.next()??, parts.next()??))

@@ -1,11 +1,11 @@
-//! A file of a package, before it is in one.
+//! A file that is to go into a package.
 
 use anyhow::{Context, Result};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A file: where it lies in the package, what is in it, and who may do what with it.
+/// A file: its path in the package, its content and its mode.
 pub(super) struct Entry {
     /// Path from the package's root.
     pub(super) path: String,
@@ -14,23 +14,23 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// One that everybody reads.
+    /// A file that every account can read.
     pub(super) fn file(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { path: path.into(), bytes: bytes.into(), mode: 0o644 }
     }
 
-    /// One that everybody runs.
+    /// A file that every account can run.
     pub(super) fn program(path: impl Into<String>, bytes: impl Into<Vec<u8>>) -> Self {
         Self { mode: 0o755, ..Self::file(path, bytes) }
     }
 
-    /// One that everybody reads, of a file in the tree.
+    /// A readable copy of a file in the tree.
     pub(super) fn copy(path: impl Into<String>, from: &Path) -> Result<Self> {
         let bytes = fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         Ok(Self::file(path, bytes))
     }
 
-    /// Writes it below `root`, whatever the mask of new files is.
+    /// Writes the file below `root`, whatever the umask.
     pub(super) fn write(&self, root: &Path) -> Result<()> {
         let mut folder = root.to_owned();
         let (above, _) = self.path.rsplit_once('/').unwrap_or_default();

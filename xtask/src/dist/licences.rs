@@ -1,4 +1,4 @@
-//! The licences of the crates that a program is linked with, whose texts have to come along.
+//! The licences of the linked crates, whose texts must be included.
 
 use super::{Program, crates};
 use anyhow::{Context, Result};
@@ -7,10 +7,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 
-/// How names of such files begin, in capitals.
+/// Prefixes of licence files' names, in capitals.
 const NAMES: [&str; 5] = ["LICENSE", "LICENCE", "COPYING", "COPYRIGHT", "NOTICE"];
 
-/// A list of the crates with their licences, and each text once, with those that it is of.
+/// A list of the crates with their licences, and each text once, with its crates.
 pub(super) fn text(program: &Program) -> Result<String> {
     let mut list = String::new();
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();

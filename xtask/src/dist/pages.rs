@@ -6,14 +6,14 @@ use crate::cmd;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 
-/// A shell, and where it looks for completions below `share`.
+/// A shell, and its folder of completions below `share`.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/radeon-cluster"),
     ("zsh", "zsh/vendor-completions/_radeon-cluster"),
     ("fish", "fish/vendor_completions.d/radeon-cluster.fish"),
 ];
 
-/// All of them, as they lie below `share`.
+/// All pages and completions, with paths below `share`.
 pub(super) fn entries(program: &Program) -> Result<Vec<Entry>> {
     let folder = program.path.with_extension("man");
     if folder.exists() {

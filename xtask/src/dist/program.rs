@@ -1,5 +1,4 @@
-//! The two programs of a release: one that drives every device and is linked with glibc, and one for processors
-//! that is linked statically.
+//! The two programs of a release: one for every device, linked with glibc, and a static one for processors.
 
 use super::Elf;
 use crate::cluster::{self, Profile};
@@ -8,23 +7,23 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Linked with musl, a program is whole: glibc's resolver would load modules after all.
+/// With musl a static program is complete: glibc's resolver would still load modules.
 const MUSL: &str = "x86_64-unknown-linux-musl";
-/// What the static program has: it can load no driver.
+/// The features of the static program, which can load no driver.
 const STATIC_FEATURES: &str = "cpu,scale";
-/// Compilers of C for musl, as distributions and toolchains name them.
+/// Names of C compilers for musl in distributions and toolchains.
 const MUSL_COMPILERS: [&str; 2] = ["x86_64-linux-musl-gcc", "musl-gcc"];
 
 /// A built program, without symbols.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// Where it lies.
+    /// The program's path.
     pub(crate) path: PathBuf,
-    /// The features it is built with; empty is the default ones.
+    /// The enabled features; empty means the default ones.
     pub(crate) features: &'static str,
-    /// What is appended to names of artefacts.
+    /// The suffix in names of artefacts.
     pub(crate) suffix: &'static str,
-    /// The C library that is part of it, where one is.
+    /// The C library that is linked in, if any.
     pub(crate) libc: Option<&'static str>,
 }
 
@@ -51,13 +50,13 @@ impl Program {
         Ok(program)
     }
 
-    /// What its headers say.
+    /// The program's ELF headers.
     pub(crate) fn elf(&self) -> Result<Elf> {
         Elf::read(&self.path)
     }
 }
 
-/// Whether Rust's library for musl and a compiler of C for it are installed.
+/// Whether Rust's musl target and a C compiler for it are installed.
 fn musl() -> Result<bool> {
     let mut rustc = cmd::command("rustc");
     let folder = cmd::stdout(rustc.args(["--print", "target-libdir", "--target", MUSL]))?.output;
@@ -75,7 +74,7 @@ fn linked_with_musl() -> Result<PathBuf> {
     Ok(cmd::root().join("target").join(MUSL).join("release/radeon-cluster"))
 }
 
-/// Cargo puts it where the other one is, which is put back.
+/// Cargo writes it over the other program, which is built again afterwards.
 fn linked_with_glibc() -> Result<PathBuf> {
     let cargo = |command: &str| {
         let mut cargo = cmd::cargo();
@@ -92,9 +91,9 @@ fn linked_with_glibc() -> Result<PathBuf> {
     Ok(kept)
 }
 
-/// The program of the tests, linked with glibc: what it is made of is compiled already.
+/// The tests' program linked with glibc; all its parts are compiled already.
 fn linked_again() -> Result<PathBuf> {
-    // Cargo links only what it takes for changed.
+    // Cargo relinks only what it considers changed.
     for unit in fs::read_dir(cmd::root().join("target/debug/.fingerprint"))? {
         let unit = unit?.path();
         if unit.join("bin-radeon-cluster").exists() {
@@ -115,7 +114,7 @@ fn folder_of_programs() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A copy without symbols, which are half of a program and of no use to whoever has no sources of it.
+/// A copy without symbols, which are half of a program and useless without its sources.
 fn stripped(program: &Path, name: &str) -> Result<PathBuf> {
     let path = folder_of_programs()?.join(name);
     let finished = cmd::capture(cmd::command("strip").arg("-o").arg(&path).arg(program));

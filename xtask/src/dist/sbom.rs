@@ -1,4 +1,4 @@
-//! What is in a program, for those who look for known faults in it: CycloneDX 1.5.
+//! A program's components, for scanners of known vulnerabilities: CycloneDX 1.5.
 
 use super::{Program, Release, crates};
 use crate::cmd;
@@ -40,7 +40,7 @@ pub(super) fn make(release: &Release, program: &Program) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A crate as the format has it.
+/// A crate in CycloneDX's form.
 fn component(package: &Package, sums: &HashMap<(String, String), String>) -> Value {
     let (name, version) = (package.name.to_string(), package.version.to_string());
     let sum = sums.get(&(name.clone(), version.clone()));
@@ -51,7 +51,7 @@ fn component(package: &Package, sums: &HashMap<(String, String), String>) -> Val
         "version": version,
         "licenses": licences(package),
     });
-    // Those of this tree are in no registry.
+    // Crates of this tree are in no registry.
     if let Some(sum) = sum {
         component["purl"] = json!(format!("pkg:cargo/{name}@{version}"));
         component["hashes"] = json!([{ "alg": "SHA-256", "content": sum }]);
@@ -59,7 +59,7 @@ fn component(package: &Package, sums: &HashMap<(String, String), String>) -> Val
     component
 }
 
-/// Old manifests have a slash where an `OR` is meant.
+/// The licence of a crate. Old manifests have a slash in place of `OR`.
 fn licences(package: &Package) -> Value {
     match &package.license {
         Some(text) => json!([{ "expression": text.replace(" / ", "/").replace('/', " OR ") }]),
@@ -67,7 +67,7 @@ fn licences(package: &Package) -> Value {
     }
 }
 
-/// The sums of what comes from a registry, by name and version.
+/// The checksums of crates from registries, by name and version.
 fn checksums() -> Result<HashMap<(String, String), String>> {
     let lock: toml::Value = toml::from_str(&fs::read_to_string(cmd::root().join("Cargo.lock"))?)?;
     let packages = lock.get("package").and_then(|it| it.as_array()).context("no packages")?;

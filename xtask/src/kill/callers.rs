@@ -1,4 +1,4 @@
-//! Threads that use the cluster while damage is done to it.
+//! Threads that use the cluster during faults.
 
 use super::client::Client;
 use super::history::{Asked, History, Known};
@@ -6,9 +6,9 @@ use crate::relay::Random;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Those who ask anything of any coordinator.
+/// The number of callers that use any coordinator.
 const ROVERS: u64 = 3;
-/// Between what one that stays at a coordinator asks.
+/// The pause between requests of a caller that stays at one coordinator.
 const PACE: Duration = Duration::from_millis(120);
 /// Iterations of a task, and of one of eight.
 const ITERATIONS_MAX: u64 = 3_000;
@@ -19,7 +19,7 @@ pub(super) struct Callers<'a> {
     pub(super) clients: &'a [Client],
     pub(super) history: &'a History,
     pub(super) stop: &'a AtomicBool,
-    /// What every key of the round begins with.
+    /// The prefix of all the round's keys.
     pub(super) name: String,
     pub(super) seed: u64,
 }
@@ -43,7 +43,7 @@ impl<'a> Callers<'a> {
         !self.stop.load(Relaxed)
     }
 
-    /// Submits at one coordinator, a key each.
+    /// Submits tasks with new keys to one coordinator.
     fn submit_at(&self, at: usize) {
         let mut random = Random::new(self.seed ^ at as u64);
         let mut number = 0;
@@ -67,7 +67,7 @@ impl<'a> Callers<'a> {
         Known { key, task: String::new(), iterations: random.below(most) }
     }
 
-    /// Submits anew and again, looks, waits and cancels, each time at any coordinator.
+    /// Submits, resubmits, looks, waits and cancels, each time at a random coordinator.
     fn rove(&self, number: u64) {
         let caller = 100 + number;
         let mut random = Random::new(self.seed ^ caller);

@@ -5,22 +5,22 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a coordinator is given for an answer: it waits itself for 10 s for one that leads.
+/// The time limit of an answer. The coordinator itself waits up to 10 s for a leader.
 pub(super) const PATIENCE: Duration = Duration::from_secs(13);
 
-/// What came of a request.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
-    /// The task that a key stands for.
+    /// The task for a key.
     Accepted(String),
     /// The task has not ended.
     Open,
-    /// How it ended, and a digest of what it gave.
+    /// The task's end state, and a digest of its result.
     Ended(String),
-    /// The coordinator knows nothing of it.
+    /// The coordinator does not know the task.
     Unknown,
-    /// The key is said to stand for another request.
+    /// The key belongs to another request, says the coordinator.
     Conflict(String),
     /// A typed refusal.
     Refused(String),
@@ -28,7 +28,7 @@ pub(crate) enum Answer {
     Lost(String),
 }
 
-/// One coordinator.
+/// A client of one coordinator.
 #[derive(Clone)]
 pub(crate) struct Client {
     base: String,
@@ -37,16 +37,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Of the coordinator at `base`, whose owner's key lies in the folder `data` once it has started.
+    /// A client of the coordinator at `base`. The owner's key is in the folder `data` once the coordinator has started.
     pub(crate) fn new(base: &str, data: &Path) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false);
-        // A connection that is kept would break with its coordinator under a request that came after.
+        // A kept connection would break with its coordinator, and fail a later request.
         let config = config.max_idle_connections(0).timeout_global(Some(PATIENCE));
         let agent = config.build().new_agent();
         Self { base: base.to_owned(), key: data.join("local.key"), agent }
     }
 
-    /// The same with connections of its own, which it keeps.
+    /// The same client with connections of its own, which it keeps open.
     pub(crate) fn keeping(&self) -> Self {
         let config = ureq::Agent::config_builder().http_status_as_error(false);
         let agent = config.timeout_global(Some(PATIENCE)).build().new_agent();
@@ -74,7 +74,7 @@ impl Client {
         self.cluster_raw(method, path, body.to_string().as_bytes())
     }
 
-    /// The same with a body of bytes.
+    /// As [`Self::cluster`], with a body of bytes.
     pub(crate) fn cluster_raw(
         &self,
         method: &str,
@@ -87,7 +87,7 @@ impl Client {
         Ok(value)
     }
 
-    /// Whether it leads, and what troubles it.
+    /// Whether the coordinator leads, and its reported trouble.
     pub(super) fn standing(&self) -> anyhow::Result<(bool, Option<String>)> {
         let told = self.cluster("POST", "coordinator/start", &json!({}))?;
         let trouble = told["control"]["trouble"].as_str().map(str::to_owned);
@@ -113,7 +113,7 @@ impl Client {
         }
     }
 
-    /// Looks at a task, and waits for its end for so long.
+    /// Asks for a task, and waits up to `wait` for its end.
     pub(crate) fn look(&self, id: &str, wait: Duration) -> Answer {
         let path = format!("/api/v1/cluster/tasks/{id}?wait_ms={}", wait.as_millis());
         seen(self.ask("GET", &path, &[]))
@@ -123,7 +123,7 @@ impl Client {
         seen(self.ask("DELETE", &format!("/api/v1/cluster/tasks/{id}"), &[]))
     }
 
-    /// An inference that waits for its result; what was wrong with it.
+    /// Runs an inference and waits for its result; the error says what was wrong.
     pub(super) fn infer(&self) -> Result<(), String> {
         let data = vec![0.5; 64];
         let input =
@@ -158,7 +158,7 @@ fn seen(asked: Result<(u16, Value), String>) -> Answer {
     }
 }
 
-/// What tells two results apart.
+/// A digest that distinguishes results.
 fn digest(text: &str) -> String {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -1,4 +1,4 @@
-//! The engines that keep lead and log: PostgreSQL, or etcd and NATS, three servers each.
+//! The engines that hold election and log: PostgreSQL, or etcd and NATS, three servers each.
 
 use super::net::Net;
 use crate::chaos::process::Process;
@@ -28,7 +28,7 @@ pub(crate) enum Engine {
     Etcd,
 }
 
-/// Which program a server is.
+/// The program of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Postgres,
@@ -57,7 +57,7 @@ impl Engine {
         }
     }
 
-    /// How many places it takes.
+    /// The number of places that the engine takes.
     pub(super) fn places(self) -> usize {
         match self {
             Self::Postgres => 1,
@@ -87,7 +87,7 @@ impl Servers {
         self.0.iter().filter_map(|server| server.process.as_ref().map(Process::pid))
     }
 
-    /// What coordinators are given.
+    /// The URL for coordinators.
     pub(crate) fn url(&self, net: &Net) -> String {
         let all = self.0.iter().map(|server| {
             let host = net.local(server.at);
@@ -100,7 +100,7 @@ impl Servers {
         all.collect::<Vec<_>>().join(",")
     }
 
-    /// Those of a kind: first the one that leads, if one does.
+    /// The servers of a kind, the leader first if there is one.
     pub(super) fn led(&self, net: &Net, kind: Kind) -> Result<Vec<usize>> {
         let of_kind = self.0.iter().enumerate().filter(|(_, server)| server.kind == kind);
         let mut found: Vec<usize> = of_kind.map(|(at, _)| at).collect();
@@ -118,7 +118,7 @@ impl Servers {
     }
 }
 
-/// What a server tells over HTTP.
+/// A server's answer over HTTP.
 fn ask(url: &str, body: Option<&str>) -> Option<Value> {
     let config = ureq::Agent::config_builder().timeout_global(Some(Duration::from_secs(2)));
     let agent = config.build().new_agent();
@@ -167,7 +167,7 @@ impl Server {
         let disk = disk.display().to_string();
         let port = POSTGRES.to_string();
         let listen = format!("listen_addresses={}", net.local(at));
-        // Coordinators come from their addresses, which are none of this machine's.
+        // Coordinators connect from addresses that PostgreSQL does not count as local.
         std::fs::write(Path::new(&data).join("pg_hba.conf"), "host all all 0.0.0.0/0 trust\n")?;
         let sizes: &[&str] = match net.is_apart() {
             true => &["-c", "min_wal_size=32MB", "-c", "max_wal_size=48MB"],
@@ -240,8 +240,8 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until it answers; one that ended is started again, as what was killed may keep it from
-    /// starting for a moment.
+    /// Waits until the server answers. A server that ended is started again: the remains of a
+    /// killed one may keep it from starting for a moment.
     pub(super) fn wait(&mut self, net: &Net) -> Result<()> {
         let end = Instant::now() + STARTING;
         loop {
@@ -256,7 +256,7 @@ impl Server {
         }
     }
 
-    /// Starts it if it ended by itself.
+    /// Starts the server if it has ended.
     pub(super) fn revive(&mut self, net: &Net) -> Result<bool> {
         let ended = match &mut self.process {
             Some(process) => process.ended()?.is_some(),
@@ -279,7 +279,7 @@ impl Server {
         }
     }
 
-    /// Ends it as a crash does.
+    /// Kills the server, as a crash would.
     pub(super) fn kill(&mut self) -> Result<()> {
         self.process.take().map_or(Ok(()), |mut process| process.kill())
     }

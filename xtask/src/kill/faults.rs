@@ -1,4 +1,4 @@
-//! The matrix: what is done to a cluster, and how it is mended.
+//! The matrix of faults, and how each is repaired.
 
 use super::engine::{Engine, Kind};
 use super::stage::{COORDINATORS, Stage, WORKER};
@@ -8,28 +8,28 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Somebody, by what he is when the fault begins.
+/// A process by its role when the fault begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Who {
     Leader,
     Follower,
     OtherFollower,
     Worker,
-    /// A server that leads the others of its kind, where one does.
+    /// The leader among the servers of a kind, if one leads.
     First(Kind),
     Second(Kind),
 }
 
-/// What is done.
+/// A fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// `kill -9`, and it is started again.
+    /// `kill -9`, then a restart.
     Kill(Who),
-    /// The same to the local worker of the one that leads, which has to start another.
+    /// `kill -9` of the leader's local worker, which the leader must replace.
     KillLocal,
     /// SIGSTOP for 5 s.
     Stop(Who),
-    /// Nothing passes between two for some seconds.
+    /// No packet passes between the two for some seconds.
     Cut(Who, Who),
     /// The disk is full for some seconds.
     Fill(Who),
@@ -79,7 +79,8 @@ const OF_ETCD: [Fault; 14] = [
 const STOPPED: Duration = Duration::from_secs(5);
 const LASTS_MS: std::ops::Range<u64> = 1_000..5_000;
 
-/// The fault of a round: each comes once before any comes again, in an order of the seed's.
+/// The fault of a round. Every fault comes once, in an order drawn from the seed, before any is
+/// repeated.
 pub(super) fn of_round(engine: Engine, seed: u64, round: u64) -> Fault {
     let more: &[Fault] = match engine {
         Engine::Postgres => &OF_POSTGRES,
@@ -97,7 +98,7 @@ pub(super) fn of_round(engine: Engine, seed: u64, round: u64) -> Fault {
 }
 
 impl Fault {
-    /// What a person calls it.
+    /// The fault's name for people.
     pub(super) fn name(self) -> String {
         match self {
             Kill(who) => format!("kill -9 of {}", who.name()),
@@ -127,15 +128,15 @@ impl Who {
 
 /// A fault that has struck.
 pub(super) struct Struck {
-    /// Since when everybody who lives may be expected to work again.
+    /// From this time on, all living processes should work again.
     pub(super) over: Instant,
     /// Coordinators whose callers may fail.
     pub(super) hit: Vec<usize>,
-    /// The place of what is to be started again.
+    /// The place of the process to start again.
     pub(super) dead: Option<usize>,
 }
 
-/// Who is who at present.
+/// The places of the roles at present.
 pub(super) struct Cast {
     places: Vec<(Who, usize)>,
 }
@@ -175,7 +176,7 @@ impl Fault {
         }
     }
 
-    /// Does it, and mends what does not die of it; `struck` is called when it begins.
+    /// Causes the fault, and repairs all that does not die of it; `lasts` is called while it lasts.
     pub(super) fn strike(
         self,
         stage: &mut Stage,
@@ -215,7 +216,7 @@ impl Fault {
             Fill(who) => fill(stage, cast.place(who)?, || lasts(some))?,
         }
         if dead == Some(WORKER + 1) && stage.engine == Engine::Postgres {
-            // Nothing is accepted without it.
+            // Without PostgreSQL no task is accepted.
             lasts(some / 3);
             mend(stage, WORKER + 1)?;
             dead = None;
@@ -239,14 +240,14 @@ fn fill(stage: &mut Stage, place: usize, lasts: impl Fn()) -> Result<()> {
     let server = &mut stage.servers.0[place - WORKER - 1];
     server.disk.free()?;
     if server.kind == Nats {
-        // It turns JetStream off when its disk is full, until it is started again.
+        // NATS turns JetStream off when its disk is full, until it is restarted.
         server.kill()?;
     }
     server.revive(&stage.net)?;
     server.wait(&stage.net)
 }
 
-/// Starts again what was killed.
+/// Starts a killed process again.
 pub(super) fn mend(stage: &mut Stage, place: usize) -> Result<()> {
     match place {
         WORKER => stage.join(None),

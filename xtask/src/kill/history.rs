@@ -1,4 +1,4 @@
-//! What callers asked and were told, a line of JSON each.
+//! The callers' requests and answers, one line of JSON each.
 
 use super::client::Answer;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a caller asks about a key's task.
+/// A request about a key's task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Asked {
@@ -28,7 +28,7 @@ pub(super) struct Event {
     pub(super) at: usize,
     pub(super) key: String,
     pub(super) asked: Asked,
-    /// The task that it was asked about.
+    /// The task in question.
     pub(super) task: Option<String>,
     pub(super) answer: Answer,
 }
@@ -42,7 +42,7 @@ pub(super) struct Inference {
     pub(super) failure: Option<String>,
 }
 
-/// What was acknowledged of a key.
+/// An acknowledged task of a key.
 #[derive(Debug, Clone)]
 pub(super) struct Known {
     pub(super) key: String,
@@ -73,12 +73,12 @@ impl History {
         }
     }
 
-    /// Since the round began.
+    /// Microseconds since the round began.
     pub(super) fn now_us(&self) -> u128 {
         self.began.elapsed().as_micros()
     }
 
-    /// Asks, and notes what came of it.
+    /// Sends a request and records its answer.
     pub(super) fn ask(
         &self,
         (caller, at): (u64, usize),
@@ -100,7 +100,7 @@ impl History {
         answer
     }
 
-    /// Infers, and notes what came of it.
+    /// Runs an inference and records its outcome.
     pub(super) fn infer(&self, at: usize, infer: impl FnOnce() -> Result<(), String>) {
         let began_us = self.now_us();
         let failure = infer().err();
@@ -108,14 +108,14 @@ impl History {
         lock(&self.inferences).push(Inference { began_us, ended_us, at, failure });
     }
 
-    /// Every key that a task was acknowledged for, once for each task.
+    /// All acknowledged tasks with their keys, each once.
     pub(super) fn known(&self) -> Vec<Known> {
         let known = lock(&self.known);
         let each = known.iter().map(|it| ((it.key.clone(), it.task.clone()), it.clone()));
         each.collect::<BTreeMap<_, _>>().into_values().collect()
     }
 
-    /// One of those that were acknowledged last.
+    /// One of the tasks acknowledged last.
     pub(super) fn recent(&self, draw: u64) -> Option<Known> {
         let known = lock(&self.known);
         let last = known.iter().rev().take(12).collect::<Vec<_>>();
@@ -131,21 +131,21 @@ impl History {
         lock(&self.inferences).clone()
     }
 
-    /// The longest time in which a coordinator of `at` acknowledged no durable task.
+    /// The longest time without an acknowledged durable task at the coordinators `at`.
     pub(super) fn pause_of_tasks(&self, at: &[usize], until_us: u128) -> Duration {
         let of = |event: &Event| matches!(event.answer, Answer::Accepted(_));
         let events = self.events();
         longest(at, until_us, events.iter().filter(|it| of(it)).map(|it| (it.at, it.ended_us)))
     }
 
-    /// The longest time in which one of them answered no inference.
+    /// The longest time without an answered inference at the coordinators `at`.
     pub(super) fn pause_of_inferences(&self, at: &[usize], until_us: u128) -> Duration {
         let all = self.inferences();
         let answered = all.iter().filter(|it| it.failure.is_none());
         longest(at, until_us, answered.map(|it| (it.at, it.ended_us)))
     }
 
-    /// Writes everything.
+    /// Writes all events.
     pub(super) fn write(&self, path: &Path) -> Result<()> {
         let mut file = std::io::BufWriter::new(std::fs::File::create(path)?);
         let mut events = self.events();

@@ -1,15 +1,15 @@
-//! Whether a round kept what was promised. Each key's history is given to `stateright`, which looks for
-//! an order of its requests that one coordinator alone could have answered.
+//! Checks that a round kept its promises. `stateright` looks for an order of each key's requests that a single
+//! coordinator could have answered.
 
 use super::client::Answer;
 use super::history::{Asked, Event};
 use stateright::semantics::{ConsistencyTester, LinearizabilityTester, SequentialSpec};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Requests from here on are those without an answer, which are tried last.
+/// The first number of requests without an answer, which are tried last.
 const UNANSWERED: u64 = 1 << 32;
 
-/// A key and its task, as one coordinator alone would keep them.
+/// A key's task, as a single coordinator would keep it.
 #[derive(Debug, Clone, Default)]
 struct Task {
     id: Option<String>,
@@ -17,21 +17,21 @@ struct Task {
     end: Option<String>,
 }
 
-/// What is asked of it: a caller's question, and the task that it names.
+/// A request, and the task that it names.
 type Op = (Asked, Option<String>);
 
 impl SequentialSpec for Task {
     type Op = Op;
     type Ret = Answer;
 
-    /// For requests without an answer: what may have been done without anybody's knowing.
+    /// Applies a request without an answer, whose effect may have happened unseen.
     fn invoke(&mut self, (asked, _): &Op) -> Answer {
         self.cancel_asked |= *asked == Asked::Cancel;
         Answer::Lost(String::new())
     }
 
-    /// A task ends at a time of its own: its first end is any, and the same ever after. Only one that
-    /// somebody asked to be cancelled is.
+    /// A task ends at any time. Its first end may be any and stays the same; only a cancelled task may end as
+    /// cancelled.
     fn is_valid_step(&mut self, (asked, task): &Op, answer: &Answer) -> bool {
         self.cancel_asked |= *asked == Asked::Cancel;
         match answer {
@@ -46,7 +46,7 @@ impl SequentialSpec for Task {
     }
 }
 
-/// What was broken, in words.
+/// The broken laws, in words.
 pub(super) fn judge(events: &[Event]) -> Vec<String> {
     let mut by_key: BTreeMap<&str, Vec<&Event>> = BTreeMap::new();
     for event in events {
@@ -92,7 +92,7 @@ fn invariants(key: &str, events: &[&Event]) -> Vec<String> {
     broken
 }
 
-/// Whether there is an order. A refusal of a submission or of a cancel says nothing about what was done.
+/// Whether such an order exists. A refused submission or cancellation says nothing about its effect.
 fn is_linearizable(events: &[&Event]) -> bool {
     let mut moments = Vec::new();
     for (number, event) in (0u64..).zip(events) {
@@ -101,9 +101,9 @@ fn is_linearizable(events: &[&Event]) -> bool {
         if !is_answered && event.asked == Asked::Look {
             continue;
         }
-        // Each is its own caller: what one asked after an answer comes after that by its time, too.
+        // Each request counts as its own caller: times alone order a request after an earlier answer.
         let number = if is_answered { number } else { UNANSWERED + number };
-        // Of what happens in the same microsecond requests come first, which allows for more.
+        // Within a microsecond requests come before answers, which permits more orders.
         moments.push((event.began_us, 0, number, event));
         if is_answered {
             moments.push((event.ended_us, 1, number, event));
@@ -148,9 +148,9 @@ mod tests {
         let cases = [
             (true, vec![event(0, 9, Submit, accepted("a")), event(1, 8, Submit, accepted("a"))]),
             (false, vec![event(0, 9, Submit, accepted("a")), event(10, 11, Submit, accepted("b"))]),
-            // One caller, in the same microsecond.
+            // One caller, within a microsecond.
             (true, vec![event(0, 2, Submit, accepted("a")), event(2, 3, Submit, accepted("a"))]),
-            // The task of a submission whose answer was lost may be there.
+            // A submission whose answer was lost may have made the task.
             (true, vec![event(0, 9, Submit, lost()), event(10, 11, Submit, accepted("a"))]),
             (
                 false,

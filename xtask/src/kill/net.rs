@@ -1,6 +1,6 @@
-//! A network of namespaces on one bridge, whose links can be cut pair by pair. Engines and REST without
-//! TLS take addresses of this machine only, so each namespace has one in 127.0.0.0/8 that the others are
-//! given a way to. Where nothing is to be cut, these addresses alone will do.
+//! A network of namespaces on one bridge, whose links can be cut pair by pair. Engines, and REST without TLS, accept
+//! only loopback addresses, so each namespace has an address in 127.0.0.0/8 that is routed to the others. Where no link
+//! is cut, these addresses suffice without namespaces.
 
 use crate::chaos::process::signal;
 use crate::chaos::world::disk::Disk;
@@ -12,16 +12,16 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Nobody's hardware address.
+/// A hardware address that no interface has.
 const NOBODY: &str = "02:00:00:00:00:01";
-/// What the name of each namespace begins with.
+/// The prefix of namespaces' names.
 const PREFIX: &str = "lgpk";
 
-/// Namespaces, each for what would be a machine. Removed when dropped.
+/// Network namespaces, one for each simulated machine. Removed when dropped.
 pub(crate) struct Net {
     /// Whether there are namespaces.
     apart: bool,
-    /// The process that names are made of.
+    /// The process id in the names.
     owner: u32,
     /// The third part of each address.
     number: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Net {
 
 impl Net {
     /// # Errors
-    /// Why there can be none.
+    /// When namespaces cannot be made.
     pub(super) fn new(places: usize) -> Result<Self> {
         apt::iproute()?;
         sweep()?;
@@ -44,7 +44,7 @@ impl Net {
         for at in 0..places {
             let name = net.name(at);
             ip(&["netns", "add", &name])?;
-            // Writing to an array of characters cannot fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 outside,
                 "link add {name} type veth peer name eth0 netns {name}\n\
@@ -69,18 +69,18 @@ impl Net {
         Ok(net)
     }
 
-    /// No namespaces: all places are this machine, with an address each and one disk.
+    /// No namespaces: all places are on this machine and its disk, each with an address.
     pub(crate) fn together() -> Self {
         let owner = std::process::id();
         Self { apart: false, owner, number: owner % 250 + 2, places: 0 }
     }
 
-    /// Whether each place has a disk of its own, a small one.
+    /// Whether each place has its own namespace and its own small disk.
     pub(super) fn is_apart(&self) -> bool {
         self.apart
     }
 
-    /// Ways to what the namespaces call their own, from one of them or from outside.
+    /// Routes to the loopback addresses of the namespaces, from one of them or from outside.
     fn ways(&self, from: Option<usize>) -> String {
         let source = from.map_or_else(|| format!("198.19.{}.1", self.number), |at| self.addr(at));
         let mut ways = String::new();
@@ -99,12 +99,12 @@ impl Net {
         }
     }
 
-    /// Its address that counts as one of this machine, and is reached from all others.
+    /// A place's loopback address, which all others reach.
     pub(crate) fn local(&self, at: usize) -> String {
         format!("127.198.{}.{}", self.number, 10 + at)
     }
 
-    /// What runs a program there, and leaves its number the same.
+    /// A command that runs a program in a place, with the same process id.
     pub(super) fn command(&self, at: usize, through: &[&str]) -> Command {
         let mut command = cmd::command(if self.apart { "ip" } else { "env" });
         if self.apart {
@@ -114,12 +114,12 @@ impl Net {
         command
     }
 
-    /// A folder for what writes there: a disk of its own, or where writing takes as long as it does.
+    /// A folder for a place's files: a disk of its own in memory, or a folder on the real disk.
     pub(super) fn disk(&self, folder: PathBuf, size: &str) -> Result<Disk> {
         if self.apart { Disk::in_memory(folder, size) } else { Disk::shared(folder) }
     }
 
-    /// Loses what goes between two places: each is told a wrong hardware address for the other.
+    /// Drops packets between two places: each gets a wrong hardware address for the other.
     pub(super) fn cut(&self, one: usize, other: usize) -> Result<()> {
         for (here, there) in [(one, other), (other, one)] {
             let (name, addr) = (self.name(here), self.addr(there));
@@ -129,7 +129,7 @@ impl Net {
         Ok(())
     }
 
-    /// Everything between them arrives again.
+    /// Lets packets between two places through again.
     pub(super) fn heal(&self, one: usize, other: usize) -> Result<()> {
         for (here, there) in [(one, other), (other, one)] {
             ip(&["-n", &self.name(here), "neigh", "del", &self.addr(there), "dev", "eth0"])?;
@@ -145,7 +145,7 @@ impl Net {
         format!("{PREFIX}{}n{at}", self.owner)
     }
 
-    /// What is not there is no trouble.
+    /// Ignores parts that are not there.
     fn remove(&self) {
         let mut away = String::new();
         for at in 0..self.places {
@@ -168,7 +168,7 @@ impl Drop for Net {
     }
 }
 
-/// Removes what runs that were killed have left, and ends what they had started.
+/// Removes the namespaces that killed runs left, with their processes.
 fn sweep() -> Result<()> {
     let listed = cmd::capture(cmd::command("ip").args(["netns", "list"]))?;
     for name in listed.output.lines().filter_map(|line| line.split_whitespace().next()) {
@@ -186,7 +186,7 @@ fn sweep() -> Result<()> {
     Ok(())
 }
 
-/// The process that a namespace was made by, if it is one of these.
+/// The id of the process that made a namespace, if it is one of ours.
 fn owner(name: &str) -> Option<&str> {
     let (pid, at) = name.strip_prefix(PREFIX)?.split_once('n')?;
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());

@@ -1,4 +1,4 @@
-//! What a run came to, for people.
+//! A run's results for people.
 
 use super::rounds::Round;
 use std::collections::BTreeMap;

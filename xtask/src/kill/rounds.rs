@@ -1,4 +1,4 @@
-//! A round: load, a fault, recovery, and then everything that was acknowledged is asked for everywhere.
+//! A round: load, a fault, recovery, and then a check of every acknowledged task at each coordinator.
 
 use super::callers::{Callers, submit};
 use super::client::{Answer, Client};
@@ -15,30 +15,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
-/// Within which durable tasks must be accepted again.
+/// How soon durable tasks must be accepted again.
 pub(super) const RECOVERY: Duration = Duration::from_secs(5);
-/// How long that is waited for, to tell what is late from what never comes.
+/// How long to wait for it, to tell late from never.
 const RECOVERY_MAX: Duration = Duration::from_secs(40);
-/// How soon another request asks whether they are: an earlier one may hang.
+/// The pause between probes, which do not wait for earlier ones: those may hang.
 const PROBE: Duration = Duration::from_millis(200);
-/// How long the dead stay dead.
+/// How long a killed process stays down.
 const DEAD: Duration = Duration::from_millis(2_500);
-/// Load after everything works again.
+/// The time of load after everything works again.
 const AFTER: Duration = Duration::from_millis(500);
 
-/// What a round came to.
+/// The result of a round.
 pub(super) struct Round {
     pub(super) number: u64,
     pub(super) fault: String,
-    /// From the end of the fault, of each coordinator that lives.
+    /// The time from the end of the fault, for each living coordinator.
     pub(super) recovered: Vec<Duration>,
-    /// From when a coordinator that was started again said that it is ready.
+    /// The time since a restarted coordinator said it was ready.
     pub(super) rejoined: Vec<Duration>,
     pub(super) pause_of_tasks: Duration,
     pub(super) pause_of_inferences: Duration,
     pub(super) tasks: usize,
     pub(super) inferences: usize,
-    /// How tasks ended, and requests that got no result, counted.
+    /// Counts of tasks by end, and of requests without a result.
     pub(super) counts: BTreeMap<String, u64>,
     pub(super) took: Duration,
     pub(super) broken: Vec<String>,
@@ -61,13 +61,13 @@ impl Round {
         }
     }
 
-    /// One that did not come to its end.
+    /// A round that could not be finished.
     pub(super) fn broken(number: u64, fault: String, what: String) -> Self {
         Self { broken: vec![what], ..Self::new(number, fault) }
     }
 }
 
-/// One round on a cluster that is whole, whose events go into `history`.
+/// Runs one round on a whole cluster, and records its events in `history`.
 pub(super) fn run(
     stage: &mut Stage,
     fault: Fault,
@@ -111,7 +111,7 @@ pub(super) fn run(
     Ok(round)
 }
 
-/// Waits until durable tasks are accepted again everywhere, and starts again what died.
+/// Waits until every coordinator accepts durable tasks again, and restarts the killed process.
 fn recover<'s, 'e: 's>(
     scope: &'s Scope<'s, 'e>,
     probes: &'e Probes<'e>,
@@ -163,7 +163,7 @@ struct Probes<'a> {
 }
 
 impl<'a> Probes<'a> {
-    /// How long after `since` each of `at` accepted a task that was submitted after it.
+    /// The time after `since` until each coordinator in `at` accepted a task submitted after it.
     fn wait<'s>(
         &'a self,
         scope: &'s Scope<'s, 'a>,

@@ -1,5 +1,5 @@
-//! The end of a round: every task is asked for at every coordinator until it has ended, and some of
-//! earlier rounds at any.
+//! The end of a round: asks every coordinator for every task until it has ended, and a random
+//! coordinator for some tasks of earlier rounds.
 
 use super::callers::submit;
 use super::client::{Answer, Client};
@@ -8,19 +8,19 @@ use crate::relay::Random;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Within which every task must have ended.
+/// How soon every task must have ended.
 const ENDED: Duration = Duration::from_secs(30);
 /// Tasks of earlier rounds, and keys, that are asked for again.
 const AGAIN: usize = 12;
 /// How many tasks of earlier rounds are remembered.
 const PAST_MAX: usize = 3_000;
 
-/// Tasks of earlier rounds, and how they ended.
+/// Tasks of earlier rounds, with their ends.
 #[derive(Default)]
 pub(super) struct Past(Vec<(Known, String)>);
 
-/// Waits until every task has ended and asks for each at every coordinator; and for some of earlier
-/// rounds, and keys, at any.
+/// Waits until every task has ended, and compares the coordinators' answers; checks some tasks of
+/// earlier rounds and some keys at a random coordinator.
 pub(super) fn settle(
     clients: &[Client],
     history: &History,

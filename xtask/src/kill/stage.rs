@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Coordinators.
 pub(crate) const COORDINATORS: usize = 3;
-/// The place of the machine that joined; engines follow.
+/// The place of the machine that joins; the engine's places follow.
 pub(super) const WORKER: usize = COORDINATORS;
 const QUIC: u16 = 8443;
 /// How long a cluster may take until it is whole.
@@ -35,7 +35,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Sets it up on a network of its own, with small disks, and a machine that joins.
+    /// Sets the stage up on a network of its own with small disks, and lets a machine join.
     pub(super) fn apart(engine: Engine, binary: &Path, folder: &Path) -> Result<Self> {
         let mut stage =
             Self::set(engine, binary, folder, || Net::new(WORKER + 1 + engine.places()))?;
@@ -44,12 +44,12 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Sets it up on this machine and its disk.
+    /// Sets the stage up on this machine and its disk.
     pub(crate) fn together(engine: Engine, binary: &Path, folder: &Path) -> Result<Self> {
         Self::set(engine, binary, folder, || Ok(Net::together()))
     }
 
-    /// Sets it up in an empty folder, without the machine.
+    /// Sets the stage up in an empty folder, without the machine that joins.
     fn set(
         engine: Engine,
         binary: &Path,
@@ -95,7 +95,7 @@ impl Stage {
         self.clients.iter().try_for_each(has_work)
     }
 
-    /// Lets so many machines join.
+    /// A token with which `uses` machines can join.
     fn token(&self, uses: u64) -> Result<String> {
         let token = self.clients[0].cluster("POST", "tokens", &json!({ "uses": uses }))?;
         Ok(token["token"].as_str().context("no token")?.to_owned())
@@ -107,7 +107,7 @@ impl Stage {
         all.collect::<Vec<_>>().join(",")
     }
 
-    /// The cluster's authority, as the first coordinator has it.
+    /// The file of the cluster's authority, from the first coordinator.
     pub(crate) fn authority(&self) -> PathBuf {
         data(&self.folder, 0).join("pki/authority.pem")
     }
@@ -127,7 +127,7 @@ impl Stage {
         command
     }
 
-    /// Starts a coordinator; answers once it is ready.
+    /// Starts a coordinator and waits until it is ready.
     pub(super) fn start(&mut self, at: usize) -> Result<()> {
         let mut start = self.command(at);
         start.args(["start", "--foreground", "--json", "--device", "cpu", "--workers", "1"]);
@@ -161,7 +161,7 @@ impl Stage {
         self.coordinators[at].as_mut().with_context(|| format!("coordinator {at} does not run"))
     }
 
-    /// Where the coordinators keep what they share.
+    /// The URL of the coordinators' shared state.
     pub(crate) fn control(&self) -> &str {
         &self.control
     }
@@ -209,7 +209,7 @@ impl Stage {
         bail!("no coordinator, or several, lead for {WHOLE:?}")
     }
 
-    /// Waits until one leads and none is in trouble, and every engine's server runs.
+    /// Waits until every server runs, one coordinator leads and none reports trouble.
     pub(super) fn whole(&mut self) -> Result<()> {
         for server in &mut self.servers.0 {
             server.revive(&self.net)?;
@@ -229,7 +229,7 @@ impl Stage {
         }
     }
 
-    /// Processes that ended though nobody killed them.
+    /// Processes that ended without being killed.
     pub(super) fn ended(&mut self) -> Result<Vec<String>> {
         let mut ended = Vec::new();
         let all = self.coordinators.iter_mut().flatten().chain(&mut self.worker);
@@ -255,7 +255,7 @@ impl Stage {
     }
 }
 
-/// Waits until a coordinator has the model that another was given.
+/// Waits until a coordinator has the model that was uploaded to another.
 fn has_work(client: &Client) -> Result<()> {
     let end = Instant::now() + WHOLE;
     loop {
@@ -272,7 +272,7 @@ fn data(folder: &Path, at: usize) -> PathBuf {
     folder.join(format!("coordinator{at}"))
 }
 
-/// Empties a folder, in which an earlier run may have left disks.
+/// Empties a folder, and unmounts disks that an earlier run left in it.
 fn clear(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         for below in [entry.path(), entry.path().join("disk")] {

@@ -1,7 +1,7 @@
-//! Brings Mesa's OpenCL up below target, with a graphics card that is not there.
+//! Sets Mesa's OpenCL up below target, with a simulated graphics card.
 //!
-//! The driver is Debian's, unpacked into a root of its own. The card is Mesa's drm-shim: it answers
-//! what a program asks the kernel of an RX 580, and executes nothing.
+//! The driver is Debian's, unpacked into its own root. The card is Mesa's drm-shim: it answers a
+//! program's requests to the kernel like an RX 580, and executes nothing.
 
 use crate::cmd;
 use anyhow::{Context, Result, bail};
@@ -13,9 +13,9 @@ use std::process::Command;
 const SUITE: &str = "trixie";
 const SOURCES: &str = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
     http://deb.debian.org/debian";
-/// The driver with all that it needs, a loader for it, and headers of the shim.
+/// The driver with its dependencies, a loader, and headers for the shim.
 const PACKAGES: &[&str] = &["mesa-opencl-icd", "ocl-icd-libopencl1", "libc6", "libdrm-dev"];
-/// Files of Mesa's source that are the shim, and those of its utilities that the shim calls.
+/// The source files of Mesa's shim, and of the utilities that the shim calls.
 const SHIM: &[&str] = &[
     "src/drm-shim/device.c",
     "src/drm-shim/drm_shim.c",
@@ -40,7 +40,7 @@ const SHIM: &[&str] = &[
     "src/util/u_process.c",
     "src/util/vma.c",
 ];
-/// What Mesa's build would define for these files on Linux.
+/// The definitions that Mesa's build makes for these files on Linux.
 const DEFINES: &[&str] = &[
     "NDEBUG",
     "_GNU_SOURCE",
@@ -65,8 +65,7 @@ const PROGRAM: &str = "compile";
 pub(super) struct Mesa(PathBuf);
 
 impl Mesa {
-    /// Unpacked and built where that was not done before; takes root, Debian's servers and a C
-    /// compiler.
+    /// Unpacks and builds on the first call. It takes root, Debian's servers and a C compiler.
     pub(super) fn install() -> Result<Self> {
         let home = cmd::root().join("target/xtask/mesa");
         let root = home.join("root");
@@ -92,7 +91,7 @@ impl Mesa {
         own.last().context("no package mesa-opencl-icd").map(|name| name.replace("_amd64.deb", ""))
     }
 
-    /// Compiles the kernels of `folder` for an RX 580; what the driver prints of each.
+    /// Compiles the kernels of `folder` for an RX 580; answers the driver's output.
     pub(super) fn compile(&self, folder: &Path) -> Result<String> {
         let kernels = self.0.join("kernels");
         if kernels.exists() {
@@ -145,7 +144,7 @@ fn unpack(home: &Path, root: &Path) -> Result<()> {
     let install = ["install", "--yes", "--no-install-recommends", "--download-only"];
     get(&[&install, PACKAGES].concat(), home)?;
     get(&["source", "--download-only", "mesa"], home)?;
-    // The packages take /bin and its like for links into /usr.
+    // The packages expect /bin and others to be links into /usr.
     for folder in ["bin", "lib", "lib64", "sbin"] {
         std::fs::create_dir_all(root.join("usr").join(folder))?;
         std::os::unix::fs::symlink(Path::new("usr").join(folder), root.join(folder))?;
@@ -153,7 +152,7 @@ fn unpack(home: &Path, root: &Path) -> Result<()> {
     for package in files(&apt.join("archives"), "deb")? {
         cmd::run(cmd::command("dpkg").arg("-x").arg(package).arg(root))?;
     }
-    // The shim opens it in the card's place.
+    // The shim opens /dev/null in place of the card.
     std::fs::create_dir_all(root.join("dev"))?;
     cmd::run(cmd::command("mknod").arg(root.join("dev/null")).args(["c", "1", "3"]))?;
     let source = home.join("source");
@@ -166,7 +165,8 @@ fn unpack(home: &Path, root: &Path) -> Result<()> {
     cmd::run(&mut tar)
 }
 
-/// The program and the shim in one: what it exports comes before the C library's.
+/// Links the program and the shim into one file, whose symbols take precedence over the C
+/// library's.
 fn build(source: &Path, root: &Path) -> Result<()> {
     let mut cc = Command::new("cc");
     cc.current_dir(source).args(["-rdynamic", "-O1", "-w", "-fvisibility=hidden"]);

@@ -1,22 +1,22 @@
-//! What Mesa's driver prints of the kernels that it compiles.
+//! Parses the statistics that Mesa's driver prints for compiled kernels.
 
 use anyhow::{Context, Result, bail};
 
-/// What one kernel takes, as Mesa compiles it.
+/// The resources of one kernel as compiled by Mesa.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Stats {
     pub(super) vgprs: u32,
     pub(super) sgprs: u32,
     pub(super) lds_bytes: u32,
-    /// Of a wave, for spills and for arrays that are in no register.
+    /// For a wave: spills, and arrays outside registers.
     pub(super) scratch_bytes: u32,
     pub(super) spills: u32,
     /// Waves of a SIMD, at most eight here.
     pub(super) waves: u32,
 }
 
-/// What is printed between a kernel's line `== NAME` and the next one's. The driver may compile a
-/// kernel more than once; the one with the fewest waves and the most scratch counts.
+/// The statistics between the line `== NAME` and the next such line. The driver may compile a
+/// kernel several times; the version with the fewest waves and the most scratch counts.
 pub(super) fn parse(output: &str, name: &str) -> Result<Stats> {
     let heading = format!("== {name}");
     let own = output.lines().skip_while(|line| *line != heading).skip(1);
@@ -52,8 +52,8 @@ fn block(lines: &[&str]) -> Result<Stats> {
 mod tests {
     use super::*;
 
-    /// Of Mesa 25.0.7, shortened: a kernel that is compiled twice, one whose array has no register,
-    /// and one that is not OpenCL C.
+    /// Output of Mesa 25.0.7, shortened: a kernel compiled twice, one with an array outside
+    /// registers, and one that is not OpenCL C.
     const OUTPUT: &str = "\
 == fits
 Shader main disassembly:

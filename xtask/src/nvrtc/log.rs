@@ -1,21 +1,21 @@
-//! What NVIDIA's assembler tells of a kernel's resources in NVRTC's log.
+//! Parses the resources of kernels from the assembler's part of NVRTC's log.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-/// What one kernel takes from one chip.
+/// The resources of one kernel on one chip.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Resources {
     /// Registers of a work-item.
     pub(super) registers: u32,
-    /// Bytes of registers that are kept in memory, counted where they are stored.
+    /// Bytes of registers that are spilled to memory, counted by stores.
     pub(super) spill_bytes: u32,
     /// Memory of a work-item that is no register: spills, and arrays that are indexed.
     pub(super) stack_bytes: u32,
 }
 
 impl Resources {
-    /// Reads what the log says of the entry point `kernel`.
+    /// Parses the log's part about the entry point `kernel`.
     pub(super) fn parse(log: &str, kernel: &str) -> Result<Self> {
         let entry = format!("Compiling entry function '{kernel}'");
         let own = log.lines().skip_while(|line| !line.contains(&entry)).skip(1);

@@ -1,4 +1,4 @@
-//! What lies in the archives, and how.
+//! The contents of the archives, and their modes.
 
 use crate::dist::Made;
 use crate::report::Outcome;
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use tar::Archive;
 
-/// Files of both, and their modes.
+/// The files of both archives, and their modes.
 const FILES: [(&str, u32); 10] = [
     ("CHANGELOG.md", 0o644),
     ("LICENSE-APACHE", 0o644),

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Packages that ours depends on, which are taken for installed where they are on this machine.
+/// Our package's dependencies, which count as installed if this machine has them.
 const DEPENDS: [&str; 2] = ["libc6", "libgcc-s1"];
 
 pub(super) fn check(made: &Made) -> Result<Outcome> {
@@ -36,7 +36,7 @@ pub(super) fn check(made: &Made) -> Result<Outcome> {
     Ok(outcome)
 }
 
-/// A folder that dpkg takes for a system with what the package depends on; none where this machine is no such.
+/// A folder that dpkg takes for a system with the dependencies; none if this machine lacks them.
 fn system() -> Result<Option<PathBuf>> {
     let root = folder("debian")?;
     let Some(status) = status()? else { return Ok(None) };
@@ -49,7 +49,7 @@ fn system() -> Result<Option<PathBuf>> {
     Ok(Some(root))
 }
 
-/// Comes, is upgraded, goes.
+/// Installs, upgrades, removes and purges the package.
 fn life(made: &Made, package: &Path) -> Result<Outcome> {
     let Some(root) = system()? else {
         let reason = format!("{} are no packages of this machine", DEPENDS.join(" and "));
@@ -90,7 +90,7 @@ fn life(made: &Made, package: &Path) -> Result<Outcome> {
     Ok(Outcome::pass())
 }
 
-/// What this machine's dpkg knows of [`DEPENDS`], if it has all of them.
+/// This machine's dpkg entries for [`DEPENDS`], if it has all of them.
 fn status() -> Result<Option<String>> {
     let Ok(all) = fs::read_to_string("/var/lib/dpkg/status") else { return Ok(None) };
     let own = all.split("\n\n").filter(|part| {
@@ -98,11 +98,11 @@ fn status() -> Result<Option<String>> {
         name.is_some_and(|name| DEPENDS.contains(&name))
     });
     let own: Vec<&str> = own.collect();
-    // What they depend on in turn is not asked: they are installed.
+    // Their own dependencies are installed, so they are not listed.
     Ok((own.len() == DEPENDS.len()).then(|| own.join("\n\n") + "\n"))
 }
 
-/// Runs dpkg on a system in a folder, whose scripts are told where that is.
+/// Runs dpkg on a system in a folder; the package's scripts get that folder.
 fn dpkg(root: &Path, arguments: &[&str]) -> Result<()> {
     let mut dpkg = cmd::command("dpkg");
     dpkg.arg(format!("--root={}", root.display()))
@@ -110,7 +110,7 @@ fn dpkg(root: &Path, arguments: &[&str]) -> Result<()> {
     shown(dpkg.args(arguments)).map(drop)
 }
 
-/// What the loader would load for a program, at the same places below `root`.
+/// Copies the libraries that a program loads to the same paths below `root`.
 fn libraries(program: &Path, root: &Path) -> Result<()> {
     let listed = shown(cmd::command("ldd").arg(program))?;
     for library in listed.split_whitespace().filter(|word| word.starts_with('/')) {
@@ -121,7 +121,7 @@ fn libraries(program: &Path, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What a program prints, which must end well.
+/// The output of a program, which must succeed.
 pub(super) fn shown(command: &mut std::process::Command) -> Result<String> {
     let line = cmd::line(command);
     let finished = cmd::capture(command)?;

@@ -1,4 +1,4 @@
-//! The units of systemd: whether it understands them, how exposed they are, and whether they can be enabled.
+//! The systemd units: their syntax, their exposure, and whether they can be enabled.
 
 use super::debian::shown;
 use super::folder;
@@ -9,9 +9,9 @@ use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::Path;
 
-/// Each, as it is started.
+/// The units, by the names with which they are started.
 const UNITS: [&str; 2] = ["radeon-cluster.service", "radeon-cluster-worker@192.168.1.10.service"];
-/// systemd's measure goes from 0 to 10, and 9.6 is what a unit has that says nothing.
+/// systemd's measure goes from 0 to 10; a unit without restrictions has 9.6.
 const EXPOSURE_MAX: f64 = 4.0;
 
 pub(super) fn check(made: &Made) -> Result<Outcome> {
@@ -23,7 +23,7 @@ pub(super) fn check(made: &Made) -> Result<Outcome> {
     let root = folder("units")?;
     shown(cmd::command("dpkg-deb").arg("--extract").arg(made.file(".deb")?).arg(&root))?;
     let units = root.join("usr/lib/systemd/system");
-    // What the units wait for comes with systemd itself.
+    // The units' dependencies come with systemd itself.
     for target in
         fs::read_dir("/usr/lib/systemd/system").or_else(|_| fs::read_dir("/lib/systemd/system"))?
     {

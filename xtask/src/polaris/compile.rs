@@ -1,4 +1,4 @@
-//! Compiles every variant for every chip, on all cores, with what was compiled before kept.
+//! Compiles every variant for every chip on all cores, and keeps the results.
 
 use super::isa::{self, Code};
 use super::remarks::Resources;
@@ -11,7 +11,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What calculates figures from the compiler's output: when it changes, what was kept is old.
+/// The sources that turn compiler output into figures: a change makes kept results invalid.
 const READERS: &[&str] = &[include_str!("remarks.rs"), include_str!("isa.rs")];
 /// The chip follows.
 const FLAGS: &[&str] = &[
@@ -27,10 +27,10 @@ const FLAGS: &[&str] = &[
     "-fno-caret-diagnostics",
 ];
 pub(crate) const CLANG: &str = "clang-19";
-/// The bodies of OpenCL's functions, where Debian's rocm-device-libs puts them.
+/// The OpenCL functions' bodies, in the folder of Debian's rocm-device-libs.
 pub(crate) const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/amdgcn/bitcode";
 
-/// What the compiler said of one kernel on one chip.
+/// The compiler's figures for one kernel on one chip.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Figures {
     #[serde(flatten)]

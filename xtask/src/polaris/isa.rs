@@ -1,16 +1,16 @@
-//! Counts instructions in what clang prints for AMD processors, and finds where a kernel's
-//! arithmetic is.
+//! Counts instructions in clang's assembly for AMD processors, and finds the loop with a kernel's
+//! arithmetic.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What the instructions of one kernel say.
+/// Figures of one kernel's instructions.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Code {
-    /// Calls of functions: where there is one, the registers counted are not all.
+    /// The number of function calls; with any call, the counted registers are incomplete.
     pub(super) calls: usize,
-    /// The share of the multiply-add rate that the hottest loop reaches if every instruction takes
-    /// its turn: operations of a lane, over two an instruction.
+    /// The share of the multiply-add rate that the hottest loop reaches if each instruction takes
+    /// one turn: a lane's operations, over two for each instruction.
     pub(super) mac_share: f64,
 }
 
@@ -21,7 +21,7 @@ struct Count {
     operations: u32,
 }
 
-/// A loop by its header, or what is in none.
+/// A loop by its header; `None` is code outside loops.
 type Loop<'a> = Option<&'a str>;
 
 /// Reads the function `kernel`.
@@ -31,12 +31,12 @@ pub(super) fn read(assembly: &str, kernel: &str) -> Code {
     let own: Vec<&str> = own.take_while(|line| !line.starts_with(".Lfunc_end")).collect();
     let calls = own.iter().filter(|line| line.contains("s_swappc")).count();
     let (mut counts, parents) = loops(&own);
-    // What is in no loop matters only where no loop calculates.
+    // Code outside loops counts only where no loop does arithmetic.
     let straight = counts.remove(&None).unwrap_or_default();
     let hottest = counts.iter().max_by_key(|(_, count)| count.operations);
     let count = match hottest {
         Some((&Some(header), count)) if count.operations > 0 => {
-            // The loops inside fetch what this one multiplies; they go round once or a few times.
+            // Inner loops fetch the factors for this loop; they run once or a few times.
             let inner = counts.iter().filter(|(other, _)| {
                 other.is_some_and(|other| {
                     parents.get(other).is_some_and(|parents| parents.contains(&header))
@@ -108,8 +108,8 @@ fn operations(mnemonic: &str) -> u32 {
 mod tests {
     use super::*;
 
-    /// Shortened from a tiled product for gfx803: the loop over tiles is laid out with its end
-    /// before its header, and holds the loop that fetches a tile.
+    /// Shortened from a tiled product for gfx803. The loop over tiles has its end before its
+    /// header, and contains the loop that fetches a tile.
     const TILED: &str = "\
 other:
 \ts_swappc_b64 s[30:31], s[4:5]

@@ -1,4 +1,5 @@
-//! What clang remarks about a kernel's resources, and how many waves a processor can hold of it.
+//! Parses clang's remarks on a kernel's resources, and computes how many waves a processor can
+//! hold.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -10,11 +11,11 @@ const SIMDS: u32 = 4;
 const LDS_BYTES: u32 = 64 << 10;
 /// Local memory is given out in pieces of this size.
 const LDS_PIECE_BYTES: u32 = 512;
-/// Waves that a SIMD holds of kernels with at most so many vector registers.
+/// The most vector registers of a kernel, and the waves that a SIMD then holds.
 const WAVES: &[(u32, u32)] =
     &[(24, 10), (28, 9), (32, 8), (36, 7), (40, 6), (48, 5), (64, 4), (84, 3), (128, 2)];
 
-/// What one kernel takes from one chip.
+/// The resources of one kernel on one chip.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(super) struct Resources {
     pub(super) vgprs: u32,
@@ -36,7 +37,7 @@ impl Resources {
         values
             .find(|entry| *entry == ("Function Name", kernel))
             .with_context(|| format!("no remark about {kernel:?}"))?;
-        // Remarks about one function follow each other, and its name is the first.
+        // A function's remarks follow each other and begin with its name.
         let own: Vec<_> = values.take_while(|(name, _)| *name != "Function Name").collect();
         let read = |name: &str| {
             let Some((_, value)) = own.iter().find(|(found, _)| *found == name) else {
@@ -55,8 +56,8 @@ impl Resources {
         })
     }
 
-    /// Waves that a SIMD holds where work-groups have `group` work-items: the least of what vector
-    /// registers, local memory and the compiler's count allow.
+    /// The waves that a SIMD holds for work-groups of `group` work-items: the least of the limits
+    /// by vector registers, by local memory and by the compiler's count.
     pub(super) fn waves(&self, group: u32) -> u32 {
         let fits = WAVES.iter().find(|(vgprs, _)| self.vgprs <= *vgprs);
         let by_registers = fits.map_or(1, |(_, waves)| *waves);
@@ -81,7 +82,7 @@ fn value(line: &str) -> Option<(&str, &str)> {
 mod tests {
     use super::*;
 
-    /// Of clang 19.1.7, for gfx803: two kernels in a file, the second one spilling.
+    /// Output of clang 19.1.7 for gfx803: two kernels in a file; the second spills.
     const REMARKS: &str = include_str!("../../fixtures/remarks.txt");
 
     fn plain() -> Resources {

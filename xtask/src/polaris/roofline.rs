@@ -1,12 +1,12 @@
-//! An estimate of what networks take on an RX 580, from what the compiler made of each kernel and
-//! from the operations and bytes of its launches. No measurement.
+//! An estimate of networks' times on an RX 580, from the compiled code of each kernel and the
+//! operations and bytes of its launches. No measurement.
 
 use super::Kernel;
 use crate::kernels::{Launches, Variant};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What the estimate is for: the chip its code is compiled for, and the card's two rates.
+/// The estimated card: its chip, and its two rates.
 pub(super) const CHIP: &str = "gfx803";
 const CARD: &str = "RX 580: 36 compute units at 1340 MHz, 256 GB/s";
 /// 36 compute units of 64 lanes, a multiply-add each a cycle.
@@ -42,7 +42,7 @@ struct Part {
 }
 
 impl Roofline {
-    /// From the variants and what became of them; kernels on other chips are passed over.
+    /// Makes the estimate from the variants and their figures; kernels for other chips are ignored.
     pub(super) fn new(variants: &[Variant], kernels: &[Kernel]) -> Self {
         let mut networks: BTreeMap<&str, Vec<Part>> = BTreeMap::new();
         for variant in variants {
@@ -61,7 +61,7 @@ impl Roofline {
         Self { card: CARD, basis: BASIS, networks: networks.collect() }
     }
 
-    /// The estimate in words, with the kernels that take most.
+    /// The estimate as text, with the slowest kernels first.
     pub(super) fn text(&self) -> String {
         let mut text = format!("\n{}; {}\n", self.card, self.basis);
         for Network { name, ms, kernels } in &self.networks {
@@ -77,7 +77,7 @@ impl Roofline {
 
 /// Launches of one kernel by one network.
 fn part(name: &str, mac_share: f64, launches: &[Launches]) -> Part {
-    // A kernel that calculates nothing worth counting waits for memory alone.
+    // A kernel without counted arithmetic is bound by memory alone.
     let compute = |flops: f64| if mac_share > 0. { flops / (FLOPS_PER_S * mac_share) } else { 0. };
     let times = |each: fn(f64, f64) -> f64| -> f64 {
         let one = |of: &Launches| of.times * each(compute(of.flops), of.bytes / BYTES_PER_S);

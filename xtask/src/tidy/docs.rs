@@ -1,5 +1,5 @@
-//! What every document keeps to: its links lead somewhere, it names no machine's own paths, and
-//! the README shows the two commands.
+//! The rules for every document: its links have targets, it names no machine's own paths, and the
+//! README shows the two commands.
 
 use super::File;
 use crate::readme;
@@ -7,7 +7,7 @@ use crate::readme;
 /// Beginnings of paths that exist on one machine only.
 const MACHINE_PATHS: &[&str] = &["/work/", "/root/", "/home/", "/Users/", "/mnt/"];
 
-/// Complaints about all documents; `exists` is asked about paths from the root.
+/// Complaints about all documents; `exists` looks up paths from the root.
 pub(super) fn check(files: &[File], exists: &dyn Fn(&str) -> bool) -> Vec<String> {
     let mut complaints = Vec::new();
     for file in files {

@@ -1,15 +1,15 @@
-//! Who may depend on whom, and which third parties stay behind which fence.
+//! The allowed dependencies between packages, and the fences around third parties.
 
 use cargo_metadata::Metadata;
 
-/// The packages from the ground up. Each may use those of earlier rows; what shares a row does not
-/// see each other.
+/// The packages from the ground up. A package may use those of earlier rows; packages in the same
+/// row may not use each other.
 const LAYERS: &[&[&str]] = &[
     &["lgp-hal", "xtask", "example-client"],
     &["lgp-memory", "lgp-hal-conformance"],
     &["lgp-compute"],
     &["lgp-inference"],
-    &["lgp-research", "lgp-distributed"],
+    &["lgp-research", "lgp-distributed", "lgp-measure", "lgp-common"],
     &["lgp-sdk", "lgp-distributed-sim"],
     &["lgp-server", "lgp-python"],
     &["lgp-cli"],
@@ -23,15 +23,20 @@ const FENCES: &[(&[&str], &[&str])] = &[
     ),
     (&["candle"], &["lgp-research"]),
     (&["anyhow"], &["lgp-cli", "lgp-hal-conformance", "xtask"]),
-    (&["opencl3", "cudarc"], &["lgp-hal"]),
     (&["async-nats", "postgres"], &["lgp-distributed"]),
 ];
 
-/// What a package has to do with others.
+/// The crate that drives devices: what it uses optionally are libraries of devices, behind a fence.
+const DEVICES: &str = "lgp-hal";
+/// The packages that may name a backend's feature: the one that has it, and the program.
+const CHOOSING: &[&str] = &[DEVICES, "lgp-cli"];
+
+/// A package's dependencies.
 #[derive(Debug, Clone)]
 pub(super) struct Package {
     name: String,
     dependencies: Vec<Dependency>,
+    features: Vec<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -39,6 +44,7 @@ struct Dependency {
     name: String,
     defaults: bool,
     dev: bool,
+    optional: bool,
 }
 
 /// The workspace's packages.
@@ -46,6 +52,7 @@ pub(super) fn packages(metadata: &Metadata) -> Vec<Package> {
     let package = |package: &&cargo_metadata::Package| Package {
         name: package.name.to_string(),
         dependencies: package.dependencies.iter().map(dependency).collect(),
+        features: package.features.keys().cloned().collect(),
     };
     metadata.workspace_packages().iter().map(package).collect()
 }
@@ -55,14 +62,25 @@ fn dependency(dependency: &cargo_metadata::Dependency) -> Dependency {
         name: dependency.name.clone(),
         defaults: dependency.uses_default_features,
         dev: dependency.kind == cargo_metadata::DependencyKind::Development,
+        optional: dependency.optional,
     }
 }
 
-/// Complaints about edges between `packages` and through fences.
-pub(super) fn check(packages: &[Package]) -> Vec<String> {
+/// Complaints about edges between `packages` and through fences, and about features that bring
+/// `backends` where they are only to be passed on together.
+pub(super) fn check(packages: &[Package], backends: &[String]) -> Vec<String> {
     let row = |name: &str| LAYERS.iter().position(|row| row.contains(&name));
+    let devices = packages.iter().filter(|package| package.name == DEVICES);
+    let libraries = devices.flat_map(|package| &package.dependencies);
+    let libraries = libraries.filter(|dependency| dependency.optional);
+    let libraries: Vec<&str> = libraries.map(|dependency| dependency.name.as_str()).collect();
     let mut complaints = Vec::new();
-    for Package { name, dependencies } in packages {
+    for Package { name, dependencies, features } in packages {
+        let choosing = CHOOSING.contains(&name.as_str());
+        let named = features.iter().filter(|feature| !choosing && backends.contains(feature));
+        complaints.extend(named.map(|feature| {
+            format!("{name} names the feature {feature}; only {} do", CHOOSING.join(" and "))
+        }));
         let Some(own) = row(name) else {
             complaints.push(format!("{name} has no row in LAYERS"));
             continue;
@@ -78,22 +96,25 @@ pub(super) fn check(packages: &[Package]) -> Vec<String> {
                 }
                 _ => {}
             }
-            complaints.extend(fenced(name, dependency));
+            complaints.extend(fenced(name, dependency, &libraries));
         }
     }
     complaints
 }
 
-fn fenced(package: &str, dependency: &Dependency) -> Option<String> {
-    // A test may report its errors as it likes.
+fn fenced(package: &str, dependency: &Dependency, libraries: &[&str]) -> Option<String> {
+    // Tests may report errors as they like.
     if dependency.dev && dependency.name == "anyhow" {
         return None;
     }
     let matches = |prefix: &str| {
         dependency.name == prefix || dependency.name.starts_with(&format!("{prefix}-"))
     };
-    let fence = FENCES.iter().find(|(names, _)| names.iter().any(|name| matches(name)))?;
     let complaint = || format!("{package} uses {}, which is fenced off from it", dependency.name);
+    if libraries.contains(&dependency.name.as_str()) {
+        return (package != DEVICES).then(complaint);
+    }
+    let fence = FENCES.iter().find(|(names, _)| names.iter().any(|name| matches(name)))?;
     (!fence.1.contains(&package)).then(complaint)
 }
 
@@ -101,9 +122,16 @@ fn fenced(package: &str, dependency: &Dependency) -> Option<String> {
 mod tests {
     use super::*;
 
+    fn package(name: &str, to: &str, defaults: bool) -> Package {
+        let dependency = Dependency { name: to.into(), defaults, dev: false, optional: false };
+        Package { name: name.into(), dependencies: vec![dependency], features: vec![] }
+    }
+
+    /// A package that uses another one, beside that of devices.
     fn uses(name: &str, to: &str, defaults: bool) -> Vec<Package> {
-        let dependency = Dependency { name: to.into(), defaults, dev: false };
-        vec![Package { name: name.into(), dependencies: vec![dependency] }]
+        let mut devices = package(DEVICES, "opencl3", true);
+        devices.dependencies[0].optional = true;
+        vec![package(name, to, defaults), devices]
     }
 
     #[test]
@@ -125,7 +153,7 @@ mod tests {
             ("lgp-server", "anyhow", true, Some("fenced off")),
         ];
         for (from, to, defaults, wanted) in cases {
-            let complaints = check(&uses(from, to, defaults));
+            let complaints = check(&uses(from, to, defaults), &[]);
             match wanted {
                 None => assert!(complaints.is_empty(), "{complaints:?}"),
                 Some(text) => {
@@ -142,6 +170,22 @@ mod tests {
     fn tests_may_use_anyhow() {
         let mut packages = uses("lgp-server", "anyhow", true);
         packages[0].dependencies[0].dev = true;
-        assert!(check(&packages).is_empty());
+        assert!(check(&packages, &[]).is_empty());
+    }
+
+    #[test]
+    fn backends_are_chosen_in_two_places() {
+        for (name, feature, complains) in [
+            ("lgp-hal", "cuda", false),
+            ("lgp-cli", "cuda", false),
+            ("lgp-memory", "cuda", true),
+            ("lgp-memory", "default", false),
+            ("lgp-sdk", "scale", false),
+        ] {
+            let features = vec![feature.to_owned()];
+            let package = Package { name: name.into(), dependencies: vec![], features };
+            let complaints = check(&[package], &["cpu".to_owned(), "cuda".to_owned()]);
+            assert_eq!(!complaints.is_empty(), complains, "{name} {feature}: {complaints:?}");
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! What every Rust file keeps to: it says what it is for, stays short, is named after its module,
-//! leaves backends' features and unsafe code to the layers that own them.
+//! The rules for every Rust file: it states its purpose, stays short, is named after its module,
+//! and leaves backends' features and unsafe code to the layers that own them.
 
 use super::File;
 
@@ -7,23 +7,23 @@ use super::File;
 const LINES_MAX: usize = 800;
 /// The one file that may ask which backends are compiled in.
 const BACKENDS: &str = "hal/src/backend.rs";
-/// The layers that touch memory and devices, and may be unsafe for it.
+/// The layers that touch memory and devices, and may contain unsafe code.
 const UNSAFE: &[&str] = &["hal/", "memory/", "compute/"];
-const FEATURES: &[&str] = &["cpu", "rocm", "cuda"];
 
-/// Complaints about all Rust files.
-pub(super) fn check(files: &[File]) -> Vec<String> {
+/// Complaints about all Rust files; `features` are those that bring backends.
+pub(super) fn check(files: &[File], features: &[String]) -> Vec<String> {
     let rust = files.iter().filter(|file| file.path.ends_with(".rs"));
-    rust.filter(|file| !generated(file)).flat_map(check_file).collect()
+    let own = rust.filter(|file| !generated(file));
+    own.flat_map(|file| check_file(file, features)).collect()
 }
 
-fn check_file(file: &File) -> Vec<String> {
+fn check_file(file: &File, features: &[String]) -> Vec<String> {
     let File { path, text } = file;
     let mut complaints = Vec::new();
     if !text.starts_with("//! ") {
         complaints.push(format!("{path}: does not open with //! and what it is for"));
     }
-    // Beside tests cargo takes every file for a test of its own, and a folder's `mod.rs` for none.
+    // Beside tests cargo takes every file for a test of its own, except a folder's `mod.rs`.
     if path.ends_with("/mod.rs") && !path.contains("/tests/") {
         let folder = path.trim_end_matches("/mod.rs");
         complaints.push(format!("{path}: is to be {folder}.rs, beside the folder of its parts"));
@@ -32,7 +32,7 @@ fn check_file(file: &File) -> Vec<String> {
     if lines > LINES_MAX {
         complaints.push(format!("{path}: {lines} lines, at most {LINES_MAX} wanted"));
     }
-    for feature in FEATURES {
+    for feature in features {
         if path != BACKENDS
             && code(text).any(|line| line.contains(&format!("feature = \"{feature}\"")))
         {
@@ -52,7 +52,7 @@ fn check_file(file: &File) -> Vec<String> {
     complaints
 }
 
-/// Whether a program wrote the file: it says so at its top.
+/// Whether the file is generated, as its top then says.
 fn generated(file: &File) -> bool {
     file.text.lines().take(5).any(|line| line.contains("@generated"))
 }
@@ -72,13 +72,13 @@ mod tests {
     use super::*;
 
     fn complaints(path: &str, text: &str) -> Vec<String> {
-        check(&[File { path: path.into(), text: text.into() }])
+        check(&[File { path: path.into(), text: text.into() }], &["rocm".to_owned()])
     }
 
     #[test]
     fn each_rule_complains() {
         let long = format!("//! Long.\n{}", "\n".repeat(LINES_MAX));
-        // In two halves, lest this file complain of itself.
+        // Split, so that this file does not complain of itself.
         let asks = format!("//! Asks.\n#[cfg(feature = {}rocm\")]\nfn f() {{}}\n", '"');
         let dares = format!("//! Dares.\nfn f() {{ {} {{}} }}\n", "unsafe");
         let cases: &[(&str, &str, Option<&str>)] = &[

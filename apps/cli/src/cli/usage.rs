@@ -1,4 +1,4 @@
-//! What is told of a command line that makes no sense.
+//! The report of an invalid command line.
 
 use super::Cli;
 use crate::failure::Failure;
@@ -6,7 +6,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 use std::ffi::OsString;
 
-/// clap's message without its decoration: what is wrong in one line, what to do in the hint.
+/// clap's message without its decoration: the error in one line, the remedy in the hint.
 pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     let text = error.to_string();
     let message = match error.kind() {
@@ -21,7 +21,7 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     };
     let (named, command) = command_of(words);
     let tips = text.lines().filter_map(|line| line.trim().strip_prefix("tip: "));
-    // A flag that there is not was hardly meant as a file of that name.
+    // A user hardly meant an unknown flag as a file of that name.
     let tips = tips.filter(|tip| !tip.starts_with("to pass '"));
     let mut hint: Vec<String> = tips.map(str::to_owned).collect();
     let lacks_command = matches!(
@@ -40,7 +40,7 @@ pub(super) fn failure(error: &clap::Error, words: &[OsString]) -> Failure {
     Failure::usage(message).hint(hint.join("; "))
 }
 
-/// What is wrong, in one line.
+/// The error in one line.
 fn first_paragraph(text: &str) -> String {
     let mut paragraphs = text.split("\n\n").map(str::trim).filter(|part| !part.is_empty());
     let first = paragraphs.next().unwrap_or("the command line does not parse");
@@ -48,7 +48,7 @@ fn first_paragraph(text: &str) -> String {
     first.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// A message that ends in `0 is not in 1..=256` without that, and the range as people write it: `1 to 256`.
+/// Splits a message that ends in `0 is not in 1..=256` into its beginning and a readable range, `1 to 256`.
 fn ends_of_range(message: &str) -> Option<(&str, String)> {
     let (what, why) = message.rsplit_once(": ")?;
     let (_, range) = why.split_once(" is not in ")?;
@@ -65,7 +65,7 @@ const NO_NUMBER: [&str; 5] = [
     "out of range integral type conversion attempted",
 ];
 
-/// A message that says which number is expected, where it would say why Rust found none.
+/// Replaces Rust's reason, why a text is no number, by the expected numbers.
 fn with_number(message: &str, error: &clap::Error, words: &[OsString]) -> String {
     match message.rsplit_once(": ") {
         Some((what, why)) if NO_NUMBER.contains(&why) => match range(error, words) {
@@ -79,7 +79,7 @@ fn with_number(message: &str, error: &clap::Error, words: &[OsString]) -> String
     }
 }
 
-/// The range that a flag's numbers have, which clap tells only of numbers beyond it.
+/// The range of a flag's numbers. clap reports it only for numbers outside, so such a number is parsed.
 fn range(error: &clap::Error, words: &[OsString]) -> Option<String> {
     let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidValue) else {
         return None;
@@ -100,7 +100,7 @@ fn range(error: &clap::Error, words: &[OsString]) -> Option<String> {
     ends_of_range(&message).filter(|_| is_same).map(|(_, ends)| ends)
 }
 
-/// The command that a command line names, and the words for it, each with a space before it: ` token create`.
+/// The command in a command line, and its words, each with a space before it: ` token create`.
 fn command_of(words: &[OsString]) -> (String, clap::Command) {
     let mut command = Cli::command();
     let mut named = String::new();

@@ -1,12 +1,13 @@
-//! What a worker process is told: one line of JSON on its stdin, which then stays open for as
-//! long as the coordinator lives. When it closes, for whatever reason, the worker ends.
+//! The settings of a worker process: one line of JSON on its stdin, which then stays open for as long as the
+//! coordinator lives. The worker ends when stdin closes for any reason.
 
 use crate::cluster::HUGE_PAGES;
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
 use crate::settings::Limits;
 use crate::simd::Simd;
-use lgp_sdk::{DeviceId, Identity};
+use lgp_sdk::cluster::Identity;
+use lgp_sdk::device::DeviceId;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -21,11 +22,11 @@ pub(crate) struct Bootstrap {
     pub(crate) coordinator: SocketAddr,
     /// The worker's certificate, and the authority that it trusts.
     pub(crate) identity: Identity,
-    /// The devices that it computes on.
+    /// The devices that the worker uses.
     pub(crate) devices: Vec<DeviceId>,
-    /// What models may take of each device's memory, in bytes, if less than all.
+    /// Bytes of each device's memory that models may take, if less than all.
     pub(crate) model_memory: Option<u64>,
-    /// Threads that it computes with.
+    /// The number of compute threads.
     pub(crate) threads: usize,
     /// The widest vector instructions that it uses.
     pub(crate) simd: Simd,
@@ -33,7 +34,7 @@ pub(crate) struct Bootstrap {
     pub(crate) log_format: LogFormat,
     /// How it batches tasks.
     pub(crate) limits: Limits,
-    /// Whether it tells which devices of the machine are not used, which one worker of a machine does.
+    /// Whether the worker reports which devices of the machine are not used; one worker of a machine does.
     pub(crate) surveys: bool,
     /// The coordinator's model repository.
     pub(crate) models: PathBuf,
@@ -42,8 +43,8 @@ pub(crate) struct Bootstrap {
 /// A worker process, killed when this is dropped.
 pub(crate) struct Worker {
     pub(crate) process: Child,
-    /// Kept open for as long as the worker is wanted. Apart from the process, because waiting
-    /// for a process closes the stdin that it still holds.
+    /// Open while the worker is wanted. Kept apart from the process, because waiting for the process closes a stdin
+    /// that is still in it.
     pub(crate) lifeline: ChildStdin,
 }
 

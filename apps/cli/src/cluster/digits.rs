@@ -4,7 +4,9 @@
 //! C. Kaynak, UCI Machine Learning Repository, 1998, CC BY 4.0).
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::{Model, ModelRef, Repository, Tensor};
+use lgp_sdk::cluster::ModelRef;
+use lgp_sdk::model::{Model, Repository};
+use lgp_sdk::tensor::Tensor;
 
 /// The model's name in the repository.
 pub(crate) const NAME: &str = "digits";
@@ -42,7 +44,7 @@ pub(crate) fn model() -> Result<Model> {
     Ok(Model::from_bytes(MODEL, None)?)
 }
 
-/// An image as the model takes it, and the digit that it shows.
+/// An image as a model input, and its digit.
 #[derive(Debug, Clone)]
 pub(crate) struct Example {
     /// f32 `[1,1,8,8]`.
@@ -77,7 +79,7 @@ pub(crate) fn test_images() -> Result<Vec<Example>> {
         .collect()
 }
 
-/// The digit that the model's output `logits` f32 `[1,10]` stands for.
+/// The digit with the highest value in the model's output `logits`, f32 `[1,10]`.
 pub(crate) fn answer(logits: &Tensor) -> Option<usize> {
     let values = logits.as_slice::<f32>().ok()?;
     values.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map(|(digit, _)| digit)

@@ -1,7 +1,7 @@
 //! Local worker processes: started, watched, started again when they die, ended.
 //!
-//! One task watches one place for a worker. Whoever dies there is replaced, ever more slowly if
-//! it keeps dying; the coordinator is told at once, so that tasks need not wait for a timeout.
+//! One task watches one place for a worker. A worker that dies there is replaced, after a longer wait each time it dies
+//! again. The coordinator is told at once, so that tasks need not wait for a timeout.
 
 mod plan;
 
@@ -11,9 +11,9 @@ use crate::folder;
 use crate::logging::LogFormat;
 use crate::settings::Limits;
 use crate::simd::Simd;
-use lgp_sdk::{
-    Coordinator, DeviceId, ExecError, ExecErrorKind, ModelRef, Pki, Supervisor, TaskId, WorkerState,
-};
+use lgp_distributed::{ExecError, ExecErrorKind, Supervisor, WorkerState};
+use lgp_sdk::cluster::{Coordinator, ModelRef, Pki, TaskId};
+use lgp_sdk::device::DeviceId;
 use lgp_server::{BoxFuture, Driver, DriverError, Restarted};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -26,60 +26,60 @@ use tokio::task::JoinHandle;
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// A worker that lived this long was sound: the next wait is the first one again.
 const SOUND: Duration = Duration::from_secs(10);
-/// Workers that die before they are sound, in a row, after which starting has failed.
+/// The number of workers in a row that die before they are sound, after which starting has failed.
 const DEATHS_MAX: u32 = 3;
-/// How long a worker may take to finish what it holds.
+/// How long a worker may take to finish the tasks it holds.
 const LEAVE: Duration = Duration::from_secs(60);
 /// How long a new worker may take to join and to load every model.
 const READY: Duration = Duration::from_secs(60);
-/// How long a worker may take to end once nobody wants anything from it.
+/// How long a worker may take to end once it is told to.
 const END: Duration = Duration::from_secs(3);
 /// The most workers that one machine is asked to run.
 pub(crate) const WORKERS_MAX: usize = 256;
 
-/// What the names of local workers begin with, and no others'.
+/// The prefix of local workers' names; no other worker's name has it.
 pub(crate) const OWN_PREFIX: &str = "local-";
 
-/// What every worker gets.
+/// The settings that all local workers share.
 pub(crate) struct Fleet {
     pub(crate) coordinator: Coordinator,
     pub(crate) pki: Pki,
     pub(crate) devices: Vec<DeviceId>,
-    /// What models may take of each device's memory, in bytes, if less than all.
+    /// Bytes of each device's memory that models may take, if less than all.
     pub(crate) model_memory: Option<u64>,
     pub(crate) models: PathBuf,
     pub(crate) log: PathBuf,
     /// The cores that the workers share.
     pub(crate) cores: usize,
-    /// The widest vector instructions that they use.
+    /// The widest vector instructions that the workers use.
     pub(crate) simd: Simd,
-    /// The form of their log lines.
+    /// The form of the workers' log lines.
     pub(crate) log_format: LogFormat,
-    /// How they batch tasks.
+    /// How the workers batch tasks.
     pub(crate) limits: Limits,
 }
 
 /// Whether the coordinator is to end, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stop {
-    /// It is not.
+    /// Keep running.
     Run,
-    /// When everything that was accepted is done.
+    /// End when every accepted task is done.
     Drain,
-    /// At once.
+    /// End at once.
     Now,
 }
 
 /// An order to the task that watches a place.
 enum Order {
-    /// SIGKILL.
+    /// Kill the worker with SIGKILL.
     Kill,
-    /// Finish and go; nobody follows.
+    /// Let the worker finish and leave; no other replaces it.
     Leave,
 }
 
 struct Place {
-    /// The name of the worker that is there now.
+    /// The name of the worker in this place.
     worker: Arc<Mutex<Option<String>>>,
     orders: mpsc::UnboundedSender<Order>,
     task: JoinHandle<()>,
@@ -88,9 +88,9 @@ struct Place {
 struct Inner {
     fleet: Fleet,
     places: Mutex<Vec<Place>>,
-    /// Counts the workers ever started; names must not come back.
+    /// The number of workers ever started: no name is used twice.
     started: Mutex<u64>,
-    /// The worker that tells which devices of the machine are not used.
+    /// The worker that reports which devices of the machine are not used.
     surveyor: Mutex<Option<String>>,
     /// Held while a model's memory is planned.
     planning: tokio::sync::Mutex<()>,
@@ -116,7 +116,7 @@ impl LocalDriver {
         }))
     }
 
-    /// What has been asked of the coordinator.
+    /// The stop requests that the coordinator gets.
     pub(crate) fn stop_requests(&self) -> watch::Receiver<Stop> {
         self.0.stop.subscribe()
     }
@@ -127,7 +127,7 @@ impl LocalDriver {
         let _ = self.stop_requests().wait_for(|stop| *stop != Stop::Run).await;
     }
 
-    /// Asks the coordinator to end; a stronger wish overrules a weaker one.
+    /// Asks the coordinator to end; a stronger request overrules a weaker one.
     pub(crate) fn request_stop(&self, stop: Stop) {
         self.0.stop.send_if_modified(|present| {
             let stronger = stop > *present;
@@ -136,7 +136,7 @@ impl LocalDriver {
         });
     }
 
-    /// Resolves with the reason once workers die again and again without getting to work.
+    /// Resolves with the reason once workers keep dying before they are sound.
     pub(crate) async fn broken(&self) -> Failure {
         let mut broken = self.0.broken.subscribe();
         // The sender lives in self.
@@ -154,14 +154,14 @@ impl LocalDriver {
         place.is_some_and(|place| place.orders.send(Order::Kill).is_ok())
     }
 
-    /// Brings the number of places to `workers`. Workers that run keep the threads that they have;
-    /// each that starts, for the first time or again, gets its share of the cores as it is then.
+    /// Brings the number of places to `workers`. Running workers keep their threads; a worker that starts, for the
+    /// first time or again, gets its share of the cores at that moment.
     pub(crate) fn resize(&self, workers: usize) -> usize {
         let mut places = lock(&self.0.places);
         let before = places.len();
         while places.len() > workers {
             if let Some(place) = places.pop() {
-                // A task that has ended has no worker to send away.
+                // The watcher may have ended already; then it has no worker to send away.
                 let _ = place.orders.send(Order::Leave);
             }
         }
@@ -171,7 +171,7 @@ impl LocalDriver {
         before
     }
 
-    /// The same for whoever asks from outside.
+    /// As [`Self::resize`], for requests from outside.
     fn try_resize(&self, workers: usize) -> Result<usize, DriverError> {
         if workers > WORKERS_MAX {
             return Err(DriverError::TooMany { given: workers, max: WORKERS_MAX });
@@ -182,7 +182,7 @@ impl LocalDriver {
         Ok(self.resize(workers))
     }
 
-    /// A place, in which a worker is started.
+    /// Makes a place and starts a worker in it.
     fn place(&self) -> Place {
         let (orders, inbox) = mpsc::unbounded_channel();
         let worker = Arc::default();
@@ -190,9 +190,9 @@ impl LocalDriver {
         Place { worker, orders, task: tokio::spawn(watcher.run()) }
     }
 
-    /// Replaces every worker by a new one, one after another: the old one leaves when the new one
-    /// is ready and has the models, so that no request waits for either. Where the new one cannot
-    /// load what the old one serves, it is the new one that leaves.
+    /// Replaces every worker by a new one, one after another. The old worker leaves once the new one is ready and has
+    /// the models, so that no request waits for either. Where the new worker cannot load a model that the old one
+    /// serves, the new one leaves.
     async fn replace_all(&self, limit: Duration) -> Result<Restarted, DriverError> {
         let count = self.places();
         let mut ended = Vec::new();
@@ -202,7 +202,7 @@ impl LocalDriver {
             }
             let fresh = self.place();
             let worker = Arc::clone(&fresh.worker);
-            // Before the old one is gone, so that the cores are shared by the right number.
+            // Wait before the old worker leaves, so that the cores are shared by the right number.
             let lacking = tokio::time::timeout(READY, async {
                 self.until_ready(&worker).await;
                 self.lacking(&worker).await
@@ -219,19 +219,19 @@ impl LocalDriver {
                 ))),
             };
             if let Some(refused) = refused {
-                // A task that has ended has no worker to send away.
+                // The watcher may have ended already; then it has no worker to send away.
                 let _ = fresh.orders.send(Order::Leave);
                 return Err(refused);
             }
             let old = {
                 let mut places = lock(&self.0.places);
                 places.push(fresh);
-                // Someone may have scaled down meanwhile.
+                // A request may have scaled down meanwhile.
                 (places.len() > 1).then(|| places.remove(0))
             };
             if let Some(old) = old {
                 ended.extend(self.drained(&old, limit).await);
-                // As above; a task that panicked has dropped its worker, which kills it.
+                // As above; a watcher that panicked has dropped its worker, which kills the worker.
                 let _ = old.orders.send(Order::Leave);
                 let _ = old.task.await;
             }
@@ -239,20 +239,20 @@ impl LocalDriver {
         Ok(Restarted { workers: count, ended })
     }
 
-    /// Has a place's worker finish, and ends what takes it longer than `limit`; answers those tasks.
+    /// Lets a place's worker finish its tasks for at most `limit`; answers the tasks that were ended then.
     async fn drained(&self, place: &Place, limit: Duration) -> Vec<TaskId> {
         let Some(worker) = lock(&place.worker).clone() else { return Vec::new() };
-        // One that is gone has nothing to finish.
+        // A worker that is gone has nothing to finish.
         self.0.fleet.coordinator.drain_worker(&worker, limit).await.unwrap_or_default()
     }
 
-    /// Resolves once a place's worker is ready and has every model.
+    /// Resolves once a place's worker is ready and has settled which models it holds.
     async fn until_ready(&self, worker: &Mutex<Option<String>>) {
         let coordinator = &self.0.fleet.coordinator;
         loop {
             let name = lock(worker).clone();
             let info = name.as_ref().and_then(|name| coordinator.worker(name).ok());
-            // It has what it has room for: not every model, where others have that.
+            // A settled worker holds the models it has room for, not those that only others have room for.
             let settled = name.is_some_and(|name| coordinator.is_settled(&name));
             if settled && info.is_some_and(|w| w.state == WorkerState::Ready) {
                 return;
@@ -261,8 +261,8 @@ impl LocalDriver {
         }
     }
 
-    /// A model that the worker which is to leave next has and the new one could not load, and why.
-    /// What the new one had no room for is none: the old one takes that room.
+    /// The first model that the old worker of the first place has and the new worker could not load, and why. A model
+    /// that the new worker had no room for does not count: it gets the old worker's room.
     async fn lacking(&self, fresh: &Mutex<Option<String>>) -> Option<(ModelRef, ExecError)> {
         let coordinator = &self.0.fleet.coordinator;
         let old = lock(&self.0.places).first().and_then(|place| lock(&place.worker).clone())?;
@@ -285,21 +285,21 @@ impl LocalDriver {
         None
     }
 
-    /// Ends every worker. Nothing is waited for but their end, and that not for long.
+    /// Ends every worker. It waits for their processes only, and for a short time.
     pub(crate) async fn end(&self) {
         let places = std::mem::take(&mut *lock(&self.0.places));
         for place in &places {
-            // A task that has ended has no worker to send away.
+            // The watcher may have ended already; then it has no worker to send away.
             let _ = place.orders.send(Order::Leave);
         }
         self.request_stop(Stop::Now);
         for place in places {
-            // A task that panicked has dropped its worker, which kills it.
+            // A watcher that panicked has dropped its worker, which kills the worker.
             let _ = place.task.await;
         }
     }
 
-    /// How many workers there are to be.
+    /// The number of workers that are wanted.
     pub(crate) fn places(&self) -> usize {
         lock(&self.0.places).len()
     }
@@ -309,7 +309,7 @@ impl LocalDriver {
         (self.0.fleet.cores / self.places().max(1)).max(1)
     }
 
-    /// Whether a worker is to say which devices are not used: the first is, for as long as it lives.
+    /// Whether this worker reports which devices are not used: the first worker does, for as long as it lives.
     fn gives_survey_to(&self, name: &str) -> bool {
         lock(&self.0.surveyor).get_or_insert_with(|| name.to_owned()) == name
     }
@@ -340,7 +340,7 @@ impl Driver for LocalDriver {
 
     fn plan(&self, model: PathBuf) -> BoxFuture<'_, Result<serde_json::Value, DriverError>> {
         Box::pin(async move {
-            // A model takes what memory it takes: one at a time.
+            // Only one plan runs at a time: a plan takes as much memory as its model.
             let _turn = self.0.planning.lock().await;
             plan::plan(&model).await.map_err(DriverError::Plan)
         })
@@ -351,12 +351,12 @@ impl Driver for LocalDriver {
     }
 }
 
-/// The driver as the coordinator knows it, which starts before there is one.
+/// The driver for the coordinator, which starts before the driver exists.
 #[derive(Default)]
 pub(crate) struct DriverToCome(OnceLock<LocalDriver>);
 
 impl DriverToCome {
-    /// There it is. Only the first one counts.
+    /// Sets the driver. Only the first call counts.
     pub(crate) fn came(&self, driver: &LocalDriver) {
         self.0.get_or_init(|| driver.clone());
     }
@@ -369,13 +369,13 @@ impl Supervisor for DriverToCome {
     }
 
     fn replace(&self, worker: &str) {
-        // Where it is no local one, its own process hears of it and starts anew.
+        // A remote worker's process hears of it from the coordinator, and starts anew.
         self.0.get().map(|driver| driver.kill(worker));
     }
 }
 
-/// Where a local worker reaches a coordinator that listens at `bound`: one that listens everywhere
-/// listens on the loopback too, and "everywhere" cannot be dialled.
+/// The address at which a local worker reaches a coordinator that listens at `bound`. A coordinator that listens on all
+/// addresses is reached on loopback: the unspecified address cannot be dialled.
 fn dialled(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -448,7 +448,7 @@ impl Watcher {
         Ok(worker)
     }
 
-    /// Waits for a worker's end. Answers whether it was asked for, and how it ended.
+    /// Waits for a worker's end. Answers whether the end was asked for, and how the worker ended.
     async fn watch(&mut self, name: &str, mut worker: Worker) -> (bool, String) {
         loop {
             tokio::select! {
@@ -470,7 +470,7 @@ impl Watcher {
         }
     }
 
-    /// Lets a worker finish what it holds, unless everything is to end; then ends it.
+    /// Lets a worker finish its tasks, unless the coordinator is to stop; then ends the worker.
     async fn send_away(&self, name: &str, worker: Worker) {
         let Worker { mut process, lifeline } = worker;
         let mut stop = self.driver.stop_requests();
@@ -486,7 +486,7 @@ impl Watcher {
         // A closed stdin is the worker's sign to end.
         drop(lifeline);
         if tokio::time::timeout(END, process.wait()).await.is_err() {
-            // It had its time. An error means that it has just ended.
+            // The worker's time is up. An error means that it has just ended.
             let _ = process.kill().await;
         }
     }

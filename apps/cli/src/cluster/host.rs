@@ -1,4 +1,4 @@
-//! A coordinator's whole life: takes the data folder, serves, and leaves nothing behind.
+//! Runs a coordinator: takes the data folder, serves, and cleans up at the end.
 
 use crate::cluster::driver::Stop;
 use crate::cluster::launch::{Cluster, Plan};
@@ -9,22 +9,21 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::folder::{Endpoint, Ownership};
 use crate::settings::{self, Advertise, Settings};
-use lgp_sdk::WorkerState;
-use lgp_sdk::{Advertisement, SessionOptions};
+use lgp_distributed::{Advertisement, WorkerState};
+use lgp_sdk::model::SessionOptions;
 use lgp_server::ServerConfig;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-/// The runtime of a coordinator or a worker, which wait more than they compute. Both are on one machine
-/// as a rule, so each has threads for half of its processors: a request that changes threads waits until
-/// another processor wakes.
+/// The runtime of a coordinator or a worker, both of which wait more than they compute. They usually share a machine,
+/// so each gets threads for half of its processors: a request that changes threads waits until another processor wakes.
 ///
 /// # Errors
 /// When the system refuses threads.
 pub(crate) fn runtime() -> Result<Runtime> {
     let mut builder = match SessionOptions::default().threads / 2 {
-        // The caller's thread is the only one: a runtime of many would have another beside it.
+        // It runs on the caller's thread; a multi-thread runtime would add another.
         0 | 1 => Builder::new_current_thread(),
         threads => {
             let mut builder = Builder::new_multi_thread();
@@ -35,18 +34,18 @@ pub(crate) fn runtime() -> Result<Runtime> {
     builder.enable_all().build().map_err(Failure::internal)
 }
 
-/// Tells the allocator whether to ask for pages of 2 MiB, before it begins. A coordinator has many small
-/// things, which keep most of such pages empty. Workers have tensors.
+/// The allocator reads at its start whether to use pages of 2 MiB. Off for a coordinator, whose many small values leave
+/// such pages mostly empty; workers hold tensors.
 pub(crate) const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
 
-/// Time without any ready worker after which a drain gives up: one that died is back by then.
+/// How long a drain waits without a ready worker; a worker that died is back sooner.
 const NOBODY_LEFT: Duration = Duration::from_secs(30);
 
 /// Runs a coordinator until it is asked to stop. `announce` is called once it is ready, unless
 /// `abandoned` resolves before.
 ///
 /// # Errors
-/// `already_running`, `address_in_use`, `worker_start_failed`, or what `announce` answers.
+/// `already_running`, `address_in_use`, `worker_start_failed`, or the failure of `announce`.
 pub(crate) fn host(
     settings: &Settings,
     abandoned: impl Future<Output = ()>,
@@ -55,9 +54,9 @@ pub(crate) fn host(
     let ownership = Ownership::take(&settings.data)?;
     // Dropping the runtime kills what is left of the workers, on every way out.
     runtime()?.block_on(async {
-        // Before a driver is loaded: some handle signals too, and then end the process.
+        // Listen before a driver is loaded: some drivers handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
-        // Opened to say now what is wrong with it; each worker opens it for itself.
+        // Opened to report errors early; each worker opens the devices itself.
         let devices = device::resolve_each(&settings.device)?;
         let devices = devices.iter().map(|device| device::id(device.as_ref())).collect();
         let plan = Plan {
@@ -77,11 +76,11 @@ pub(crate) fn host(
             certificate_life: Duration::from_secs(settings.quic.certificate_life_s),
             absence_max: Duration::from_secs(settings.quic.absence_max_s),
         };
-        // Before the workers: a port in use must not cost their start.
+        // Bound before the workers start, so that a port in use is reported at once.
         let pki = plan.authority()?;
         let access = serve::access(&pki, &settings.data)?;
         let listeners = Listeners::bind(settings, &pki, &access).await?;
-        // Its port may be another one.
+        // The port in `reached_at` is not REST's.
         let at = settings.quic.reached_at.as_str();
         let host = at.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
         let host = host.map_or(at, |(host, _)| host);
@@ -127,7 +126,7 @@ pub(crate) fn host(
             tokio::select! {
                 () = until_stopped(&cluster, &mut signals) => {}
                 () = scale::keep_scaled(&cluster, settings) => {}
-                // What cannot be kept must not be promised.
+                // Without its journal the coordinator must not accept durable tasks.
                 error = cluster.coordinator.journal_broken() => {
                     tracing::error!(%error, "durable tasks cannot be kept");
                     ended = Err(Failure::from_error("journal_failed", &error));
@@ -155,7 +154,7 @@ fn advertise(wanted: Advertise, cluster: &Cluster) -> Option<Advertisement> {
     started?.inspect_err(|error| tracing::warn!(%error, "machines have to name this one")).ok()
 }
 
-/// Resolves when the coordinator is to end and, unless that is at once, has nothing left to do.
+/// Resolves when the coordinator is to end: at once, or after its tasks are done.
 async fn until_stopped(cluster: &Cluster, signals: &mut Signals) {
     let mut requests = cluster.driver.stop_requests();
     tokio::select! {
@@ -169,15 +168,14 @@ async fn until_stopped(cluster: &Cluster, signals: &mut Signals) {
         () = nobody_left(cluster) => {
             tracing::warn!("tasks are queued and no worker is left to run them: giving up");
         }
-        // Asked twice means now.
+        // A second signal means at once.
         () = signals.next() => {}
-        // The driver that sends it lives in `cluster`.
+        // The sender lives in the driver of `cluster`.
         _ = requests.wait_for(|stop| *stop == Stop::Now) => {}
     }
 }
 
-/// Resolves when there is nobody to run what is queued: at once without local workers, else when
-/// none was ready for a while.
+/// Resolves when no worker can run queued tasks: at once without local workers, else after a time without a ready one.
 async fn nobody_left(cluster: &Cluster) {
     let mut since = Instant::now();
     loop {

@@ -8,11 +8,14 @@ use crate::logging::LogFormat;
 use crate::loopback;
 use crate::settings::{Keeping, Limits};
 use crate::simd::Simd;
-use lgp_sdk::{
-    BlobsAt, Control, Coordinator, CoordinatorConfig, Deployment, DeviceId, Entry, ModelConfig,
-    ModelRef, Pki, Repository, RepositoryFiles, Services, SessionOptions, Tokens, WorkerInfo,
-    WorkerState, last_loaded,
+use lgp_distributed::{BlobsAt, Control, WorkerInfo, WorkerState};
+use lgp_inference::Entry;
+use lgp_sdk::cluster::{
+    Coordinator, CoordinatorConfig, ModelRef, Pki, RepositoryFiles, Services, Tokens,
 };
+use lgp_sdk::device::DeviceId;
+use lgp_sdk::model::{Repository, SessionOptions};
+use lgp_server::{Deployment, ModelConfig, last_loaded};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -23,41 +26,41 @@ use std::time::{Duration, Instant};
 
 /// How long the first workers may take to join.
 const JOIN: Duration = Duration::from_secs(60);
-/// How long a coordinator may take to come to lead.
+/// How long to wait for a coordinator to lead.
 const LEAD: Duration = Duration::from_secs(20);
 
-/// What to bring up.
+/// The parts of a cluster to start.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The data folder.
     pub(crate) data: PathBuf,
     /// Where workers connect; port 0 picks a free one.
     pub(crate) quic: SocketAddr,
-    /// What coordinators share, if that is not the data folder.
+    /// The database that coordinators share, if it is not the data folder.
     pub(crate) control: Option<Control>,
-    /// Where what is too large for a record lies, if that is not the data folder.
+    /// The store for data too large for a record, if it is not the data folder.
     pub(crate) blobs: Option<BlobsAt>,
-    /// Where other coordinators reach this one, if not there.
+    /// Where other coordinators reach this one, if not at `quic`.
     pub(crate) reached_at: Option<String>,
     /// The devices of each local worker.
     pub(crate) devices: Vec<DeviceId>,
-    /// What models may take of each device's memory, in bytes, if less than all.
+    /// Bytes of each device's memory that models may take, if less than all.
     pub(crate) model_memory: Option<u64>,
     /// Local worker processes.
     pub(crate) workers: usize,
-    /// The widest vector instructions that they use.
+    /// The widest vector instructions that the workers use.
     pub(crate) simd: Simd,
-    /// The form of their log lines.
+    /// The form of the workers' log lines.
     pub(crate) log_format: LogFormat,
-    /// How they batch tasks.
+    /// How the workers batch tasks.
     pub(crate) limits: Limits,
-    /// How long a run may take where nothing else says so, in seconds; 0 goes by what is measured.
+    /// The time limit of a run where nothing else sets one, in seconds; 0 goes by measured runs.
     pub(crate) run_limit_s: u64,
     /// For how long results are kept, and on how much of the disk.
     pub(crate) keeping: Keeping,
-    /// How long workers' certificates are valid; they renew them.
+    /// How long workers' certificates are valid before they must be renewed.
     pub(crate) certificate_life: Duration,
-    /// How long members may be away after their certificates have expired.
+    /// How long members may be away with an expired certificate.
     pub(crate) absence_max: Duration,
 }
 
@@ -65,7 +68,7 @@ impl Plan {
     /// The cluster's authority, made where there is none yet.
     ///
     /// # Errors
-    /// Where the one in the data folder is damaged; `not_migrated`.
+    /// When the authority in the data folder is damaged; `not_migrated`.
     pub(crate) fn authority(&self) -> Result<Pki> {
         if self.control.is_some() && folder::has_own_tasks(&self.data) {
             let journal = folder::journal(&self.data);
@@ -90,7 +93,7 @@ pub(crate) struct Cluster {
     pub(crate) repository: Repository,
     /// The bundled model, loaded by every worker.
     pub(crate) digits: ModelRef,
-    /// Its certificate authority, by which machines recognise it, and what is kept with that.
+    /// The certificate authority by which machines recognise the cluster, and the data kept with it.
     pub(crate) pki: Pki,
 }
 
@@ -98,13 +101,13 @@ impl Cluster {
     /// Starts everything; when this returns, every worker is ready and has the models.
     ///
     /// # Errors
-    /// `no_loopback`, `address_in_use`, `worker_start_failed`, or what became of a model.
+    /// `no_loopback`, `address_in_use`, `worker_start_failed`, or the failure of a model.
     pub(crate) async fn launch(plan: &Plan, pki: Pki, url: Option<String>) -> Result<Self> {
-        // Workers would be waited for that never reach it.
+        // Without loopback, workers would never reach the coordinator.
         loopback::check()?;
         let models = folder::models(&plan.data);
         let repository = Repository::open(&models)?;
-        // The data folder has one coordinator, and its workers only read.
+        // No other coordinator uses the data folder, and workers only read it.
         repository.sweep()?;
         let digits = digits::register(&repository)?;
         let to_come = Arc::new(DriverToCome::default());
@@ -154,7 +157,7 @@ impl Cluster {
     async fn bring_up(&self, plan: &Plan) -> Result<()> {
         self.until_led().await?;
         let log = folder::worker_log(&plan.data);
-        // What earlier runs wrote does not explain why this one fails.
+        // Lines of earlier runs do not explain why this run fails.
         let before = log.metadata().map_or(0, |file| file.len());
         self.driver.resize(plan.workers);
         tokio::select! {
@@ -173,7 +176,7 @@ impl Cluster {
         for (worker, result) in self.coordinator.load(self.digits.clone()).await? {
             let Err(error) = result else { continue };
             let message = format!("worker {worker} cannot load {}: {error}", self.digits);
-            // A machine that joined earlier and is back already must not keep others from working.
+            // A remote machine that is back already must not keep the cluster from starting.
             if worker.as_str().starts_with(OWN_PREFIX) {
                 return Err(Failure::new("model_failed", message));
             }
@@ -201,7 +204,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Resolves once so many local workers are ready; others may be back before them.
+    /// Resolves once `workers` local workers are ready; remote ones do not count.
     async fn until_ready(&self, workers: usize) {
         let own =
             |w: &WorkerInfo| w.state == WorkerState::Ready && w.id.as_str().starts_with(OWN_PREFIX);
@@ -210,13 +213,12 @@ impl Cluster {
         }
     }
 
-    /// Loads the versions of every model that its policy chooses, or that were loaded last, or its newest
-    /// where neither says anything. Where those of the bundled model are a user's own, the bundled one makes
-    /// room for them.
+    /// Loads the versions of every model that its policy chooses, else those that were loaded last, else the newest.
+    /// The bundled model is unloaded where a user's versions of that name replace it.
     async fn load_registered(&self) -> Result<()> {
         let mut registered: BTreeMap<String, Vec<ModelRef>> = BTreeMap::new();
         for entry in self.repository.list()? {
-            // One that its own file contradicts says why in the index, and keeps no other from serving.
+            // A model whose own file contradicts it says why in the index, and does not keep others from serving.
             let config = ModelConfig::of(&self.repository, &entry.name);
             let fits = config.and_then(|config| config.check(&self.repository, &entry));
             let Entry { name, version, sha256, .. } = entry;
@@ -246,7 +248,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// The versions of a model that are to be loaded, and whether that was said by anybody.
+    /// The versions of a model to load, and whether a policy or the last run chose them.
     fn wanted(&self, name: &str, deployment: &Deployment, models: &[ModelRef]) -> (Vec<u64>, bool) {
         let mut versions: Vec<u64> = models.iter().map(|model| model.version).collect();
         if let Some(policy) = &deployment.version_policy {
@@ -257,7 +259,7 @@ impl Cluster {
             .unwrap_or_default();
         match last {
             Some(last) => {
-                // What has come while nothing ran is as if it came now.
+                // A version that was added while nothing ran counts as added now.
                 versions.retain(|v| last.loaded.contains(v) || !last.known.contains(v));
                 (versions, true)
             }
@@ -265,7 +267,7 @@ impl Cluster {
         }
     }
 
-    /// Whether any worker has loaded a model.
+    /// Loads a model; answers whether any worker loaded it.
     async fn load_one(&self, model: &ModelRef, deployment: &Deployment) -> Result<bool> {
         let needs = deployment.needs(&self.repository, model);
         let mut loaded = false;
@@ -281,7 +283,7 @@ impl Cluster {
         Ok(loaded)
     }
 
-    /// Ends the coordinator, then its workers. What is not done by now is lost.
+    /// Ends the coordinator, then its workers. Unfinished work is lost.
     pub(crate) async fn shut_down(&self) {
         self.coordinator.stop().await;
         self.driver.end().await;

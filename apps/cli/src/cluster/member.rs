@@ -1,10 +1,9 @@
-//! What a machine that joins a cluster keeps in its data folder, and how it gets it.
+//! The files of a machine that joins a cluster, and how the machine gets its identity.
 
 use crate::failure::{Failure, NEW_TOKEN, Result};
 use crate::folder;
-use lgp_sdk::{
-    CaHash, ClusterError, Coordinators, Identity, JoinRefusal, JoinToken, WorkerId, join,
-};
+use lgp_distributed::{CaHash, Coordinators, JoinRefusal, WorkerId};
+use lgp_sdk::cluster::{Error as ClusterError, Identity, JoinToken, join};
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 
@@ -22,10 +21,10 @@ pub(crate) fn forget(data: &Path) -> Result<()> {
     std::fs::remove_dir_all(&folder).map_err(|error| Failure::file("delete", &folder, &error))
 }
 
-/// Takes a data folder over, for as long as the answer lives.
+/// Takes a data folder over, until the answer is dropped.
 ///
 /// # Errors
-/// `already_running` when another worker has it, `folder_of_coordinator` when it is a coordinator's.
+/// `already_running` when another worker uses it, `folder_of_coordinator` when a coordinator does.
 pub(crate) fn own(data: &Path) -> Result<File> {
     if folder::is_coordinators(data) {
         let message = format!(
@@ -50,7 +49,7 @@ pub(crate) fn own(data: &Path) -> Result<File> {
     }
 }
 
-/// What the machine wants to be, and what it has for it.
+/// The identity that the machine asks for, and its token.
 pub(crate) struct Wanted {
     token: Option<JoinToken>,
     /// The name that was asked for, if any was.
@@ -59,14 +58,14 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     /// # Errors
-    /// `usage` for a name that is none.
+    /// `usage` for an invalid name.
     pub(crate) fn new(token: Option<JoinToken>, name: Option<&str>) -> Result<Self> {
         let name = name.map(str::parse).transpose();
         let name = name.map_err(|error: ClusterError| Failure::usage(error.to_string()))?;
         Ok(Self { token, name })
     }
 
-    /// By what the cluster is recognised.
+    /// The hash by which the cluster's authority is recognised.
     ///
     /// # Errors
     /// `usage` without a token.
@@ -75,15 +74,14 @@ impl Wanted {
         token.map(JoinToken::authority).ok_or_else(|| Failure::usage("a token is missing"))
     }
 
-    /// Whether the machine has kept an identity that will do.
+    /// Whether the machine has a kept identity that fits.
     pub(crate) fn has_joined(&self, data: &Path) -> bool {
         let kept = Identity::load(&identity_folder(data));
         matches!(kept, Ok(Some(kept)) if matches!(self.fits(&kept), Ok(None)))
     }
 
-    /// The identity that the machine has kept, if it will do, or else a new one for the token. True
-    /// for a new one. A kept one may have expired: whether it can be renewed says the coordinator, by
-    /// its clock, when it is reached.
+    /// The kept identity if it fits, else a new one for the token. True for a new one. A kept identity may have
+    /// expired: the coordinator decides by its own clock whether to renew it.
     ///
     /// # Errors
     /// `token_missing`, or why the coordinator refuses.
@@ -95,7 +93,7 @@ impl Wanted {
         let folder = identity_folder(data);
         let kept = match (Identity::load(&folder), &self.token) {
             (Ok(kept), _) => kept,
-            // With a token, what is damaged is replaced.
+            // A damaged identity is replaced, if there is a token.
             (Err(error @ ClusterError::Damaged { .. }), Some(_)) => {
                 tracing::warn!(%error, "joining anew");
                 None
@@ -115,8 +113,7 @@ impl Wanted {
         Ok((self.anew(at, token, data).await?, true))
     }
 
-    /// A new identity for the token in place of the one that the machine has kept, which is of no use
-    /// any more; `None` without a token.
+    /// A new identity for the token that replaces the useless kept one; `None` without a token.
     ///
     /// # Errors
     /// Why the coordinator refuses.
@@ -137,7 +134,7 @@ impl Wanted {
         Ok(identity)
     }
 
-    /// Why a kept identity will not do; `None` where it will.
+    /// Why a kept identity does not fit; `None` where it fits.
     fn fits(&self, kept: &Identity) -> Result<Option<Failure>> {
         let other_name = self.name.as_ref().is_some_and(|name| *name != kept.name);
         let authority = kept.ca_hash()?;
@@ -156,7 +153,7 @@ impl Wanted {
         let machine = machine_name();
         let named = |text: &str| text.parse::<WorkerId>().map_err(Failure::internal);
         match join(at.clone(), token, &named(&machine)?).await {
-            // Machines that were set up alike have one name, and nobody chose it.
+            // Machines set up alike have the same name, and no user chose it.
             Err(ClusterError::JoinRefused { refusal: JoinRefusal::NameTaken { .. }, .. }) => {
                 let other = format!("{machine}-{}", std::process::id());
                 Ok(join(at.clone(), token, &named(&other)?).await?)

@@ -1,15 +1,15 @@
-//! More local workers when tasks wait, fewer when they are idle.
+//! Starts local workers while tasks wait, and ends idle ones.
 
 use crate::cluster::launch::Cluster;
 use crate::settings::Settings;
-use lgp_sdk::{Event, ScaleConfig, ScaleSample, Scaler, WorkerState};
+use lgp_distributed::{Event, ScaleConfig, ScaleSample, Scaler, WorkerState};
 use std::time::{Duration, Instant};
 
-/// How often is measured.
+/// The interval between looks at the load.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Brings the number of workers to what the load asks for, as long as this is polled; does nothing
-/// where the settings allow no other number.
+/// Adapts the number of workers to the load while it is polled; does nothing where the settings fix
+/// the number.
 pub(crate) async fn keep_scaled(cluster: &Cluster, settings: &Settings) {
     let least = settings.workers.max(1);
     if settings.workers_max <= least {

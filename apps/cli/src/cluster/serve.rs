@@ -4,7 +4,7 @@ use crate::cluster::launch::Cluster;
 use crate::failure::{Failure, Result};
 use crate::folder;
 use crate::settings::Settings;
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use lgp_server::{Access, LocalKey, ServerConfig, ServerState, Tls};
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A free port of this machine alone.
+/// A free loopback port.
 const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 const MAKE_KEY: &str = "radeon-cluster keys create --role infer";
 
@@ -23,11 +23,11 @@ pub(crate) struct Listeners {
     http: TcpListener,
     grpc: TcpListener,
     tls: Option<Tls>,
-    /// REST for programs of this machine, where those cannot use the other one.
+    /// REST on loopback for local programs, where the other listener speaks TLS.
     local: Option<TcpListener>,
-    /// Where Frigate's detector is served, if it is.
+    /// The listener for Frigate's detector, if it is served.
     frigate: Option<TcpListener>,
-    /// Where Immich's machine learning is served, if it is.
+    /// The listener for Immich's machine learning, if it is served.
     immich: Option<TcpListener>,
 }
 
@@ -35,8 +35,8 @@ impl Listeners {
     /// Binds the addresses of the settings.
     ///
     /// # Errors
-    /// `address_in_use`; where others reach the address, `address_not_loopback` without TLS, since they
-    /// would read along, and `no_keys` where nobody could use it; what is wrong with the certificate.
+    /// `address_in_use`; for an address other machines reach, `address_not_loopback` without TLS, which would let them
+    /// read along, and `no_keys` without an API key; when the certificate is not usable.
     pub(crate) async fn bind(settings: &Settings, pki: &Pki, access: &Access) -> Result<Self> {
         let tls = settings.http.tls.open(pki)?;
         for (flag, addr) in [("http", settings.http.addr), ("grpc", settings.grpc.addr)] {
@@ -55,7 +55,7 @@ impl Listeners {
         Ok(Self { http, grpc, tls, local, frigate, immich })
     }
 
-    /// Where the REST interface is reached, by a host's name or address where it listens on all.
+    /// The REST interface's URL. An address that stands for all is replaced by `host`.
     pub(crate) fn url(&self, host: Option<&str>) -> Option<String> {
         let addr = self.http.local_addr().ok()?;
         let scheme = if self.tls.is_some() { "https" } else { "http" };
@@ -66,7 +66,7 @@ impl Listeners {
         }
     }
 
-    /// Binds free ports of this machine alone.
+    /// Binds free loopback ports.
     pub(crate) async fn local() -> Result<Self> {
         let (http, grpc) = (bind("http", ANY_PORT).await?, bind("grpc", ANY_PORT).await?);
         Ok(Self { http, grpc, tls: None, local: None, frigate: None, immich: None })
@@ -106,7 +106,7 @@ const FRIGATE: Guest = Guest { flag: "frigate", program: "Frigate", what: "Friga
 const IMMICH: Guest =
     Guest { flag: "immich", program: "Immich", what: "Immich's machine learning" };
 
-/// Binds an address of this machine alone, if there is to be such an interface.
+/// Binds a loopback address, if the interface is wanted.
 async fn bind_local(guest: &Guest, addr: Option<SocketAddr>) -> Result<Option<TcpListener>> {
     match addr {
         Some(addr) if !addr.ip().is_loopback() => Err(guest_refused(guest, addr)),
@@ -133,8 +133,7 @@ async fn bind(flag: &str, addr: SocketAddr) -> Result<TcpListener> {
     })
 }
 
-/// Who may do what: the cluster's keys, its owner's in the data folder, and there also the log of
-/// what administrators do.
+/// Access control: the cluster's keys, the owner's key in the data folder, and the audit log there.
 pub(crate) fn access(pki: &Pki, data: &Path) -> Result<Access> {
     let local = LocalKey::ensure(&folder::local_key(data))?;
     Ok(Access::open(pki)?.with_local(local).with_audit(&folder::audit_log(data))?)
@@ -150,7 +149,7 @@ pub(crate) struct Service {
     listeners: Vec<Listening>,
 }
 
-/// One listener's task, and what ends it.
+/// One listener's task, and the sender that ends it.
 struct Listening {
     end: oneshot::Sender<()>,
     task: JoinHandle<lgp_server::Result<()>>,
@@ -199,7 +198,7 @@ pub(crate) fn serve(
     Ok(Service { url: http_url, grpc_url, local_url, frigate_url, immich_url, listeners: all })
 }
 
-/// What ends a listener, and what the listener waits for.
+/// A sender that ends a listener, and the future that the listener waits for.
 fn end() -> (oneshot::Sender<()>, impl Future<Output = ()> + Send + 'static) {
     let (end, ended) = oneshot::channel::<()>();
     // A dropped sender ends the service just as well.
@@ -227,17 +226,17 @@ impl Service {
         &self.grpc_url
     }
 
-    /// Base URL for programs of this machine, where that is another one.
+    /// Base URL of REST for local programs, where it differs.
     pub(crate) fn local_url(&self) -> Option<&str> {
         self.local_url.as_deref()
     }
 
-    /// Where Frigate's detector is served, if it is, as Frigate names it.
+    /// The address of Frigate's detector, if it is served, in Frigate's notation.
     pub(crate) fn frigate_url(&self) -> Option<&str> {
         self.frigate_url.as_deref()
     }
 
-    /// Where Immich's machine learning is served, if it is, as Immich's settings name it.
+    /// The address of Immich's machine learning, if it is served, in the notation of Immich's settings.
     pub(crate) fn immich_url(&self) -> Option<&str> {
         self.immich_url.as_deref()
     }
@@ -245,7 +244,7 @@ impl Service {
     /// Lets open requests finish and ends.
     pub(crate) async fn finish(self) {
         let tasks = self.listeners.into_iter().map(|Listening { end, task }| {
-            // A service that has ended already needs no telling.
+            // A listener that has already ended needs no signal.
             let _ = end.send(());
             task
         });

@@ -8,7 +8,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
-    /// `None` where whoever started us said that it must not matter, as `nohup` does.
+    /// `None` where the parent set the signal to be ignored, as `nohup` does.
     hangup: Option<Signal>,
 }
 
@@ -23,7 +23,7 @@ impl Signals {
         })
     }
 
-    /// What `work` comes to, unless one comes before.
+    /// The result of `work`, unless a signal comes first.
     ///
     /// # Errors
     /// Those of the work; `interrupted`.
@@ -34,7 +34,7 @@ impl Signals {
         }
     }
 
-    /// Resolves at the next one.
+    /// Resolves at the next signal.
     pub(crate) async fn next(&mut self) {
         let hangup = async {
             match &mut self.hangup {
@@ -50,8 +50,8 @@ impl Signals {
     }
 }
 
-/// Has those signals end the process from now on with a word about what was interrupted then. For commands
-/// that wait without a runtime.
+/// From now on these signals end the process with the failure that `word` makes then. For commands that wait without a
+/// runtime.
 ///
 /// # Errors
 /// When the system refuses a thread or a handler.

@@ -1,17 +1,19 @@
-//! Why a machine's other devices are not used: a worker tells its coordinator once it works. Another process
-//! looks at them, for a driver that crashes must not take a worker along, nor its libraries stay in memory.
+//! Reports to the coordinator why a machine's other devices are not used, once a worker works. A separate process
+//! probes them, so that a crashing driver does not end the worker, and its libraries do not stay in memory.
 
 use crate::device;
-use lgp_sdk::{DeviceId, MultiExecutor, UnusedDevice};
+use lgp_distributed::UnusedDevice;
+use lgp_sdk::cluster::MultiExecutor;
+use lgp_sdk::device::DeviceId;
 use serde::Deserialize;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A worker that is asked to work has something better to do at first.
+/// A new worker's first tasks come before the survey.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// What the survey prints, as far as it counts here.
+/// The parts of the survey's output that are used here.
 #[derive(Deserialize)]
 struct Survey {
     devices: Vec<Seen>,
@@ -32,7 +34,7 @@ struct Caps {
     kind: String,
 }
 
-/// Looks at the machine's devices, in a while, and has `executor` say which are not used.
+/// Probes the machine's devices after a while, and tells `executor` which are not used.
 pub(crate) fn begin(executor: &Arc<MultiExecutor>, used: Vec<DeviceId>) {
     let executor = Arc::clone(executor);
     let thread = std::thread::Builder::new().name("survey".to_owned());
@@ -48,7 +50,7 @@ pub(crate) fn begin(executor: &Arc<MultiExecutor>, used: Vec<DeviceId>) {
     }
 }
 
-/// What `radeon-cluster devices` says. A driver that hangs ends its self-test by a limit of its own.
+/// The output of `radeon-cluster devices`. A self-test has its own time limit for a driver that hangs.
 fn look() -> std::io::Result<Survey> {
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["devices", "--json"]).stdin(Stdio::null()).stderr(Stdio::null());

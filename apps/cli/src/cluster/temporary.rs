@@ -1,4 +1,4 @@
-//! A cluster in a folder of its own that goes with it: what `demo` and `bench` try things on.
+//! A cluster in a temporary folder, on which `demo` and `bench` run.
 
 use crate::cluster::{self, Cluster, Plan, Signals};
 use crate::failure::{Failure, Result};
@@ -6,7 +6,7 @@ use crate::logging::LogFormat;
 use crate::loopback::NO_LOOPBACK;
 use crate::settings::{self, Keeping, Limits};
 use crate::simd::Simd;
-use lgp_sdk::DeviceId;
+use lgp_sdk::device::DeviceId;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
@@ -18,10 +18,10 @@ use tempfile::TempDir;
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 impl Plan {
-    /// Workers of this machine alone, with the settings that are the default.
+    /// Local workers only, with default settings.
     ///
     /// # Errors
-    /// For an environment that names vector instructions which there are not.
+    /// When the environment names unknown vector instructions.
     pub(crate) fn temporary(data: PathBuf, device: DeviceId, workers: usize) -> Result<Self> {
         Ok(Self {
             data,
@@ -43,23 +43,23 @@ impl Plan {
     }
 }
 
-/// What such folders' names begin with.
+/// The prefix of temporary folders' names.
 const PREFIX: &str = "radeon-cluster-temporary-";
-/// The file in each that is locked while its process lives.
+/// The file in each folder that its process locks.
 const LOCK_FILE: &str = "owner.lock";
-/// No process takes so long from its folder to the lock in it.
+/// More time than any process takes between making its folder and locking the file.
 const LOCKED_WITHIN: Duration = Duration::from_secs(3600);
 
-/// A folder that goes with its process, or with the next one's beginning where that was killed. It is made
-/// before [`block_on`]: what was interrupted may write until the runtime has ended, and what is written into
-/// a folder that is being removed stays.
+/// A folder that is removed with its process or, if the process was killed, by the next process. Make it before
+/// [`block_on`]: interrupted work may write until the runtime has ended, and files written into a folder while it is
+/// removed stay behind.
 pub(crate) struct Folder {
     folder: TempDir,
     _lock: File,
 }
 
 impl Folder {
-    /// Makes one, and removes those that killed processes of this account left.
+    /// Makes a folder, and removes folders that killed processes of this account left.
     ///
     /// # Errors
     /// `io`.
@@ -70,18 +70,18 @@ impl Folder {
 
     fn below(parent: &Path) -> std::io::Result<Self> {
         let folder = tempfile::Builder::new().prefix(PREFIX).tempdir_in(parent)?;
-        // Under its name it is locked from the first moment.
+        // The file is locked before it gets its name.
         let locked = tempfile::NamedTempFile::new_in(folder.path())?;
         locked.as_file().lock()?;
         let lock = locked.persist(folder.path().join(LOCK_FILE))?;
         let account = folder.path().metadata()?.uid();
-        // A folder of temporary ones need not be one that can be listed.
+        // The temporary directory may not be listable; then nothing is removed.
         for left in std::fs::read_dir(parent).into_iter().flatten().flatten() {
             let is_one = left.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes());
             // Of the entry itself: a link leads elsewhere.
             let is_own = left.metadata().is_ok_and(|it| it.is_dir() && it.uid() == account);
             if is_one && is_own && is_left(&left.path()) {
-                // What stays is tried again the next time.
+                // A folder that stays is tried again next time.
                 let _ = std::fs::remove_dir_all(left.path());
             }
         }
@@ -95,7 +95,7 @@ impl Folder {
     /// Makes a folder within it.
     ///
     /// # Errors
-    /// `io` and its like.
+    /// When the folder cannot be made.
     pub(crate) fn within(&self, name: &str) -> Result<PathBuf> {
         let path = self.path().join(name);
         std::fs::create_dir(&path).map_err(|error| Failure::file("make", &path, &error))?;
@@ -103,7 +103,7 @@ impl Folder {
     }
 }
 
-/// Whether the process whose folder it is has gone.
+/// Whether the folder's process has gone.
 fn is_left(folder: &Path) -> bool {
     match File::open(folder.join(LOCK_FILE)) {
         Ok(lock) => lock.try_lock().is_ok(),
@@ -119,7 +119,7 @@ fn is_left(folder: &Path) -> bool {
 /// Starts a cluster in `data`, works with it and ends it.
 ///
 /// # Errors
-/// Those of [`Cluster::launch`] and of the work; `interrupted`.
+/// Those of [`Cluster::launch`] and of `work`; `interrupted`.
 pub(crate) async fn with<T>(
     (data, device, workers): (&Path, DeviceId, usize),
     signals: &mut Signals,
@@ -127,7 +127,7 @@ pub(crate) async fn with<T>(
 ) -> Result<T> {
     let plan = Plan::temporary(data.to_owned(), device, workers)?;
     let launch = signals.until(Cluster::launch(&plan, plan.authority()?, None)).await;
-    // The log that a failure names goes with the temporary folder.
+    // The hint does not name the log, which is removed with the temporary folder.
     let told =
         |failure: Failure| match failure == Failure::interrupted() || failure.code == NO_LOOPBACK {
             true => failure,
@@ -139,15 +139,15 @@ pub(crate) async fn with<T>(
     result
 }
 
-/// Runs `work` with what clusters of a command need: no log, a runtime, and signals that end it. When this
-/// returns, nothing of the runtime writes any more.
+/// Runs `work` with a runtime, signal handling and logging of errors only. On return no part of the runtime writes any
+/// more.
 ///
 /// # Errors
-/// Those of the work.
+/// Those of `work`.
 pub(crate) fn block_on<T>(work: impl AsyncFnOnce(&mut Signals) -> Result<T>) -> Result<T> {
     crate::logging::init("error", LogFormat::Text);
     cluster::runtime()?.block_on(async {
-        // Before any driver is loaded: some handle signals too, and then end the process.
+        // Listen before a driver is loaded: some drivers handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
         work(&mut signals).await
     })
@@ -167,7 +167,7 @@ mod tests {
             folder
         };
         let left = make("radeon-cluster-temporary-left", Some(LOCK_FILE));
-        // Its process has not come to the lock yet.
+        // The process has made its folder but not the lock yet.
         let young = make("radeon-cluster-temporary-young", None);
         let old = make("radeon-cluster-temporary-old", None);
         let long_ago = std::time::SystemTime::now() - 2 * LOCKED_WITHIN;

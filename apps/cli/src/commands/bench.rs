@@ -1,4 +1,4 @@
-//! `bench`: six kinds of measurement with one frame, which a later run is compared with.
+//! `bench`: six kinds of measurement in a common frame, which later runs are compared with.
 
 mod cluster;
 mod compare;
@@ -73,7 +73,7 @@ struct Common {
     quick: bool,
 }
 
-/// The kind that was meant, where a word stands for a model file that there is not.
+/// The probable kind, if the argument is a word and no existing model file.
 fn kind_meant(args: &local::Args) -> Option<String> {
     let word = args.model().filter(|path| !path.exists())?.to_str()?;
     let command = Kind::augment_subcommands(Command::new("bench"));

@@ -34,12 +34,12 @@ fn finished(id: &str, failure: Failure) -> Result<Value> {
     }
 }
 
-/// In the place of a state, where the coordinator knows no more than that there was an end.
+/// Stands for the state, where the coordinator knows only that the task has ended.
 const EXPIRED: &str = "expired";
 
 fn text(id: &str, task: &Value) -> String {
     match task["state"].as_str() {
-        // The end of a durable task is in its journal first, and in the answer later.
+        // A durable task's end is journalled before answers show it.
         Some("queued" | "running") => format!("task {id} is being cancelled\n"),
         Some(EXPIRED) => format!("task {id} is finished, and its result is not kept any more\n"),
         Some("cancelled") => format!("task {id} is cancelled\n"),

@@ -1,4 +1,4 @@
-//! `card`: everything that there is to measure of this machine's devices, once, as a file to pass on.
+//! `card`: measures this machine's devices once, into a file to pass on.
 
 mod examine;
 mod page;
@@ -9,15 +9,16 @@ use crate::output::Output;
 use crate::redact::Redactor;
 use crate::system::System;
 use examine::{Examined, Plan};
-use lgp_sdk::{FindingStatus, ProbeOptions};
+use lgp_hal::Status as FindingStatus;
+use lgp_sdk::device::ProbeOptions;
 use serde::Serialize;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::SystemTime;
 
-/// The form of the file; readers refuse others.
+/// The version of the file's form; readers refuse others.
 const SCHEMA: u32 = 1;
-/// What to do where another card is there.
+/// The hint where another card exists.
 const TAKEN: &str = "choose another folder with -o, or move it away";
 
 /// Flags of `card`.
@@ -44,7 +45,7 @@ pub(crate) struct Args {
 struct Card {
     schema: u32,
     program: Program,
-    /// When it was measured.
+    /// The time of measuring.
     at: String,
     /// Whether networks were small and runs few.
     quick: bool,
@@ -63,13 +64,13 @@ struct Program {
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let [data, page] = ["card.json", "card.md"].map(|name| args.output.join(name));
     [&data, &page].into_iter().try_for_each(|path| files::vacant(path, TAKEN))?;
-    // Before the folder, which would stay empty where one of them is of no use.
+    // Loaded before the folder is made, which an unusable model would leave empty.
     let models = examine::load(&args.models)?;
     files::make_writable_folder(&args.output)?;
     let plan = Plan::new(args.quick, models)?;
     let redactor = Redactor::without_places();
     let mut devices = Vec::new();
-    for info in lgp_sdk::probe(&ProbeOptions::default()) {
+    for info in lgp_sdk::device::probe(&ProbeOptions::default()) {
         out.note(format!("{}: {} …", info.id, info.name));
         devices.push(plan.examine(&info).without_places(&redactor));
     }

@@ -1,4 +1,4 @@
-//! `completions`: what a shell needs to complete commands.
+//! `completions`: a script with which a shell completes commands.
 
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};

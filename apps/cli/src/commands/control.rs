@@ -1,11 +1,11 @@
-//! `control`: where log and authority of a cluster are kept, and how they get elsewhere.
+//! `control`: where a cluster's log and authority are stored, and how to migrate them.
 
 use crate::failure::{Failure, Result};
 use crate::folder::{self, Ownership};
 use crate::output::{self, Output, Yes};
 use crate::settings::{self, Flags, Settings};
 use indicatif::ProgressBar;
-use lgp_sdk::{BlobsAt, ClusterHome, Control, ControlView, Migrated, MigrationStep};
+use lgp_distributed::{BlobsAt, ClusterHome, Control, ControlView, Migrated, MigrationStep};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,7 @@ fn migrate(to: &str, settings: &Settings, out: Output) -> Result<()> {
             .ok_or_else(|| Failure::usage(format!("--to is -, and {TO} is not set")))?,
         to => to.to_owned(),
     };
-    // Who has said already where it is to be has it in the data folder so far.
+    // If the settings already name the target, the cluster is still in the data folder.
     let control = if to == settings.control { None } else { settings.control()? };
     let blobs = settings.blobs(settings::environment)?;
     let from = home(data, control.clone(), blobs.clone());
@@ -129,7 +129,7 @@ fn migrate(to: &str, settings: &Settings, out: Output) -> Result<()> {
         (false, Some(_)) => {
             let folder = std::path::absolute(&to)
                 .map_err(|error| Failure::file("find", Path::new(&to), &error))?;
-            // The lock of the data folder is held already where it is the same.
+            // The data folder itself is locked already.
             let same = folder.canonicalize().ok() == data.canonicalize().ok();
             let theirs = if same { None } else { Some(Ownership::take(&folder)?) };
             (home(&folder, None, blobs), theirs)
@@ -141,7 +141,7 @@ fn migrate(to: &str, settings: &Settings, out: Output) -> Result<()> {
     out.emit(&migrated, |it| done(it, to.control.is_some()))
 }
 
-/// The variable that says where to.
+/// The variable with the target of a migration.
 const TO: &str = "RADEON_CONTROL_TO";
 
 fn undo(settings: &Settings, out: Output) -> Result<()> {
@@ -184,7 +184,7 @@ fn done(migrated: &Migrated, is_shared: bool) -> String {
     )
 }
 
-/// A bar for each part of the way.
+/// A progress bar for each step of the migration.
 struct Progress {
     out: Output,
     bar: std::cell::RefCell<Option<(&'static str, ProgressBar)>>,
@@ -199,7 +199,7 @@ impl Progress {
         let (what, done, total) = match step {
             MigrationStep::Copied { done, total } => ("copied", done, total),
             MigrationStep::Verified { done, total } => ("verified", done, total),
-            // How many there are is not known yet.
+            // The other steps have no known total.
             _ => return,
         };
         let mut bar = self.bar.borrow_mut();
@@ -219,7 +219,7 @@ impl Progress {
     }
 }
 
-/// What is kept at a URL, as JSON.
+/// The stored state at a URL, as JSON.
 struct Shown<'a>(&'a ControlView);
 
 impl Shown<'_> {

@@ -1,9 +1,11 @@
-//! `convert`: weights from elsewhere into a model, narrower weights, weights in a file of their own.
+//! `convert`: other weights, narrower weights, or weights in a separate file for a model.
 
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use clap::ValueEnum;
-use lgp_sdk::{BoundWeights, DType, Model, Repository, StoredFloats, Weights};
+use lgp_inference::{BoundWeights, StoredFloats, Weights};
+use lgp_sdk::model::{Model, Repository};
+use lgp_sdk::tensor::DType;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -57,9 +59,9 @@ struct Report {
     bound: Vec<Bound>,
     unused: Vec<String>,
     unmatched: Vec<String>,
-    /// With `--dtype`: what became of the f32 tensors.
+    /// With `--dtype`: the outcome for the f32 tensors.
     floats: Option<Floats>,
-    /// Inputs with a default that are none any more: their value is computed now.
+    /// Former inputs with a default; their value is fixed now.
     fixed: Vec<String>,
 }
 
@@ -77,7 +79,7 @@ struct Floats {
 #[derive(Debug, Serialize)]
 struct Kept {
     initializer: String,
-    /// A number that the type has not.
+    /// A value outside the type's range.
     value: f32,
 }
 
@@ -148,7 +150,7 @@ impl Floats {
     }
 }
 
-/// Nothing that is read is written over: the model, its own files of weights, and `--weights`.
+/// Refuses to overwrite a file that is read: the model, its files of weights, and `--weights`.
 fn check_output(args: &Args) -> Result<()> {
     let mut written = vec![args.output.clone()];
     written.extend(args.external_data.then(|| data_file(&args.output)));

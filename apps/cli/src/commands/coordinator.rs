@@ -1,6 +1,6 @@
-//! `coordinator`, hidden: what `start` leaves running. Its settings come by stdin; whether it is
-//! ready goes to stdout, once; then a line on stdin says that the news arrived. Without it,
-//! `start` was interrupted and nothing must stay.
+//! `coordinator`, hidden: the background process of `start`. It gets its settings on stdin and
+//! announces once on stdout whether it is ready. A line on stdin then confirms the announcement;
+//! without it, `start` was interrupted and the coordinator ends.
 
 use crate::cluster::host;
 use crate::failure::{Failure, Result};
@@ -11,13 +11,13 @@ use std::io::{BufRead, Write};
 use std::sync::mpsc;
 use tokio::sync::oneshot;
 
-/// The one line that a coordinator writes to its stdout.
+/// The one line on the coordinator's stdout.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Announcement {
-    /// It serves.
+    /// The coordinator serves.
     Ready(Endpoint),
-    /// It does not.
+    /// The coordinator does not serve.
     Failed(Failure),
 }
 
@@ -27,19 +27,19 @@ pub(crate) fn run() -> Result<()> {
         .map_err(|_| Failure::usage("a coordinator process is started by radeon-cluster start"))?;
     let log = folder::log_file(&settings.data);
     crate::logging::init_file("info", settings.log_format, &log);
-    // Away from the terminal: its end must not be ours. Fails only for the leader of a group,
-    // which a child is not.
+    // A session of its own, so that it outlives the terminal. The call fails only for the leader of
+    // a process group, which a child is not.
     let _ = rustix::process::setsid();
     // Read by a thread of its own, so that the end of stdin is noticed while workers still start.
     let (stays, word) = mpsc::channel();
     let (gone, abandoned) = oneshot::channel();
     std::thread::spawn(move || {
-        // Whoever no longer listens has ended the process, or is about to.
+        // Without a receiver the process ends or has ended.
         let _ = if read_line().is_empty() { gone.send(()).is_ok() } else { stays.send(()).is_ok() };
     });
     let abandoned = async {
         if abandoned.await.is_err() {
-            // The word came.
+            // The confirmation came.
             std::future::pending().await
         }
     };
@@ -64,7 +64,7 @@ fn read_line() -> String {
     }
 }
 
-/// Fails when whoever started us has gone, and with it the wish to have a coordinator.
+/// Fails when `start` has gone: then no coordinator is wanted.
 fn announce(announcement: &Announcement) -> Result<()> {
     let mut line = serde_json::to_vec(announcement).map_err(Failure::internal)?;
     line.push(b'\n');

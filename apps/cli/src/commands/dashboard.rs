@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     })
 }
 
-/// Whether there is a screen to open a browser on.
+/// Whether there is a desktop on which to open a browser.
 fn has_desktop() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     !cfg!(target_os = "linux") || is_set("DISPLAY") || is_set("WAYLAND_DISPLAY")

@@ -9,7 +9,10 @@ use crate::folder;
 use crate::measure::Percentiles;
 use crate::output::{self, Output};
 use indicatif::ProgressBar;
-use lgp_sdk::{DeviceId, NamedTensor, TaskRecord, TaskSpec, TaskState, WorkerState};
+use lgp_distributed::WorkerState;
+use lgp_sdk::cluster::{TaskRecord, TaskSpec, TaskState};
+use lgp_sdk::device::DeviceId;
+use lgp_sdk::tensor::NamedTensor;
 use lgp_server::ServerConfig;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -18,7 +21,7 @@ use tokio::task::JoinSet;
 
 /// Worker processes: one to lose and one to carry on.
 pub(super) const WORKERS: usize = 2;
-/// Tasks in flight: enough to keep both workers busy, so that the lost one loses work.
+/// The number of tasks in flight: enough that both workers are busy and the lost one loses work.
 const IN_FLIGHT: usize = 16;
 
 /// Flags of `demo`.
@@ -50,7 +53,7 @@ pub(super) struct Report {
     serves: Option<Serves>,
 }
 
-/// Where a demo that goes on can be reached.
+/// The addresses of a demo that keeps serving.
 #[derive(Debug, Serialize)]
 struct Serves {
     http: String,
@@ -80,13 +83,13 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     })
 }
 
-/// The best device that runs models, and the others with the reason why not.
+/// The best device that runs models, and why the others are not used.
 fn find_devices() -> Result<(DeviceId, Vec<NotUsed>)> {
     let device = device::id(device::resolve("auto")?.as_ref());
     Ok((device, device::not_used(device)))
 }
 
-/// Everything between start and end of the cluster.
+/// The demo between the cluster's start and end.
 async fn show(
     cluster: &Cluster,
     data: &Path,
@@ -127,15 +130,15 @@ async fn show(
     }
 }
 
-/// What came back.
+/// The results.
 pub(super) struct Measured {
-    /// In the order in which tasks finished, with the index of each one's image.
+    /// In the order in which tasks finished, each with the index of its image.
     records: Vec<(usize, TaskRecord)>,
     elapsed: Duration,
     killed: usize,
 }
 
-/// Sends every image as a task and kills a worker when half of them are back.
+/// Submits every image as a task, and kills a worker when half of the results are back.
 pub(super) async fn classify(
     cluster: &Cluster,
     images: &[Example],
@@ -159,7 +162,7 @@ pub(super) async fn classify(
         let (index, record) = finished.map_err(Failure::internal)?;
         records.push((index, record?));
         bar.inc(1);
-        // With half of the images still to come, both workers have plenty in flight.
+        // Half of the images are still to come, so both workers have tasks in flight.
         if killed == 0 && records.len() * 2 >= images.len() && kill_a_worker(cluster) {
             killed += 1;
         }

@@ -2,7 +2,8 @@
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, bytes, table};
-use lgp_sdk::{DeviceId, DeviceInfo, ProbeOptions, Telemetry, probe, select_auto};
+use lgp_hal::{Telemetry, select_auto};
+use lgp_sdk::device::{DeviceId, DeviceInfo, ProbeOptions, probe};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -57,7 +58,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// What a card's sensors say, in one line.
+/// A card's sensor values in one line.
 fn sensors(telemetry: &Telemetry) -> Option<String> {
     let mut parts = Vec::new();
     if telemetry.asleep {
@@ -80,7 +81,7 @@ fn sensors(telemetry: &Telemetry) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::{Caps, SelfTest};
+    use lgp_hal::{Caps, SelfTest};
 
     fn device(id: &str, name: &str, reason: Option<&str>) -> DeviceInfo {
         DeviceInfo {

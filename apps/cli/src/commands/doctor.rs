@@ -1,5 +1,5 @@
-//! `doctor`: checks this machine, and a cluster where one runs, and names the line to set where something
-//! does not work. It changes nothing.
+//! `doctor`: checks this machine, and a cluster if one runs, and names the line to set for each fault. It changes
+//! nothing.
 
 mod cluster;
 mod firewall;
@@ -11,7 +11,7 @@ use crate::failure::{Failure, Result};
 use crate::loopback;
 use crate::output::Output;
 use crate::rest::Target;
-use lgp_sdk::{Finding, FindingStatus, examine};
+use lgp_hal::{Finding, Status as FindingStatus, examine};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -52,16 +52,16 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// Everything that is looked at of this machine and its cluster.
+/// All findings on this machine and its cluster.
 pub(crate) fn findings(target: &Target) -> Vec<Finding> {
-    let (devices, mut findings) = examine(&lgp_sdk::ProbeOptions::default());
+    let (devices, mut findings) = examine(&lgp_sdk::device::ProbeOptions::default());
     findings.push(loopback::finding());
     findings.extend(speed::check(&devices));
     findings.extend(cluster::check(target));
     findings
 }
 
-/// What failed, of findings of which so many are about devices.
+/// The failure for findings, of which the first `of_machine` are about devices.
 fn failure(findings: &[Finding], of_machine: usize) -> Option<Failure> {
     let failed = |findings: &[Finding]| -> Vec<String> {
         let failed = findings.iter().filter(|finding| finding.status == FindingStatus::Fail);

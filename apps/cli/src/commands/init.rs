@@ -1,4 +1,4 @@
-//! `init`: a settings file in which every setting is explained.
+//! `init`: writes a settings file that explains every setting.
 
 use crate::failure::Result;
 use crate::files::Staged;
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             data.join(settings::FILE_NAME)
         }
     };
-    // Passwords may be written into it.
+    // Private, because users may write passwords into it.
     let staged = Staged::private(&path, TEMPLATE.as_bytes())?;
     match args.force {
         true => staged.place()?,
@@ -54,7 +54,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::path::Path;
 
-    /// Interfaces that there are only where an address is set.
+    /// Interfaces that exist only where an address is set.
     const WITHOUT_DEFAULT: [&str; 3] = ["frigate.addr", "immich.addr", "otlp.endpoint"];
 
     fn settings(folder: &Path, text: &str) -> serde_json::Value {

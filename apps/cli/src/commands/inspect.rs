@@ -1,13 +1,12 @@
-//! `inspect`: what a model takes and gives, and what it is made of.
+//! `inspect`: a model's inputs and outputs, and its parts.
 
 use crate::device::{self, Limits};
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use lgp_sdk::{
-    Dim, Model, PassReport, Placement, Repository, Session, SessionOptions, Shape, ValueSpec,
-    pass_reports,
-};
+use lgp_inference::{PassReport, Placement, pass_reports};
+use lgp_sdk::model::{Model, Repository, Session, SessionOptions, ValueSpec};
+use lgp_sdk::tensor::{Dim, Shape};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,14 +44,14 @@ struct Report {
     ops: BTreeMap<String, usize>,
     parameters: usize,
     bytes: u64,
-    /// Whether this version can run it.
+    /// Whether this version can run the model.
     runs: bool,
     /// Why not.
     reason: Option<String>,
     /// With `--passes`: nodes and planned memory before and after each.
     #[serde(skip_serializing_if = "Option::is_none")]
     passes: Option<Vec<PassReport>>,
-    /// With `--device`: its name, and where each node of the compiled graph runs.
+    /// With `--device`: the device's name, and where each node of the compiled graph runs.
     #[serde(flatten)]
     placed: Option<Placed>,
 }
@@ -60,8 +59,8 @@ struct Report {
 #[derive(Debug, Serialize)]
 struct Placed {
     device: String,
-    /// How many nodes the processor runs because the device has no kernels for them; those that
-    /// `tune` measured to be slower there are not counted.
+    /// The number of nodes on the processor for which the device has no kernels. Nodes that `tune`
+    /// measured to be slower on the device do not count.
     fallbacks: usize,
     placement: Vec<Placement>,
 }
@@ -72,7 +71,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     args.dims.check(model.inputs())?;
     // Every missing operator is named at once.
     let reason =
-        Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| lgp_sdk::chain(&e));
+        Session::new(&model, SessionOptions::with_threads(1)).err().map(|e| lgp_common::chain(&e));
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
     let wanted = reason.is_none() && (args.passes || args.device.is_some());
     let shapes = if wanted { args.dims.shapes(model.inputs(), batch)? } else { Vec::new() };
@@ -107,17 +106,17 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 /// Where the nodes of a model run, for inputs of these shapes.
 fn placed(model: &Model, device: &str, shapes: &[(&str, Shape)]) -> Result<Placed> {
     let accelerators = device::resolve_all(device, &Limits::default())?;
-    let device = lgp_sdk::device_names(&accelerators);
+    let device = lgp_sdk::device::device_names(&accelerators);
     let session = Session::on_devices(model, SessionOptions::with_threads(1), accelerators)?;
     let placement = session.placement(shapes)?;
     let fallbacks = placement.iter().filter(|it| it.reason.is_some() && !it.measured).count();
     Ok(Placed { device, fallbacks, placement })
 }
 
-/// The bytes of the model's file and of the files that it has weights in.
+/// The size of the model's file and its files of weights.
 fn bytes(model: &Path) -> Result<u64> {
     let files = Repository::external_files(model)?;
-    // Two names may be of one file.
+    // Two names may refer to one file.
     let files: BTreeSet<&Path> = files.values().map(PathBuf::as_path).chain([model]).collect();
     let len = |file: &Path| {
         let about = std::fs::metadata(file).map_err(|error| Failure::file("read", file, &error))?;
@@ -168,7 +167,7 @@ fn text(report: &Report, model: &Model) -> String {
     )
 }
 
-/// A line a pass, with what it changed.
+/// A table of the passes and their changes.
 fn pass_table(passes: &[PassReport]) -> String {
     let bytes = |n: usize| output::bytes(u64::try_from(n).unwrap_or(u64::MAX));
     let rows = passes.iter().map(|pass| {

@@ -6,10 +6,13 @@ use crate::failure::{Failure, NEW_TOKEN, Result};
 use crate::output::Output;
 use crate::secret;
 use crate::settings::{self, Flags, Limits, Settings};
-use lgp_sdk::{
-    ClusterError, Coordinators, Discovery, Executor, Identity, JoinRefusal, JoinToken,
-    ModelExecutor, MultiExecutor, Repository, SessionOptions, WorkerConfig, run_worker,
+use lgp_common::parse_size;
+use lgp_distributed::{Coordinators, Discovery, Executor, JoinRefusal};
+use lgp_sdk::cluster::{
+    Error as ClusterError, Identity, JoinToken, ModelExecutor, MultiExecutor, WorkerConfig,
+    run_worker,
 };
+use lgp_sdk::model::{Repository, SessionOptions};
 use serde::Serialize;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -21,10 +24,10 @@ use tokio::sync::oneshot;
 
 /// How long a coordinator is searched on the local network.
 const SEARCH: Duration = Duration::from_secs(20);
-/// A revocation that is heard of this soon was there before the machine began to work.
+/// A revocation reported this soon was made before the machine began to work.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-/// Codes of attempts at what was found on the local network after which the search goes on.
+/// Failure codes after which the search tries the next announced coordinator.
 const ELSEWHERE: [&str; 3] = ["wrong_cluster", "coordinator_unreachable", "cluster_failed"];
 
 /// Flags of `join`.
@@ -64,22 +67,22 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
     /// What fetched models may take of the disk
-    #[arg(long, value_name = "SIZE", default_value = "32GiB", value_parser = lgp_sdk::parse_size)]
+    #[arg(long, value_name = "SIZE", default_value = "32GiB", value_parser = parse_size)]
     cache: u64,
 }
 
-/// What the command prints once the machine belongs to the cluster.
+/// The command's output once the machine belongs to the cluster.
 #[derive(Debug, Serialize)]
 struct Joined {
     name: String,
     coordinator: String,
     data: PathBuf,
     device: String,
-    /// Whether a token was used; false where the machine came back with its identity. Should that turn
-    /// out to be revoked, or to have expired too long ago, the token is used after all.
+    /// Whether a token was used; false where the machine came back with its kept identity. If that identity turns out
+    /// to be revoked or expired for too long, the token is used after all.
     enrolled: bool,
-    /// When the identity expires unless it is renewed, in seconds since 1970; after an absence that is
-    /// over, and it is renewed as soon as the coordinator is reached.
+    /// When the identity expires unless renewed, in seconds since 1970. After an absence this may be past: the identity
+    /// is renewed as soon as the coordinator is reached.
     expires_s: u64,
 }
 
@@ -101,7 +104,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let data = std::path::absolute(&data).map_err(|e| Failure::file("resolve", &data, &e))?;
     let _ownership = member::own(&data)?;
     runtime()?.block_on(async {
-        // Before a driver is loaded: some handle signals too, and then end the process.
+        // Listen before a driver is loaded: some drivers handle signals too, and then end the process.
         let mut signals = Signals::listen()?;
         let executor = executor(&settings, &data, args.cache)?;
         let limits = settings.limits();
@@ -142,7 +145,7 @@ fn is_refused(ended: &Result<(), ClusterError>, refusal: &JoinRefusal) -> bool {
 /// The environment variable that may hold a token.
 const TOKEN: &str = "RADEON_JOIN_TOKEN";
 
-/// The token, from where it is given: the command line, stdin, a file, the environment.
+/// The token, from the command line, stdin, a file or the environment.
 fn token(args: &Args) -> Result<Option<String>> {
     let given = args.token.as_ref().or(args.discover.as_ref()).filter(|text| !text.is_empty());
     let found = match (given.map(String::as_str), &args.token_file) {
@@ -154,7 +157,7 @@ fn token(args: &Args) -> Result<Option<String>> {
     Ok(found.filter(|text| !text.is_empty()))
 }
 
-/// A token from stdin, which holds one where it is named.
+/// The token from stdin, which must hold one.
 fn piped(text: String) -> Result<String> {
     match text.is_empty() {
         true => {
@@ -165,18 +168,17 @@ fn piped(text: String) -> Result<String> {
     }
 }
 
-/// Whether this process's command line has the token, for other accounts to see.
+/// Whether this process's command line shows the token to other accounts.
 fn is_shown(token: &str) -> bool {
     std::env::args().any(|arg| arg.contains(token))
 }
 
-/// Runs the same command in the place of this process, with the token on stdin: where it was on the command line
-/// it is seen there no more. That takes the threads with it too that a run does not let go of. Answers only why it
-/// could not.
+/// Replaces this process by the same command with the token on stdin, so that the command line no longer shows it. The
+/// replacement also ends threads that hang in a run. Answers only why it failed.
 fn start_anew(token: Option<&str>) -> Failure {
     let run = || -> std::io::Result<std::io::Error> {
         let (reader, mut writer) = std::io::pipe()?;
-        // It is shorter than a pipe holds.
+        // A token is shorter than a pipe's buffer.
         writer.write_all(token.unwrap_or_default().as_bytes())?;
         drop(writer);
         let args = std::env::args_os().skip(1).map(|arg| match (arg.to_str(), token) {
@@ -193,15 +195,15 @@ struct Machine {
     data: PathBuf,
     executor: Arc<MultiExecutor>,
     wanted: member::Wanted,
-    /// As it was given.
+    /// The token as it was given.
     token: Option<String>,
     limits: Limits,
     out: Output,
 }
 
 impl Machine {
-    /// As [`Machine::work`]. One that finds that it was revoked while it was off, or was off for too
-    /// long, joins anew, once, where it was given a token for that.
+    /// As [`Machine::work`]. A machine that was revoked or away for too long while it was off joins anew, once, if it
+    /// has a token.
     async fn belong(
         &mut self,
         at: &Coordinators,
@@ -210,7 +212,7 @@ impl Machine {
     ) -> Result<Result<(), ClusterError>> {
         let (began, kept) = (Instant::now(), !identity.1);
         let ended = self.work(at, identity, signals).await?;
-        // One that is revoked while it works must not come back by itself.
+        // A machine that is revoked while it works must not come back by itself.
         let revoked = is_refused(&ended, &JoinRefusal::CertificateRevoked);
         let lapsed = is_refused(&ended, &JoinRefusal::CertificateLapsed);
         if !(kept && (lapsed || revoked && began.elapsed() < AT_ONCE)) {
@@ -222,12 +224,11 @@ impl Machine {
         };
         let Some(identity) = identity else { return Ok(ended) };
         tracing::warn!(revoked, "this machine was revoked or off for too long, and joined anew");
-        // What was printed stays true but for the token, and whoever read it may read no more.
+        // The first output stays true except for the token, and its reader may be gone.
         self.stay(at, identity, signals).await
     }
 
-    /// Works until a signal says to leave, or the coordinator does. The inner result is how the
-    /// cluster sees it.
+    /// Works until a signal or the coordinator ends it. The inner result is the cluster's.
     async fn work(
         &mut self,
         at: &Coordinators,
@@ -251,14 +252,14 @@ impl Machine {
         self.stay(at, identity, signals).await
     }
 
-    /// Works, without a word about it.
+    /// Works without printing.
     async fn stay(
         &mut self,
         at: &Coordinators,
         identity: Identity,
         signals: &mut Signals,
     ) -> Result<Result<(), ClusterError>> {
-        // As many tasks at once as there are threads: small models do not fill them otherwise.
+        // One task for each thread: small models do not fill the threads otherwise.
         let slots = u32::try_from(SessionOptions::default().threads).map_err(Failure::internal)?;
         let config = WorkerConfig {
             keep_in: Some(member::identity_folder(&self.data)),
@@ -268,7 +269,7 @@ impl Machine {
         let mut leave = Some(leave);
         let executor: Arc<dyn Executor> = Arc::clone(&self.executor) as _;
         let worker = run_worker(config, executor, async {
-            // It is dropped only when it was used.
+            // The sender is dropped only after it has sent.
             let _ = left.await;
         });
         let mut worker = std::pin::pin!(worker);
@@ -280,7 +281,7 @@ impl Machine {
                         return Err(start_anew(self.token.as_deref()));
                     }
                     if is_refused(&ended, &JoinRefusal::CertificateRevoked) {
-                        // With a new token the machine must not come back as who it was.
+                        // With a new token the machine must not come back under its revoked identity.
                         member::forget(&self.data)?;
                     }
                     return Ok(ended);
@@ -297,7 +298,7 @@ impl Machine {
         }
     }
 
-    /// Tries what is announced on the local network until one is the coordinator that is meant.
+    /// Tries the coordinators announced on the local network until one is the token's.
     async fn search(&mut self, signals: &mut Signals) -> Result<()> {
         let mut discovery = Discovery::start(self.wanted.authority()?)?;
         let seconds = SEARCH.as_secs();
@@ -327,7 +328,7 @@ impl Machine {
             let at = Coordinators::from(addr);
             let identity = match self.wanted.identity(&at, &self.data).await {
                 Ok(identity) => identity,
-                // Somebody else's, or not reachable under this address.
+                // It belongs to another cluster, or is not reachable at this address.
                 Err(failure) if ELSEWHERE.contains(&&*failure.code) => {
                     last = Some(failure);
                     continue;
@@ -335,7 +336,7 @@ impl Machine {
                 Err(failure) => return Err(failure),
             };
             match self.belong(&at, identity, signals).await? {
-                // It announced itself as what it is not.
+                // The announcement claimed to be another coordinator.
                 Err(error @ ClusterError::Refused { .. }) => last = Some(error.into()),
                 ended => return Ok(ended?),
             }

@@ -1,4 +1,4 @@
-//! `keys`: what lets programs use the cluster over HTTP and gRPC.
+//! `keys`: keys with which programs use the cluster over HTTP and gRPC.
 
 use crate::failure::Result;
 use crate::folder::{self, Ownership};
@@ -6,7 +6,7 @@ use crate::output::{self, Output, Yes};
 use crate::rest::{Client, Target, named, segment};
 use crate::settings::{self, Flags};
 use crate::times::{duration, seconds};
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use lgp_server::{Access, KeyRole, NewKey};
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
 }
 
-/// Where keys are kept: by a coordinator, or in a folder whose coordinator does not run.
+/// The place of the keys: a running coordinator, or a data folder without one.
 enum Place {
     Running(Client),
     Folder(Access, #[allow(dead_code, reason = "held, not read")] Ownership),

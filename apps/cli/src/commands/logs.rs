@@ -1,4 +1,4 @@
-//! `logs`: what the coordinator and its local workers have logged.
+//! `logs`: log lines of the coordinator and its local workers.
 
 use crate::failure::{Failure, Result};
 use crate::folder;
@@ -9,9 +9,9 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How often it is looked for news.
+/// The pause between looks for new lines.
 const PAUSE: Duration = Duration::from_millis(500);
-/// Lines that are asked for at once, as many as coordinators tell.
+/// The number of lines per request, which is the coordinators' limit.
 const NEWS_MAX: usize = 1_000;
 
 /// Flags of `logs`.
@@ -91,7 +91,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
             told(line, out)?;
             filter.after = Some(line.at.clone());
         }
-        // More may wait where as many came as may.
+        // A full answer may have left more lines behind.
         if filter.after.is_none() || found.len() < NEWS_MAX {
             std::thread::sleep(PAUSE);
         }

@@ -1,4 +1,4 @@
-//! `manual`: a manual page for each command, for those who make packages.
+//! `manual`: writes a manual page for each command, for packagers.
 
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};

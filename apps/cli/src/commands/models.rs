@@ -6,7 +6,7 @@ use crate::cluster::digits;
 use crate::failure::Result;
 use crate::output::{self, Output, Yes};
 use crate::rest::{self, Patience, Target, named, segment};
-use lgp_sdk::Repository;
+use lgp_sdk::model::Repository;
 use serde_json::{Value, json};
 use std::fmt;
 use std::path::PathBuf;
@@ -124,7 +124,7 @@ impl fmt::Display for Versioned {
 }
 
 impl Versioned {
-    /// Where it is found.
+    /// The model's path in the REST interface.
     fn path(&self, action: &str) -> String {
         let name = segment(&self.name);
         match self.version {
@@ -218,7 +218,7 @@ fn alias(action: &AliasAction, out: Output) -> Result<()> {
     }
 }
 
-/// `NAME[/VERSION]:WEIGHT` as REST has it; which names and weights there may be, the server knows.
+/// Parses `NAME[/VERSION]:WEIGHT` into REST's form; the server checks names and weights.
 fn share(text: &str) -> std::result::Result<Value, String> {
     let parsed = || {
         let (model, weight) = text.rsplit_once(':')?;
@@ -233,7 +233,7 @@ fn share(text: &str) -> std::result::Result<Value, String> {
         .ok_or_else(|| "expected NAME:WEIGHT or NAME/VERSION:WEIGHT, such as clf/2:10".to_owned())
 }
 
-/// `NAME[/VERSION][:PERCENT]` as REST has it.
+/// Parses `NAME[/VERSION][:PERCENT]` into REST's form.
 fn shadow(text: &str) -> std::result::Result<Value, String> {
     let whole = if text.contains(':') { text.to_owned() } else { format!("{text}:100") };
     let mut value =

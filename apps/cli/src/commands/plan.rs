@@ -1,4 +1,4 @@
-//! `plan`: what a model takes of memory, whether that fits, and which batch fits best.
+//! `plan`: a model's memory, whether it fits, and which batch fits best.
 
 mod offload;
 
@@ -6,14 +6,14 @@ use crate::device::{self, Limits};
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use lgp_sdk::{
-    DeviceMemoryReport, Dim, MemoryReport, Model, Session, SessionOptions, Shape, ValueSpec,
-};
+use lgp_inference::{DeviceMemoryReport, MemoryReport};
+use lgp_sdk::model::{Model, Session, SessionOptions, ValueSpec};
+use lgp_sdk::tensor::{Dim, Shape};
 use offload::Offload;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// No batch beyond this is looked for: nobody waits for one.
+/// The largest batch that the search tries: larger ones are of no use.
 const BATCH_MAX: usize = 1 << 16;
 /// How many of the tensors of the peak people see.
 const TENSORS_SHOWN: usize = 8;
@@ -47,31 +47,31 @@ struct Report {
     /// The device that was named.
     device: Option<String>,
     batch: usize,
-    /// What it must fit into; null where that is not known.
+    /// The memory limit; null where it is unknown.
     vram_bytes: Option<u64>,
     /// Null where that is not known, or the batch is refused.
     fits: Option<bool>,
-    /// Whether a node refuses this batch, which it took as 1: sizes behind it are not known.
+    /// Whether a node accepts batch 1 but refuses this one; sizes after that node are unknown.
     batch_refused: bool,
     /// Dimensions that the model leaves open and that are not the batch: planned as 1.
     assumed: Vec<Assumed>,
     #[serde(flatten)]
     memory: MemoryReport,
     optimal_batch: Option<OptimalBatch>,
-    /// With `--device`: what stays there, what goes over the link in each run, and what that costs.
+    /// With `--device`: what stays on the device, what crosses the link in each run, and its cost.
     offload: Option<Offload>,
 }
 
-/// A dimension of an input that stands for any size.
+/// An input's dimension of open size.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Assumed {
     input: String,
     axis: usize,
-    /// Its name, where it has one.
+    /// The dimension's name, if any.
     dimension: Option<String>,
 }
 
-/// The largest batches that fit, with all weights on the device if that goes at all; 0 where not even one image does.
+/// The largest batches that fit, with all weights on the device if possible; 0 where not even one image fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 struct OptimalBatch {
     largest: usize,
@@ -91,7 +91,8 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         }
         None => None,
     };
-    let session = lgp_sdk::session(Model::load(&args.model)?, options, accelerator)?;
+    let (model, accelerators) = (Model::load(&args.model)?, accelerator.into_iter().collect());
+    let session = Session::on_devices(model, options, accelerators)?;
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
     let report = match session.accelerator() {
         Some(_) => on_device(args, &session, batch)?,
@@ -114,7 +115,7 @@ fn on_device(args: &Args, session: &Session, batch: usize) -> Result<Report> {
     };
     let host_at_best = told(1)?.map_or(0, |plan| plan.nodes_on_host);
     let stays = |batch: usize, all: bool| -> Result<bool> {
-        // A batch that a node refuses is too large, and one for which nodes leave the device.
+        // A batch is too large if a node refuses it, or if more nodes leave the device.
         Ok(told(batch)?.is_some_and(|plan| {
             plan.fits && !(all && plan.streamed_bytes > 0) && plan.nodes_on_host <= host_at_best
         }))
@@ -150,7 +151,7 @@ fn on_processor(args: &Args, session: &Session, batch: usize) -> Result<Report> 
     let refused = |memory: &MemoryReport| memory.unknown > unknown;
     let fits = |memory: &MemoryReport, limit: u64| {
         let small = u64::try_from(memory.peak_bytes).is_ok_and(|peak| peak <= limit);
-        // What is behind the node that refuses was not counted.
+        // Sizes after the refusing node were not counted.
         if small && refused(memory) { None } else { Some(small) }
     };
     let optimal_batch = match vram_bytes.filter(|_| args.dims.leave_batch_open(session.inputs())) {
@@ -171,13 +172,13 @@ fn on_processor(args: &Args, session: &Session, batch: usize) -> Result<Report> 
     })
 }
 
-/// What is free of the memory of the device that `--device auto` means.
+/// The free memory of the device that `auto` chooses.
 fn free_bytes() -> Option<u64> {
-    let device = lgp_sdk::open_auto().ok()?;
+    let device = lgp_hal::open_auto().ok()?;
     device.free_bytes().or(device.caps().memory_bytes)
 }
 
-/// The dimensions that are taken as 1 because nobody gives their size.
+/// The dimensions that are taken as 1 for lack of a given size.
 fn assumed(dims: &Dims, inputs: &[ValueSpec]) -> Vec<Assumed> {
     let open = |input: &ValueSpec| -> Vec<Assumed> {
         let open = dims.taken_as_one(input).into_iter();
@@ -253,6 +254,11 @@ fn text(report: &Report) -> String {
         output::counted(memory.tensors, "intermediate tensor"),
         count(memory.lower_bound_bytes),
         count(memory.naive_bytes),
+    );
+    text += &format!(
+        "a run multiplies and adds {:.1} million times and moves {} between memory and kernels\n",
+        memory.multiply_adds as f64 / 1e6,
+        count(usize::try_from(memory.moved_bytes).unwrap_or(usize::MAX)),
     );
     if memory.unknown > 0 {
         let values = output::counted(memory.unknown, "value");

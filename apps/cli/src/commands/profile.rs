@@ -1,4 +1,4 @@
-//! `profile`: what a model's run spends its time on, node by node.
+//! `profile`: the time of a model's run, node by node.
 
 mod chart;
 mod memory;
@@ -11,12 +11,12 @@ use crate::files::{self, Staged};
 use crate::output::{self, Output};
 use crate::picture;
 use crate::{inputs, measure};
-use lgp_sdk::profile_cpu;
+use lgp_sdk::measure::profile_cpu;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Nodes that the text lists: the most expensive ones.
+/// The number of nodes in the text, the most expensive ones.
 const NODES_SHOWN: usize = 15;
 
 /// Flags of `profile`.
@@ -57,13 +57,14 @@ struct Report {
     precision: &'static str,
     runs: u32,
     total_ms: f64,
-    /// What lies between the nodes.
+    /// The time between the nodes.
     overhead_ms: f64,
     operators: Vec<Operator>,
     nodes: Vec<Node>,
     trace: String,
     svg: String,
-    /// On a device: what its memory saw, the files with all of it, and who holds what in a picture.
+    /// On a device: its memory figures, the files with all events, and the picture of memory by
+    /// owner.
     memory: Option<memory::Memory>,
     memory_csv: Option<String>,
     memory_svg: Option<String>,
@@ -86,6 +87,7 @@ struct Node {
     ms: f64,
     bytes_read: usize,
     bytes_written: usize,
+    multiply_adds: u64,
     outputs: Vec<String>,
 }
 
@@ -139,6 +141,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         ms: measure::ms(node.duration),
         bytes_read: node.bytes_read,
         bytes_written: node.bytes_written,
+        multiply_adds: node.multiply_adds,
         outputs: node.outputs.iter().map(ToString::to_string).collect(),
     });
     let report = Report {

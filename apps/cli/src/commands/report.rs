@@ -1,4 +1,4 @@
-//! `report`: what a maintainer needs to know of a machine and its cluster, in one file, without secrets.
+//! `report`: one file for maintainers about a machine and its cluster, without secrets.
 
 mod gather;
 mod page;
@@ -12,11 +12,11 @@ use crate::rest::Target;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// A file of more than this is read by nobody, and taken by few trackers.
+/// The largest report: few trackers accept more.
 const BYTES_MAX: usize = 1 << 20;
-/// Where it goes unless said otherwise.
+/// The default file name.
 const FILE: &str = "radeon-cluster-report.md";
-/// What to do where another one is there.
+/// The hint where the file exists.
 const TAKEN: &str = "name another file with -o, or replace it with --force";
 
 /// Flags of `report`.
@@ -52,7 +52,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let report = redactor.value(gather::report(&args.target));
     let mut written = 0;
     if let Some(path) = &path {
-        // Once more as a whole: what was cut apart in values may be whole in the text.
+        // Redacted again as a whole: a secret that was split over values may be whole in the text.
         let text = redactor.text(&page::markdown(&report, BYTES_MAX));
         written = text.len();
         let staged = Staged::new(path, text.as_bytes())?;

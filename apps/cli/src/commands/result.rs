@@ -1,4 +1,4 @@
-//! `result`: what became of a task.
+//! `result`: the outcome of a task.
 
 use crate::classes::Wanted;
 use crate::failure::{Failure, Result};
@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
 }
 
-/// What is to go must be written somewhere first, all of it.
+/// Refuses to let a result go that is not written as a whole.
 fn check_kept(args: &Args, out: Output) -> Result<()> {
     let why = match (&args.output_dir, out.is_json()) {
         (Some(_), _) => return Ok(()),
@@ -76,7 +76,7 @@ fn check_kept(args: &Args, out: Output) -> Result<()> {
         .hint("write it to files with --output-dir DIR, or all of it to stdout with --json"))
 }
 
-/// Lets the result go, unless it was not written or told to anybody.
+/// Lets the result go, once it was written or reported.
 fn let_go(
     args: &Args,
     client: &Client,
@@ -105,7 +105,8 @@ fn let_go(
     told
 }
 
-/// A result that cannot be read stays, for its file may come back; who gives it up says so himself.
+/// An unreadable result is kept, since its file may come back; the hint names the request that
+/// gives it up.
 fn unread(failure: Failure, args: &Args, client: &Client) -> Failure {
     if failure.code != "result_lost" {
         return failure;

@@ -1,4 +1,4 @@
-//! `run`: a model file on files, from `.npy` files and images to `.npy` files and classes.
+//! `run`: runs a model file on `.npy` files and images; the outputs are `.npy` files and classes.
 
 mod each;
 
@@ -12,7 +12,9 @@ use crate::picture;
 use crate::simd::Simd;
 use crate::{device, measure, settings, task};
 use clap::ValueEnum;
-use lgp_sdk::{Datum, Model, NamedTensor, Session, SessionOptions, class_names};
+use lgp_common::class_names;
+use lgp_sdk::model::{Model, Session, SessionOptions};
+use lgp_sdk::tensor::{Datum, NamedTensor};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -93,11 +95,11 @@ impl Precision {
         }
     }
 
-    fn of_session(self) -> lgp_sdk::Precision {
+    fn of_session(self) -> lgp_sdk::model::Precision {
         match self {
-            Self::F32 => lgp_sdk::Precision::Exact,
-            Self::Fast => lgp_sdk::Precision::Fast,
-            Self::Int8 => lgp_sdk::Precision::Int8,
+            Self::F32 => lgp_sdk::model::Precision::Exact,
+            Self::Fast => lgp_sdk::model::Precision::Fast,
+            Self::Int8 => lgp_sdk::model::Precision::Int8,
         }
     }
 }
@@ -115,19 +117,19 @@ pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
     load_read(|| Ok(Model::load(path)?), machine)
 }
 
-/// The same of a model that `read` reads.
+/// As [`load`], for a model that `read` reads.
 pub(crate) fn load_read(read: impl FnOnce() -> Result<Model>, machine: &Machine) -> Result<Loaded> {
     load_with(read, machine, |_| ()).map(|(loaded, ())| loaded)
 }
 
-/// The same, and what `look` finds in the model.
+/// As [`load_read`], with what `look` finds in the model.
 fn load_with<T>(
     read: impl FnOnce() -> Result<Model>,
     machine: &Machine,
     look: impl FnOnce(&Model) -> T,
 ) -> Result<(Loaded, T)> {
     let accelerators = device::resolve_all(&machine.device, &machine.limits)?;
-    let device = lgp_sdk::device_names(&accelerators);
+    let device = lgp_sdk::device::device_names(&accelerators);
     if !accelerators.is_empty() && machine.precision != Precision::F32 {
         let precision = machine.precision.name();
         let message =
@@ -148,7 +150,7 @@ fn load_with<T>(
     Ok((Loaded { session, device, threads: options.threads, load_ms }, found))
 }
 
-/// The inputs as a session takes them, whatever kind its outputs are of.
+/// The inputs in the form that a session takes for outputs of any kind.
 pub(crate) fn data(inputs: &[NamedTensor]) -> Vec<(&str, Datum)> {
     inputs.iter().map(|input| (input.name.as_str(), input.tensor.clone().into())).collect()
 }
@@ -238,15 +240,15 @@ fn once(
     failure.map_or(Ok(()), Err)
 }
 
-/// The outputs as they were written. Where nobody said where, the answer is worth more than its files: what
-/// kept them from being written is told after it.
+/// Writes the outputs. Without `--output-dir`, a failure to write is returned beside the outputs, which are shown
+/// first: the answer is worth more than its files.
 fn written(args: &Args, outputs: &[(String, Datum)]) -> Result<(Vec<Written>, Option<Failure>)> {
     if let Some(folder) = &args.output_dir {
         return Ok((outputs::write(folder, outputs)?, None));
     }
     Ok(match outputs::write(Path::new("."), outputs) {
         Ok(written) => (written, None),
-        // No other folder helps a tensor that no file can hold.
+        // Another folder would not help: no file can hold this tensor.
         Err(failure) if failure.code == "output_dtype" => (outputs::shown(outputs), Some(failure)),
         Err(failure) => {
             let failure = failure.hint("--output-dir DIR says where the outputs go");

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         last: Last::default(),
     };
     let data = settings::data_folder(&given, settings::environment)?;
-    // Service managers say all that they want each time.
+    // Service managers pass all flags on every start.
     let last = if args.fresh || args.foreground { Last::default() } else { Last::read(&data)? };
     let remembered = last.words(&given)?;
     let config = given.config.or(last.config.as_deref());
@@ -126,7 +126,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
     let next = last.with(&flags)?;
     let settings = settings::resolve(&flags, settings::environment)?;
-    // Before anything starts: a wrong name is found by the process that can show it best.
+    // Checked before anything starts, because this process can show a wrong name best.
     device::resolve_each(&settings.device)?;
     settings.control()?;
     settings.blobs(settings::environment)?;
@@ -157,7 +157,7 @@ fn names() -> impl Iterator<Item = String> {
     std::env::vars_os().filter_map(|(name, _)| name.into_string().ok())
 }
 
-/// A URL of this machine, and before it the one that says so where all of its addresses are listened on.
+/// A URL for this machine; where all addresses are listened on, the URL with that address comes first.
 fn everywhere(url: &str, listens_on: IpAddr) -> String {
     let own = url.split_once("://").and_then(|(scheme, at)| Some((scheme, at.rsplit_once(':')?.1)));
     match own.filter(|_| listens_on.is_unspecified()) {
@@ -169,12 +169,12 @@ fn everywhere(url: &str, listens_on: IpAddr) -> String {
     }
 }
 
-/// What a person reads of a coordinator that listens on the addresses for REST and gRPC as the settings say.
+/// The text about a coordinator for people. The addresses are those that REST and gRPC listen on.
 fn text(endpoint: &Endpoint, addr: SocketAddr, grpc_addr: SocketAddr) -> String {
     let Endpoint { pid, http, grpc, quic, frigate, immich, data, fingerprint, .. } = endpoint;
     let (data, grpc) = (data.display(), grpc.as_deref().unwrap_or("-"));
     let trust = fingerprint.as_ref().map_or_else(String::new, |fingerprint| {
-        // Elsewhere the machine has another address than the one that its own programs use.
+        // Other machines cannot use the address that local programs use.
         let any = addr.ip().is_unspecified();
         let port = http.rsplit(':').next().unwrap_or_default();
         let url = if any { format!("https://HOST:{port}") } else { http.clone() };
@@ -201,7 +201,7 @@ fn text(endpoint: &Endpoint, addr: SocketAddr, grpc_addr: SocketAddr) -> String 
     )
 }
 
-/// Starts a coordinator process and waits for its word.
+/// Starts a coordinator process and waits for its announcement.
 fn start_in_background(settings: &Settings) -> Result<Endpoint> {
     let failed =
         |error: std::io::Error| Failure::new("start_failed", format!("cannot start: {error}"));
@@ -231,12 +231,12 @@ fn start_in_background(settings: &Settings) -> Result<Endpoint> {
     BufReader::new(stdout).read_line(&mut line).map_err(failed)?;
     match serde_json::from_str(&line) {
         Ok(Announcement::Ready(endpoint)) => {
-            // From here on it lives by itself.
+            // From here on the coordinator runs by itself.
             writeln!(stdin, "stay").map_err(failed)?;
             Ok(endpoint)
         }
         Ok(Announcement::Failed(failure)) => {
-            // It has said its last word; reaping it cannot fail in a way that matters.
+            // The coordinator has announced its failure, so an error of reaping it does not matter.
             let _ = child.wait();
             Err(failure)
         }

@@ -1,4 +1,4 @@
-//! `stats`: what a coordinator has done since it started.
+//! `stats`: the work of a coordinator since it started.
 
 mod report;
 
@@ -50,7 +50,7 @@ fn text(stats: &Value) -> String {
                     cell("p99"),
                 ]);
             }
-            // A sum over nothing says nothing.
+            // A sum without terms is left out.
             Some(fields) if fields.is_empty() => {}
             Some(fields) => {
                 let pair = |(name, value)| format!("{name} {}", output::cell(value));

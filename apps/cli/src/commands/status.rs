@@ -1,4 +1,4 @@
-//! `status`: whether a coordinator runs, and how it is doing.
+//! `status`: whether a coordinator runs, and its state.
 
 use crate::commands::workers;
 use crate::failure::Result;
@@ -44,7 +44,7 @@ fn summary(client: &Client) -> Result<Value> {
         .iter()
         .map(|m| json!({ "name": m["name"], "version": m["version"], "state": m["state"] }))
         .collect();
-    // Where it was found by its address alone, nothing says what else it serves.
+    // A coordinator found only by its address does not tell which other interfaces it serves.
     let endpoint = client.data().and_then(|data| folder::running(data).ok());
     Ok(json!({
         "status": health["status"],
@@ -117,7 +117,7 @@ fn text(report: &Value, detailed: bool) -> String {
     text
 }
 
-/// Who leads, where there can be several coordinators.
+/// The leader, where there can be several coordinators.
 fn control(control: &Value) -> String {
     if control.is_null() {
         return String::new();

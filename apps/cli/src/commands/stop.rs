@@ -7,7 +7,7 @@ use crate::rest::{Client, NOT_ANSWERING, Target};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How long a stop may take before it says what it waits for.
+/// The wait before the command says what it waits for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Flags of `stop`.
@@ -55,9 +55,9 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     })
 }
 
-/// Asks first where tasks would be lost.
+/// Asks for confirmation where tasks would be lost.
 fn confirm_loss(client: &Client, yes: Yes, out: Output) -> Result<()> {
-    // What cannot be counted is no reason to let it run on.
+    // Tasks that cannot be counted do not keep the stop from going on.
     let stats: Value = client.get("stats").unwrap_or_default();
     let count = |state: &str| stats["tasks"][state].as_u64().unwrap_or(0);
     let unfinished = count("queued") + count("running");
@@ -68,14 +68,14 @@ fn confirm_loss(client: &Client, yes: Yes, out: Output) -> Result<()> {
     out.confirm(format!("{tasks} not finished: those that are not durable are lost"), yes)
 }
 
-/// What keeps the coordinator, for people who wonder.
+/// What the coordinator waits for, as a text for people.
 ///
 /// # Errors
-/// `not_answering` where it is silent: it will not end by itself.
+/// `not_answering` where the coordinator is silent: it will not end by itself.
 fn waits_for(client: &Client) -> Result<String> {
     let stats: Value = match client.get("stats") {
         Err(failure) if failure.code == NOT_ANSWERING => return Err(failure),
-        // One that is about to end does not take requests any more.
+        // A coordinator that is about to end takes no more requests.
         answered => answered.unwrap_or_default(),
     };
     let count = |state: &str| stats["tasks"][state].as_u64();
@@ -93,7 +93,7 @@ fn waits_for(client: &Client) -> Result<String> {
     Ok(format!("{waiting}; radeon-cluster stop --now does not wait"))
 }
 
-/// By its lock where the data folder is known, else by whether it answers.
+/// Whether the coordinator lives: by its lock where the data folder is known, else by its answer.
 fn lives(client: &Client) -> Result<bool> {
     match client.data() {
         Some(data) => Ok(folder::is_owned(data)),

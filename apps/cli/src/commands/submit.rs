@@ -1,4 +1,4 @@
-//! `submit`: gives the cluster a task, or one for each of many files.
+//! `submit`: submits a task, or one task for each of many files.
 
 mod each;
 
@@ -11,7 +11,7 @@ use crate::registered::Registered;
 use crate::rest::{Client, Target};
 use crate::wire;
 use crate::{files, rest, task};
-use lgp_sdk::NamedTensor;
+use lgp_sdk::tensor::NamedTensor;
 use lgp_server::ServerConfig;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -82,7 +82,7 @@ pub(crate) struct Args {
     target: Target,
 }
 
-/// What coordinators of this program take at most; they have no setting for it.
+/// The longest deadline that coordinators of this version accept; no setting changes it.
 fn deadline_ms_max() -> u64 {
     ServerConfig::default().deadline_ms_max
 }
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
 }
 
-/// One task.
+/// Submits one task.
 fn once(
     args: &Args,
     out: Output,
@@ -141,7 +141,7 @@ fn once(
 }
 
 impl Args {
-    /// Submits a task, and answers what the coordinator says of it.
+    /// Submits a task; answers the coordinator's response.
     fn submit(
         &self,
         client: &Client,
@@ -171,7 +171,7 @@ impl Args {
     }
 }
 
-/// Nobody waits for the tasks any more.
+/// The failure of an interrupted wait.
 fn interrupted(ids: &[String], here: &str) -> Failure {
     const SHOWN: usize = 20;
     let failure = Failure::interrupted();
@@ -187,7 +187,7 @@ fn interrupted(ids: &[String], here: &str) -> Failure {
         .hint(format!("get a result with: radeon-cluster result --wait {id}{here}"))
 }
 
-/// A failure to hear of a task that was accepted: what becomes of it, and how to find it again.
+/// The failure to follow an accepted task, with the task's fate and how to find it again.
 fn unheard_of(failure: Failure, id: &str, here: &str, durable: bool) -> Failure {
     let fate = match durable {
         true => "a durable task goes on once the coordinator runs again",
@@ -201,7 +201,7 @@ fn unheard_of(failure: Failure, id: &str, here: &str, durable: bool) -> Failure 
     Failure { code: failure.code, message, hint: Some(hint), exit: failure.exit }
 }
 
-/// A failure after a task was accepted, with the id, for nothing else has told it.
+/// A failure after a task was accepted; adds the id, which was not shown before.
 fn named(failure: Failure, id: &str, here: &str) -> Failure {
     if failure.message.contains(id) {
         return failure;

@@ -1,13 +1,13 @@
-//! `tasks`: the tasks that the coordinator knows, or one of them.
+//! `tasks`: lists the coordinator's tasks, or shows one.
 
 use crate::failure::Result;
 use crate::output::{self, Output};
 use crate::rest::{Target, named, segment};
 use serde_json::{Value, json};
 
-/// Tasks that coordinators list at once.
+/// The most tasks that a coordinator lists at once.
 const LIMIT_MAX: u64 = 1_000;
-/// Tasks that are listed where nothing is said of it.
+/// The number of tasks that is listed by default.
 const LIMIT: u64 = 100;
 
 /// Flags of `tasks`.
@@ -34,7 +34,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// The path of a page with one task more, which says whether there are any.
+    /// The path of a page with one extra task, which shows whether there are more.
     fn page(&self) -> String {
         let limit = (self.limit + 1).min(LIMIT_MAX);
         let given = [("state", &self.state), ("model", &self.model), ("after", &self.after)];
@@ -44,7 +44,7 @@ impl Args {
         })
     }
 
-    /// The command that shows those that come after a task, of the same kind.
+    /// The command that lists the tasks after `last`, with the same filters.
     fn next(&self, last: &str) -> String {
         let limit = Some(self.limit).filter(|limit| *limit != LIMIT).map(|n| n.to_string());
         let given =

@@ -1,10 +1,10 @@
-//! `token`: what lets other machines join the cluster.
+//! `token`: tokens with which other machines join the cluster.
 
 use crate::failure::Result;
 use crate::output::{self, Output, Yes};
 use crate::rest::{Target, named, segment};
 use crate::times::{duration, seconds};
-use lgp_sdk::{ClusterError, Role};
+use lgp_sdk::cluster::{Error as ClusterError, Role};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 
@@ -13,9 +13,9 @@ use std::net::SocketAddr;
 #[command(after_help = "Example:\n  radeon-cluster token create --uses 3 --ttl 30m\n\n\
     A token is shown once. It says by which authority the cluster is recognised, so a machine that\n\
     joins with it gives its secret to no other. One for clients or administrators is exchanged by a\n\
-    program, with lgp_sdk::enrol; join takes those for workers. Such a program renews its certificate\n\
-    itself, with Client::renew; workers need not think of it. Revoking an administrator takes back\n\
-    the tokens that he has made.")]
+    program, with lgp_sdk::cluster::enrol; join takes those for workers. Such a program renews its\n\
+    certificate itself, with Client::renew; workers need not think of it. Revoking an administrator\n\
+    takes back the tokens that he has made.")]
 pub(crate) struct Args {
     #[command(subcommand)]
     action: Action,
@@ -54,10 +54,10 @@ enum Action {
     },
 }
 
-/// No token lives longer; coordinators have no setting for it.
+/// The longest life of a token; no setting changes it.
 const LIFE_MAX_S: u64 = 365 * 24 * 3600;
 
-/// How long a token may live.
+/// Parses a token's life.
 fn life(text: &str) -> Result<u64, String> {
     match seconds(text)? {
         given if given <= LIFE_MAX_S => Ok(given),
@@ -91,7 +91,7 @@ fn created(made: &Value) -> String {
     let addresses = output::array(&made["addresses"]);
     let addresses: Vec<&str> = addresses.iter().filter_map(Value::as_str).collect();
     let place = match quic {
-        // The first of the addresses of this machine, which listens at all of them.
+        // The coordinator listens on all addresses of its machine; this is the first.
         Some(addr) if addr.ip().is_unspecified() && !addresses.is_empty() => {
             addresses[0].to_owned()
         }
@@ -115,8 +115,8 @@ fn created(made: &Value) -> String {
     };
     match made["role"].as_str() {
         Some(role @ ("client" | "admin")) => format!(
-            "{token}\nfor a program with the role {role}: lgp_sdk::enrol at {place} gives it its \
-             identity, with which Client::connect calls the cluster\n{note}"
+            "{token}\nfor a program with the role {role}: lgp_sdk::cluster::enrol at {place} gives it \
+             its identity, with which Client::connect calls the cluster\n{note}"
         ),
         _ => format!(
             "{token}\njoin with: radeon-cluster join {place} {token}\nor, where other accounts see command \
@@ -133,7 +133,7 @@ fn table(tokens: &[Value]) -> String {
         let [id, state, left, uses] =
             ["id", "state", "uses_left", "uses"].map(|key| output::cell(&token[key]));
         let ends = duration(token["expires_in_s"].as_u64().unwrap_or(0));
-        // Without a name it was whoever runs the coordinator.
+        // A token without a name was made by the coordinator's owner.
         let made_by = output::cell(&token["made_by"]["name"]);
         [id, output::cell(&token["role"]), state, format!("{left} of {uses}"), ends, made_by]
     });

@@ -1,4 +1,4 @@
-//! `top`: a cluster at a glance in the terminal, for as long as one looks.
+//! `top`: an overview of a cluster in the terminal, updated until ended.
 
 mod pages;
 mod screen;
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    // Where there is nothing to see, a terminal is no help.
+    // Taken before the terminal, which is of no use without a snapshot.
     let first = Snapshot::take(&args.target.connect()?)?;
     let is_watched = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
     if out.is_json() || !is_watched {

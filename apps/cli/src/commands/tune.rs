@@ -1,12 +1,12 @@
-//! `tune`: measures which schedules of its kernels a device runs a model fastest with, and which
-//! nodes are faster on the CPU.
+//! `tune`: measures a device's fastest kernel schedules for a model, and which nodes are faster on the CPU.
 
 use crate::commands::run::{self, Loaded, Machine};
 use crate::device;
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use lgp_sdk::{MeasuredPlacement, Shape, TunedModel, TunedNode};
+use lgp_inference::{MeasuredPlacement, TunedModel, TunedNode};
+use lgp_sdk::tensor::Shape;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -36,12 +36,12 @@ struct Report {
     model: String,
     device: String,
     batch: usize,
-    /// Kinds of node whose kernels have several schedules, those that calculate most first.
+    /// Kinds of node whose kernels have several schedules, the most compute first.
     nodes: Vec<TunedNode>,
-    /// All of these nodes together, as the cost model has them, and with what was chosen.
+    /// The time of all these nodes: by the cost model's schedules, and by the chosen ones.
     before_ms: f64,
     after_ms: f64,
-    /// Where the nodes are cheapest then, transfers counted.
+    /// The cheapest placement of the nodes after that, with transfers counted.
     placement: Option<MeasuredPlacement>,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
     let Loaded { session, device, .. } = run::load(&args.model, &args.machine)?;
     if let Some(accelerator) = session.accelerator() {
-        // What is found would be lost.
+        // Without this the results would be lost.
         device::keep_programs(accelerator)?;
     } else {
         let message = format!("tune is for graphics cards, and the model would run on {device}");

@@ -4,12 +4,13 @@ use crate::cluster::bootstrap::Bootstrap;
 use crate::cluster::{runtime, survey};
 use crate::device;
 use crate::failure::{Failure, Result};
-use lgp_sdk::{ClusterError, ModelExecutor, Repository, SessionOptions, WorkerConfig};
+use lgp_sdk::cluster::{Error as ClusterError, ModelExecutor, WorkerConfig};
+use lgp_sdk::model::{Repository, SessionOptions};
 use std::io::{BufRead, Read};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a worker may finish what it holds once its coordinator has gone.
+/// How long a worker may finish its tasks after its coordinator has gone.
 const FINISH: Duration = Duration::from_secs(2);
 
 /// Runs the command.
@@ -37,7 +38,7 @@ pub(crate) fn run() -> Result<()> {
     if bootstrap.surveys {
         survey::begin(&executor, bootstrap.devices);
     }
-    // As many tasks at once as there are threads: small models do not fill them otherwise.
+    // One task for each thread: small models do not fill the threads otherwise.
     let slots = u32::try_from(bootstrap.threads).map_err(Failure::internal)?;
     let config = WorkerConfig::new(bootstrap.coordinator, bootstrap.identity, slots);
     let config = bootstrap.limits.apply(config);
@@ -48,24 +49,24 @@ pub(crate) fn run() -> Result<()> {
             // A dropped sender means the same.
             let _ = orphaned.await;
         };
-        lgp_sdk::run_worker(config, executor, shutdown).await
+        lgp_sdk::cluster::run_worker(config, executor, shutdown).await
     });
     if let Err(error @ ClusterError::MustRestart) = ended {
         tracing::error!(%error, "the process ends, and its place is filled again");
-        // The run that does not stop has a thread of the runtime, which would wait for it.
+        // The run that hangs holds a thread of the runtime, whose drop would wait for it.
         std::process::exit(1);
     }
     Ok(ended?)
 }
 
-/// Resolves when stdin closes, which it does when the coordinator ends, however it ends.
+/// Resolves when stdin closes, which happens however the coordinator ends.
 fn watch_stdin() -> oneshot::Receiver<()> {
     let (closed, watched) = oneshot::channel();
     std::thread::spawn(move || {
         let mut rest = Vec::new();
-        // An error means the same as the end.
+        // An error counts as the end.
         let _ = std::io::stdin().lock().read_to_end(&mut rest);
-        // Nobody listens when the worker is ending by itself.
+        // The receiver is gone if the worker ends by itself.
         let _ = closed.send(());
         std::thread::sleep(FINISH);
         std::process::exit(0);

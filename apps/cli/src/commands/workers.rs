@@ -1,10 +1,10 @@
-//! `workers`: who computes, and how busy they are.
+//! `workers`: the workers and their load.
 
 use crate::commands::token::role;
 use crate::failure::Result;
 use crate::output::{self, Output, Yes};
 use crate::rest::{self, Patience, Target, named, segment};
-use lgp_sdk::Role;
+use lgp_sdk::cluster::Role;
 use serde_json::{Value, json};
 
 /// Flags of `workers`.
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     }
 }
 
-/// The workers as a table, and what became of devices that take no tasks.
+/// A table of workers, and of devices that take no tasks.
 pub(crate) fn text(workers: &[Value]) -> String {
     if workers.is_empty() {
         return "no workers\n".to_owned();
@@ -152,7 +152,7 @@ pub(crate) fn text(workers: &[Value]) -> String {
     output::table(heads, rows) + gap + &out
 }
 
-/// The devices that take no tasks until a person says otherwise, with their workers and the reasons.
+/// The devices that take no tasks until a user readmits them, with their workers and the reasons.
 pub(crate) fn taken_out(workers: &[Value]) -> Vec<Value> {
     let devices = workers.iter().flat_map(|worker| {
         let devices = output::array(&worker["devices"]);
@@ -164,7 +164,7 @@ pub(crate) fn taken_out(workers: &[Value]) -> Vec<Value> {
     devices.collect()
 }
 
-/// One of them, and how it comes back.
+/// One such device, and how to readmit it.
 pub(crate) fn out_line(out: &Value) -> String {
     let [worker, device, why] = ["worker", "device", "why"].map(|key| output::cell(&out[key]));
     format!(

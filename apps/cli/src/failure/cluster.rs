@@ -1,7 +1,8 @@
-//! Errors of the cluster as failures of a command: their codes, and what to do about them.
+//! Failures from errors of the cluster: their codes and hints.
 
 use super::Failure;
-use lgp_sdk::{ClusterError, JoinRefusal, JournalError};
+use lgp_distributed::{JoinRefusal, JournalError};
+use lgp_sdk::cluster::Error as ClusterError;
 use std::io::ErrorKind;
 
 impl From<ClusterError> for Failure {
@@ -70,11 +71,11 @@ fn join_refused(refusal: &JoinRefusal) -> &'static str {
     }
 }
 
-/// What to do where an identity is of no use, or missing.
+/// The hint where an identity is missing or useless.
 pub(crate) const NEW_TOKEN: &str = "make a token with radeon-cluster token create, and join with it: \
      radeon-cluster join HOST TOKEN";
 
-/// What to do, where the message does not say it.
+/// The hint, where the message does not contain it.
 fn hint(error: &ClusterError) -> Option<&'static str> {
     Some(match error {
         ClusterError::JoinRefused { refusal, .. } => match refusal {
@@ -85,7 +86,7 @@ fn hint(error: &ClusterError) -> Option<&'static str> {
             | JoinRefusal::CertificateRevoked => NEW_TOKEN,
             JoinRefusal::TokenRole { .. } => {
                 "join makes workers: make a token for one with radeon-cluster token create; programs \
-                 exchange others with lgp_sdk::enrol"
+                 exchange others with lgp_sdk::cluster::enrol"
             }
             JoinRefusal::NameTaken { .. } => "choose another with --name NAME",
             _ => return None,

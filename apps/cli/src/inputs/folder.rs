@@ -1,21 +1,22 @@
-//! What of a folder an input takes, and what is left out.
+//! The files of a folder that an input takes, and those left out.
 
 use crate::failure::{Failure, Result};
 use crate::output;
-use lgp_sdk::{DType, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::DType;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Endings of files that are taken from folders.
 const ENDINGS: [&str; 5] = ["png", "jpg", "jpeg", "webp", "npy"];
 
-/// What a folder has.
+/// The contents of a folder.
 pub(super) struct InFolder {
     pub(super) files: Vec<PathBuf>,
     pub(super) others: Others,
 }
 
-/// What else a folder has: how many, and of which kinds.
+/// The files left out: their number and kinds.
 #[derive(Default)]
 pub(super) struct Others {
     count: usize,
@@ -28,7 +29,7 @@ impl Others {
         self.kinds.insert(kind);
     }
 
-    /// What a person is told of them.
+    /// A note on the files left out.
     pub(super) fn note(&self, folder: &Path) -> Option<String> {
         const KINDS_SHOWN: usize = 5;
         let (others, were) = match self.count {
@@ -52,8 +53,8 @@ pub(super) fn endings(input: &ValueSpec) -> &'static [&'static str] {
     if input.ty.dtype == DType::Str { &["json"] } else { &ENDINGS }
 }
 
-/// The files of a folder that an input takes, by name; those of folders within it are others, and hidden
-/// ones nobody means. What only looks like a file is among them, so that its row can say so.
+/// The files of a folder that an input takes, sorted by name. Folders inside count as left out; hidden files are
+/// ignored. Invalid files with the right ending are included, so that their rows report the error.
 pub(super) fn files(folder: &Path, input: &ValueSpec) -> Result<InFolder> {
     let failed = |error| Failure::file("read the folder", folder, &error);
     let endings = endings(input);
@@ -90,8 +91,8 @@ pub(super) fn files(folder: &Path, input: &ValueSpec) -> Result<InFolder> {
 mod tests {
     use super::*;
     use crate::inputs::{Given, given, read_each};
-    use lgp_sdk::TensorType;
-    use lgp_sdk::vision::Scaling;
+    use lgp_common::vision::Scaling;
+    use lgp_sdk::tensor::TensorType;
 
     #[test]
     fn what_a_folder_has_besides_is_told() {

@@ -1,10 +1,12 @@
-//! Inputs that nobody gave: numbers that look random and are the same each time.
+//! Generated inputs: pseudo-random numbers that are the same each time.
 
 use crate::dims::{Dims, SMALLER};
 use crate::failure::{Failure, Result};
-use lgp_sdk::{DType, NamedTensor, Random, Shape, Tensor, TensorError, ValueSpec};
+use lgp_measure::Random;
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Error as TensorError, NamedTensor, Shape, Tensor};
 
-/// The inputs that are given and those that are made up, and the batch that they are.
+/// The given inputs completed by generated ones, and their batch.
 pub(crate) fn complete(
     mut given: Vec<NamedTensor>,
     inputs: &[ValueSpec],
@@ -23,7 +25,7 @@ pub(crate) fn complete(
     Ok((given, batch))
 }
 
-/// The leading dimension of an input that was given, of those whose model leaves it open.
+/// The leading dimension of a given input, where the model leaves it open.
 fn given_batch(given: &[NamedTensor], inputs: &[ValueSpec]) -> Option<usize> {
     given.iter().find_map(|tensor| {
         let dims = &inputs.iter().find(|input| input.name == tensor.name)?.ty.shape.as_ref()?.0;
@@ -32,7 +34,7 @@ fn given_batch(given: &[NamedTensor], inputs: &[ValueSpec]) -> Option<usize> {
     })
 }
 
-/// The batch that is measured: what every tensor has as its leading dimension.
+/// The measured batch: the leading dimension of the inputs.
 fn check_batch(wanted: Option<usize>, inputs: &[NamedTensor]) -> Result<usize> {
     let leading = inputs.iter().find_map(|input| input.tensor.shape().first().copied());
     match (wanted, leading) {
@@ -60,7 +62,7 @@ fn make(input: &ValueSpec, batch: usize, dims: &Dims) -> Result<NamedTensor> {
     Ok(NamedTensor::new(name.clone(), tensor))
 }
 
-/// Floats from 0 to 1, always the same ones; zeros of every other dtype.
+/// Floats from 0 to 1 from a fixed seed; zeros for every other dtype.
 fn random(dtype: DType, shape: Shape) -> Result<Tensor, TensorError> {
     let mut tensor = Tensor::zeros(dtype, shape)?;
     let mut random = Random::default();
@@ -78,7 +80,7 @@ fn random(dtype: DType, shape: Shape) -> Result<Tensor, TensorError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::{Dim, SymShape, TensorType};
+    use lgp_sdk::tensor::{Dim, SymShape, TensorType};
 
     fn spec(dtype: DType, dims: Option<Vec<Dim>>) -> ValueSpec {
         ValueSpec::tensor("x", TensorType { dtype, shape: dims.map(SymShape) })

@@ -1,11 +1,11 @@
-//! What somebody may have meant who named what there is not.
+//! Suggests known names for unknown ones.
 
 use super::{Client, segment};
 use crate::failure::Failure;
 use crate::near::near;
 use serde_json::Value;
 
-/// Codes of refusals, where to look for what there is, and the field with its names.
+/// Codes of refusals, the list of known names, and the field with the name.
 const KINDS: [(&str, &str, &str); 6] = [
     ("unknown_model", "models", "name"),
     ("unknown_worker", "workers", "id"),
@@ -16,20 +16,20 @@ const KINDS: [(&str, &str, &str); 6] = [
 ];
 
 impl Client {
-    /// A refusal with the name that may have been meant, where what `path` names is not known.
+    /// Adds the nearest known name to a refusal of an unknown name in `path`.
     pub(super) fn suggest(&self, failure: Failure, path: &str) -> Failure {
         let kind = KINDS.iter().find(|(code, ..)| *code == failure.code);
         let Some((_, list, field)) = kind else { return failure };
-        // A list that cannot be had suggests nothing.
+        // Without the list there is no suggestion.
         let request = self.bounded(self.agent.get(self.url(list)), list);
         let all: Vec<Value> = self.answer(|| request.call()).unwrap_or_default();
         let names: Vec<&str> = all.iter().filter_map(|one| one[*field].as_str()).collect();
         let wrong = path.split(['/', '?']).nth(1).unwrap_or_default();
-        // One that is there has no such version, or is named by the body.
+        // The name is known: its version is not, or the body names something else.
         if names.contains(&wrong) {
             return failure;
         }
-        // Names that need no encoding are compared as they are, which are all that there can be.
+        // Only names that need no encoding are compared; all valid names are such.
         let Some(meant) = near(wrong, names.into_iter().filter(|name| segment(name) == *name))
         else {
             return failure;

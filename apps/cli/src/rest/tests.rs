@@ -36,7 +36,7 @@ fn nobody_at_the_address_is_said_plainly() {
     };
     let refused = target(None).connect().err().expect("nobody runs");
     assert_eq!(refused.code, "not_running");
-    // Port 1 of the loopback interface is reserved and nobody listens there.
+    // Port 1 of the loopback interface is reserved and has no listener.
     let client = target(Some("http://127.0.0.1:1")).connect().expect("an address");
     assert_eq!(client.get::<Value>("stats").expect_err("nobody").code, "unreachable");
     assert_eq!(target(Some("ftp://x")).connect().err().expect("no address").exit, 2);
@@ -56,8 +56,8 @@ fn expect_silence<T>(what: &str, result: Result<T>) {
 
 #[test]
 fn a_silent_coordinator_is_not_waited_for() {
-    // The system takes connections on its behalf, as it does for a process that is stopped, and so much of
-    // what is sent as its buffers hold.
+    // The system accepts connections on the listener's behalf, as for a stopped process, and takes data until its
+    // buffers are full.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let folder = tempfile::tempdir().expect("a temporary folder");
     let file = folder.path().join("m.onnx");
@@ -127,7 +127,7 @@ fn a_server_that_speaks_tls_is_told_from_one_that_is_not_there() {
     let server = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("a request");
         head(&stream);
-        // A fatal alert, as TLS answers what is none.
+        // A fatal alert, which TLS sends for data that is not TLS.
         stream.write_all(&[21, 3, 3, 0, 2, 2, 70]).expect("sent");
     });
     let failure = client.get::<Value>("stats").expect_err("no HTTP");
@@ -142,7 +142,7 @@ fn a_coordinator_that_cannot_be_reached_any_more_is_not_waited_for() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let client = client(&listener, 600);
     let server = std::thread::spawn(move || {
-        // Its port refuses connections afterwards, but the one of the request stays.
+        // Later connections are refused, but the request's connection stays open.
         let mut streams = listener.incoming().map(|stream| stream.expect("a connection"));
         streams.find(|stream| !head(stream).contains("/healthz"))
     });
@@ -163,13 +163,13 @@ fn a_slow_answer_of_a_coordinator_that_lives_is_waited_for() {
             if !head(&stream).contains("/healthz") {
                 let looks = looks.take().expect("one request");
                 std::thread::spawn(move || {
-                    // So many looks take longer than a silent coordinator would be waited for.
+                    // These probes take longer than a silent coordinator would be waited for.
                     let mut connections: Vec<usize> = looks.iter().take(LOOKS).collect();
                     connections.dedup();
                     answer(&stream, &connections.len().to_string());
                 });
             } else if lost.is_none() {
-                // A single look that gets no answer ends nothing.
+                // One probe without an answer ends nothing.
                 lost = Some(stream);
             } else {
                 let looked = looked.clone();
@@ -185,7 +185,7 @@ fn a_slow_answer_of_a_coordinator_that_lives_is_waited_for() {
         }
     });
     let connections: usize = client.post("models/m/load", &Value::Null).expect("it lives");
-    // On a busy machine a look may be lost, and its connection with it.
+    // On a busy machine a probe may be lost with its connection.
     assert!((1..=3).contains(&connections), "{connections} connections for {LOOKS} looks");
 }
 

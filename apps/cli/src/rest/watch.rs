@@ -1,5 +1,5 @@
-//! Whether a coordinator lives while a request waits for it: one that is stopped, or cut off, neither answers
-//! nor takes anything, and never says so.
+//! Checks that a coordinator is alive while a request waits for it: a stopped or unreachable coordinator leaves its
+//! connections open and silent.
 
 use crate::failure::{Failure, Result};
 use crate::output::{Output, is_json_wanted};
@@ -10,32 +10,31 @@ use std::thread;
 use std::time::{Duration, Instant};
 use ureq::Agent;
 
-/// The code of a coordinator that is there, and silent.
+/// The code for a coordinator that exists but does not answer.
 pub(crate) const NOT_ANSWERING: &str = "not_answering";
 
-/// So often it is asked within the patience with it.
+/// The number of probes within the patience.
 const LOOKS: u32 = 12;
-/// So many questions in a row are lost before it counts as silent. A single one may be lost with its
-/// connection, or while this process itself was stopped.
+/// The number of probes in a row that must be lost before the coordinator counts as silent. A single probe may be lost
+/// with its connection, or while this process was stopped.
 const LOST: u32 = 2;
-/// How long a coordinator may be silent before a person is told that it is waited for.
+/// How long a coordinator may be silent before the user is told.
 const TOLD_AFTER: Duration = Duration::from_secs(3);
 
-/// Asks a coordinator on a connection of its own, again and again while a request is under way, and ends the
-/// request once nothing was heard there for as long as the patience lasts. Whatever takes long, of a
-/// coordinator that lives, may.
+/// Probes a coordinator on a separate connection while a request is under way, and ends the request once the
+/// coordinator has been silent for the patience. A request may take any time while the coordinator lives.
 #[derive(Clone)]
 pub(super) struct Watch {
-    /// Whose requests are ended. It makes none afterwards.
+    /// The agent whose requests are ended. It makes none afterwards.
     pub(super) agent: Agent,
-    /// With which the coordinator is asked.
+    /// The agent of the probes.
     pub(super) probe: Agent,
     pub(super) base: Arc<str>,
-    /// How long nothing may be heard of it.
+    /// How long the coordinator may be silent.
     pub(super) patience: Duration,
-    /// How long nothing is said of it.
+    /// How long it may be silent before the user is told.
     told_after: Duration,
-    /// Once is enough for all requests of a command.
+    /// Whether the user was told, once for all requests of a command.
     is_told: Arc<AtomicBool>,
     is_silent: Arc<AtomicBool>,
 }
@@ -53,7 +52,7 @@ impl Watch {
         }
     }
 
-    /// What a request comes to, unless the coordinator falls silent meanwhile.
+    /// Makes a request, and ends it if the coordinator falls silent.
     ///
     /// # Errors
     /// Those of the request; `not_answering` where the coordinator is silent.
@@ -64,14 +63,14 @@ impl Watch {
         thread.spawn(move || watch.look(&ended)).map_err(Failure::internal)?;
         let answer = request();
         drop(under_way);
-        // A request that was ended says something about its connection, which is not the reason.
+        // The error of an ended request is about its connection, not about the silence.
         answer.map_err(|failure| match self.is_silent.load(Ordering::SeqCst) {
             true => self.silence(),
             false => failure,
         })
     }
 
-    /// Looks after the coordinator until the request has `ended`.
+    /// Probes the coordinator until the request has `ended`.
     fn look(self, ended: &Receiver<()>) {
         let every = self.patience / LOOKS;
         let url = format!("{}/healthz", self.base);
@@ -80,17 +79,17 @@ impl Watch {
             self.tell_if_silent(ended, &url);
         }
         while ended.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-            // Half of it leaves time for a question on another connection.
+            // Half of the patience leaves time for a second probe on another connection.
             let left = self.patience.saturating_sub(heard.elapsed());
             let limit = left.min(self.patience / LOST).max(every);
             let request = self.probe.get(&url).config().timeout_global(Some(limit)).build();
             match request.call() {
-                // Any answer is one. Its connection serves the next question once it was read.
+                // Any answer counts. Reading it frees the connection for the next probe.
                 Ok(mut answer) => {
                     (heard, lost) = (Instant::now(), 0);
                     let _ = answer.body_mut().read_to_vec();
                 }
-                // A machine that is off refuses nothing, but others may say that it cannot be reached.
+                // A machine that is off does not refuse, but routers may report it as unreachable.
                 Err(_) => lost += 1,
             }
             let is_silent = lost >= LOST && heard.elapsed() >= self.patience;
@@ -102,8 +101,8 @@ impl Watch {
         }
     }
 
-    /// Tells a person that the coordinator is waited for, unless the request ends or it answers another one
-    /// before that: a task may take its time.
+    /// Tells the user that the coordinator is silent, unless the request ends or a probe is answered first: a task may
+    /// take its time.
     fn tell_if_silent(&self, ended: &Receiver<()>, url: &str) {
         let half = self.told_after / 2;
         if ended.recv_timeout(half) != Err(RecvTimeoutError::Timeout) {
@@ -115,7 +114,7 @@ impl Watch {
             let _ = answer.body_mut().read_to_vec();
             return;
         }
-        // One that cannot be reached says so at once, and then so does the request.
+        // A probe of an unreachable coordinator fails at once, and then so does the request.
         let left = half.saturating_sub(began.elapsed());
         let goes_on = ended.recv_timeout(left) == Err(RecvTimeoutError::Timeout);
         if goes_on && !self.is_told.swap(true, Ordering::SeqCst) {
@@ -142,7 +141,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    /// A watch over a coordinator at a listener, which soon says that it is silent.
+    /// A watch over a coordinator at `listener`, which tells of silence after a second.
     fn watch(listener: &TcpListener) -> Watch {
         let base = format!("http://{}", listener.local_addr().expect("bound"));
         let agent = || Agent::config_builder().http_status_as_error(false).build().new_agent();
@@ -150,7 +149,7 @@ mod tests {
         Watch { told_after: Duration::from_secs(1), ..watch }
     }
 
-    /// Whether something is said while a request takes two seconds.
+    /// Whether the user is told during a request of two seconds.
     fn is_told(watch: &Watch) -> bool {
         let request = || {
             thread::sleep(Duration::from_secs(2));
@@ -162,7 +161,7 @@ mod tests {
 
     #[test]
     fn a_person_is_told_of_silence_and_not_of_a_task_that_takes_long() {
-        // The system takes connections on its behalf, as it does for a process that is stopped.
+        // The system accepts connections on the listener's behalf, as for a stopped process.
         let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
         assert!(is_told(&watch(&silent)));
         let lives = TcpListener::bind("127.0.0.1:0").expect("a free port");

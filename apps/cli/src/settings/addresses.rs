@@ -1,27 +1,27 @@
-//! Addresses to listen on, as people write them.
+//! Parses addresses to listen on.
 
 use serde::{Deserialize, Deserializer};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// An address and a port, or the name of one of this machine's: `127.0.0.1:8000`, `[::1]:0`, `localhost:0`.
+/// An address and a port, or a local host name and a port: `127.0.0.1:8000`, `[::1]:0`, `localhost:0`.
 pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(addr) = text.parse() {
         return Ok(addr);
     }
     let found = text.to_socket_addrs().map(Iterator::collect::<Vec<_>>).unwrap_or_default();
-    // As a name has both, people who give no version expect the old one.
+    // A name may have both versions; users who give none expect IPv4.
     let old = found.iter().find(|addr| addr.is_ipv4()).or(found.first());
     old.copied().ok_or_else(|| {
         format!("'{text}' is not an address, expected ADDRESS:PORT such as 127.0.0.1:8000")
     })
 }
 
-/// The same of a settings file or the environment.
+/// As [`address`], from a settings file or the environment.
 pub(super) fn read<'de, D: Deserializer<'de>>(from: D) -> Result<SocketAddr, D::Error> {
     address(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
-/// The same of one that need not be set.
+/// As [`read`], for an optional address.
 pub(super) fn read_some<'de, D: Deserializer<'de>>(
     from: D,
 ) -> Result<Option<SocketAddr>, D::Error> {

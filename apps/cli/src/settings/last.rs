@@ -1,5 +1,5 @@
-//! What `start` was given the last time, kept in the data folder, so that a plain `start` comes to the same
-//! after a crash.
+//! The flags of the last `start`, kept in the data folder, so that a plain `start` gives the same coordinator after a
+//! crash.
 
 use super::Flags;
 use crate::failure::{Failure, Result};
@@ -10,12 +10,12 @@ use std::fs::File;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Its name in the data folder. It may have a password in it, and is its owner's alone.
+/// The file's name in the data folder. It may contain a password, so only its owner can read it.
 const FILE: &str = "started.json";
 /// All flags with long values take less.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Flags by their names, with the settings that they stand for and their values.
+/// Flags by name, each with its setting and value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Last {
     /// The settings file that was named.
@@ -26,10 +26,10 @@ pub(crate) struct Last {
 }
 
 impl Last {
-    /// What the data folder says; nothing where nobody started there.
+    /// Reads the flags in the data folder; there are none where no coordinator was started.
     ///
     /// # Errors
-    /// `started_unreadable` where it cannot be read, with the way on.
+    /// `started_unreadable` when the file cannot be read, with a hint.
     pub(crate) fn read(data: &Path) -> Result<Self> {
         let path = data.join(FILE);
         let unreadable = |failure: Failure| {
@@ -50,7 +50,7 @@ impl Last {
             .map_err(|error| unreadable(Failure::file("read", &path, &error.into())))
     }
 
-    /// The same with what is given now in the place of what was given then.
+    /// The flags of the last start, overridden by those given now.
     ///
     /// # Errors
     /// As [`Flags::given`].
@@ -66,7 +66,7 @@ impl Last {
         Ok(all)
     }
 
-    /// Keeps it in the data folder.
+    /// Writes the flags to the data folder.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -81,7 +81,7 @@ impl Last {
         self.flags.values().map(|(key, value)| (key.as_str(), value.clone()))
     }
 
-    /// The flags as they are written, but for those that are given now, and without passwords.
+    /// The flags as text, without those given now and without passwords.
     ///
     /// # Errors
     /// As [`Flags::given`].
@@ -97,7 +97,7 @@ impl Last {
     }
 }
 
-/// A value in which what stands before a host is left out, in each of the URLs that it has.
+/// A value without the user and password in each of its URLs.
 fn without_password(value: &str) -> String {
     let url = |url: &str| match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://…@{host}"),

@@ -1,21 +1,21 @@
-//! What numbers settings may have, and why no others.
+//! The ranges of numeric settings, with reasons.
 
 use super::Settings;
 use crate::cluster::driver::WORKERS_MAX;
 use crate::failure::{Failure, Result};
 use std::ops::RangeInclusive;
 
-/// Shorter ones would be renewed all the time, longer ones are as good as none.
+/// A shorter life would mean constant renewal; a longer one is as good as unlimited.
 const CERTIFICATE_LIFE_S: RangeInclusive<u64> = 3..=365 * 24 * 3600;
-/// So long a revocation has to be remembered; 0 lets nobody renew what has expired.
+/// A revocation must be remembered for this time; with 0 no expired certificate is renewed.
 const ABSENCE_MAX_S: RangeInclusive<u64> = 0..=365 * 24 * 3600;
-/// A worker holds as many tasks for each of its threads.
+/// A worker holds this many tasks for each of its threads.
 const BATCH_MAX: RangeInclusive<u64> = 1..=256;
-/// Longer waits would be noticed by callers, and by nobody else.
+/// Longer delays only slow callers down.
 const BATCH_DELAY_MS: RangeInclusive<u64> = 0..=1_000;
-/// A camera that waits for longer sees nothing.
+/// Beyond this a waiting camera sees nothing.
 const FRIGATE_TIMEOUT_MS: RangeInclusive<u64> = 1..=60_000;
-/// Runs of more than a month are no runs.
+/// No run takes more than a month.
 const RUN_LIMIT_S: RangeInclusive<u64> = 0..=31 * 24 * 3600;
 /// A day is as good as never.
 const MODELS_POLL_MS: RangeInclusive<u64> = 0..=24 * 3600 * 1000;
@@ -23,15 +23,14 @@ const MODELS_POLL_MS: RangeInclusive<u64> = 0..=24 * 3600 * 1000;
 const PENDING_MAX: RangeInclusive<u64> = 1..=10_000;
 /// Each takes memory besides its states.
 const SEQUENCES_MAX: RangeInclusive<u64> = 1..=1_000_000;
-/// What requests and inputs may have: with less the cluster's own commands would be refused, and more
-/// no machine has.
+/// Sizes of requests and inputs: below this the cluster's own commands would be refused, and no machine has more.
 const BYTES_MAX: RangeInclusive<u64> = 64 << 10..=1 << 40;
 
 /// How long results and keys are kept.
 const KEPT_FOR_S: RangeInclusive<u64> = 1..=10 * 365 * 24 * 3600;
 
 impl Settings {
-    /// Looks at what its type alone allows and nobody can mean.
+    /// Checks values that the type allows but that make no sense.
     ///
     /// # Errors
     /// `settings_invalid`, naming the key, the value and what was expected.
@@ -67,7 +66,7 @@ impl Settings {
             }
         }
         let share = self.results_disk_share;
-        // What is not a number is in no range.
+        // NaN is in no range, so it is refused too.
         if !(share > 0.0 && share <= 1.0) {
             let message =
                 format!("settings: results_disk_share is {share}, expected above 0 up to 1");

@@ -1,4 +1,4 @@
-//! Where settings come from: defaults < file < environment < what `start` was given last < flags.
+//! Sources of settings: defaults < file < environment < flags of the last `start` < flags.
 
 use super::{Last, Settings};
 use crate::failure::{Failure, Result};
@@ -9,14 +9,14 @@ use crate::tls::Certificate;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
 use etcetera::BaseStrategy;
-use lgp_sdk::plainly;
+use lgp_common::plainly;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Longer files hold no settings.
+/// The longest settings file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// What the command line sets.
+/// The settings on the command line.
 #[derive(Debug, Default)]
 pub(crate) struct Flags<'a> {
     pub(crate) config: Option<&'a Path>,
@@ -34,15 +34,15 @@ pub(crate) struct Flags<'a> {
     pub(crate) frigate: Option<SocketAddr>,
     pub(crate) log_format: Option<LogFormat>,
     pub(crate) immich: Option<SocketAddr>,
-    /// What the command line set the last time, where that is to hold on.
+    /// The settings of the last `start` that still apply.
     pub(crate) last: Last,
 }
 
 impl Flags<'_> {
-    /// What is given, as flag, setting and value.
+    /// The flags that were given, as flag, setting and value.
     ///
     /// # Errors
-    /// Where the current folder is gone, and files are named from there.
+    /// When the current folder is gone and a path is relative to it.
     pub(crate) fn given(&self) -> Result<Vec<(&'static str, &'static str, String)>> {
         let text = |text: Option<&str>| text.map(str::to_owned);
         let addr = |addr: Option<SocketAddr>| addr.map(|addr| addr.to_string());
@@ -69,7 +69,7 @@ impl Flags<'_> {
 
 /// The environment variables that are read, and the settings that they stand for.
 ///
-/// Others that start alike belong to graphics drivers, so unknown ones are no error.
+/// Other variables with this prefix belong to graphics drivers, so unknown ones are no error.
 const VARIABLES: [(&str, &str); 39] = [
     ("RADEON_DATA", "data"),
     ("RADEON_DEVICE", "device"),
@@ -112,7 +112,7 @@ const VARIABLES: [(&str, &str); 39] = [
     ("RADEON_IMMICH__ADDR", "immich.addr"),
 ];
 
-/// Of which there may be several, in the environment with commas between them.
+/// A setting of several values; the environment separates them by commas.
 const ORIGINS: &str = "http.origins";
 
 /// The name of the settings file in the data folder.
@@ -161,7 +161,7 @@ pub(crate) fn resolve(
         })?;
     settings.check()?;
     if let Some(path) = given {
-        // As it was given: a path need not be text.
+        // Set apart, because a path need not be text.
         settings.data = path;
     }
     settings.data = absolute(&settings.data)?;
@@ -169,7 +169,7 @@ pub(crate) fn resolve(
     Ok(settings)
 }
 
-/// The same with what the environment sets.
+/// Adds the settings of the environment.
 ///
 /// # Errors
 /// `settings_invalid`, naming the variable, for a value of the wrong kind.
@@ -184,7 +184,7 @@ fn with_variables(
             ORIGINS => Value::from(value.split(',').map(str::to_owned).collect::<Vec<_>>()),
             _ => Value::from(value),
         };
-        // Checked by itself: what is wrong with all of them together would not say which it is.
+        // Each is checked alone, because an error of all together would not name the variable.
         defaults
             .clone()
             .set_override(key, value.clone())
@@ -199,8 +199,8 @@ fn with_variables(
     Ok(builder)
 }
 
-/// The data folder alone. Where it is named, nothing else that is set can change it: a cluster can
-/// be asked and stopped whatever became of its settings since.
+/// Resolves the data folder alone. A named folder is used whatever the other settings are, so that
+/// a cluster can be reached and stopped even where its settings have become invalid.
 ///
 /// # Errors
 /// As [`resolve`], where the folder is not named or a settings file is.
@@ -259,11 +259,11 @@ fn read_file(
     Ok(source)
 }
 
-/// Variables of the environment that are none of ours, and are written almost like one.
+/// Environment variables that are unknown but written almost like one of ours.
 pub(crate) fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, &'static str)> {
     let ours = || VARIABLES.iter().map(|(name, _)| *name).chain(OTHERS);
     let strange = names.filter(|name| name.starts_with(PREFIX) && !ours().any(|it| it == name));
-    // What all of them begin with makes none of them more alike.
+    // Compare without the common prefix, which would make all names look alike.
     let meant = |name: &str| {
         let rests = ours().filter_map(|name| name.strip_prefix(PREFIX));
         let rest = near(name.strip_prefix(PREFIX)?, rests)?;
@@ -272,7 +272,7 @@ pub(crate) fn misspelt(names: impl Iterator<Item = String>) -> Vec<(String, &'st
     strange.filter_map(|name| meant(&name).map(|meant| (name.clone(), meant))).collect()
 }
 
-/// What the names of variables begin with.
+/// The prefix of the variables.
 const PREFIX: &str = "RADEON_";
 
 /// Variables that are read elsewhere.

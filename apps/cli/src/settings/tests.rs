@@ -1,4 +1,4 @@
-//! Which source wins, and what wrong settings are told.
+//! The precedence of sources, and the messages for wrong settings.
 
 use super::sources::FILE_NAME;
 use super::*;

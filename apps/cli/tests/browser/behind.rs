@@ -1,5 +1,4 @@
-//! The dashboard behind a proxy that serves it below a prefix, as people do who have several services on one
-//! address.
+//! The dashboard behind a proxy below a prefix, as where several services share an address.
 
 use crate::driver::{Browser, DESK};
 use std::io::{BufRead, BufReader, Read, Result, Write};
@@ -11,7 +10,7 @@ const PREFIX: &str = "/gpu";
 fn proxy(to: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = listener.local_addr().expect("bound");
-    // It ends with the process: nobody dials it once the test is over.
+    // The thread ends with the process; no client connects after the test.
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
             std::thread::spawn(move || pass(client, to));

@@ -1,10 +1,10 @@
-//! A large cluster on the page. Fifty processes would measure the machine, so the page is given fifty workers for
-//! each that there is, 100,000 tasks, and events by the hundred; the rest is real.
+//! A large cluster on the page. Fifty processes would measure the machine, so the page gets fifty workers in place of
+//! each, 100,000 tasks, and events by the hundred; the rest is real.
 
 use crate::driver::Browser;
 use serde_json::json;
 
-/// Multiplies what the server answers, with figures that change at each look.
+/// Multiplies the server's answers, with figures that change on each request.
 const MULTIPLY: &str = r#"
 const ask = window.fetch;
 const wild = (most) => Math.floor(Math.random() * most);
@@ -45,7 +45,7 @@ const step = (now) => {
 requestAnimationFrame(step);
 ";
 
-/// Frames that may take longer, on a machine that does other things too.
+/// The share of frames that may take longer, because the machine is shared.
 const LATE: f64 = 0.05;
 const FRAME_MS: f64 = 50.0;
 
@@ -62,7 +62,7 @@ async fn fifty_workers_and_many_tasks_stay_fluid() {
         browser.open(page).await;
         browser.shows("main", part).await;
         let mut seen = Vec::new();
-        // What another process of the machine does in these seconds is not the page's.
+        // Repeated, because other processes of the machine may disturb one measurement.
         for _ in 0..5 {
             let times = browser.client.execute_async(FRAMES, Vec::new()).await.expect("it ends");
             let times: Vec<f64> = serde_json::from_value(times).expect("times");

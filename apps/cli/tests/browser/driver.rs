@@ -32,7 +32,7 @@ impl Drop for Browser {
 }
 
 impl Browser {
-    /// Starts a cluster with so many workers and a browser of this size; nothing where there is no browser, which is said.
+    /// Starts a cluster and a browser; without a browser, prints the skip and answers nothing.
     pub(crate) async fn start((width, height): (u32, u32), workers: &str) -> Option<Self> {
         let world = World::new();
         let Some((driver, port)) = chromedriver(&world) else {
@@ -57,7 +57,7 @@ impl Browser {
         Some(Self { cluster, client, driver })
     }
 
-    /// The same on a desk, signed in, at a page.
+    /// As [`Self::start`] at desk size, signed in, at a page.
     pub(crate) async fn at(page: &str, workers: &str) -> Option<Self> {
         let browser = Self::start(DESK, workers).await?;
         browser.sign_in().await;
@@ -113,12 +113,12 @@ impl Browser {
         self.client.find(Locator::Css(css)).await.expect(css).click().await.expect(css);
     }
 
-    /// Writes into a field, or names a file to it.
+    /// Types text into a field, or sets the file of a file field.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
         self.client.find(Locator::Css(css)).await.expect(css).send_keys(text).await.expect(css);
     }
 
-    /// What a script answers.
+    /// The result of a script.
     pub(crate) async fn script(&self, text: &str) -> Value {
         self.client.execute(text, Vec::new()).await.expect(text)
     }
@@ -130,7 +130,7 @@ impl Browser {
         self.script(&texts).await.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Waits until an element has a text.
+    /// Waits until an element's text contains `part`.
     #[track_caller]
     pub(crate) fn shows<'a>(
         &'a self,
@@ -157,17 +157,16 @@ impl Browser {
         }
     }
 
-    /// Nothing was written to the browser's console: no error, and nothing that the policy forbids.
+    /// Checks that the browser's console is empty: no error, and no violation of the content policy.
     pub(crate) async fn is_quiet(&self) {
         let logged = self.client.issue_cmd(Log).await.expect("Chromium has it");
         let entries = logged.as_array().cloned().unwrap_or_default();
-        // The favicon of an API without one, and refusals that a test provokes, are no errors of the page.
+        // A missing favicon and provoked refusals are network entries, not errors of the page.
         let wrong = entries.iter().filter(|it| it["source"] != "network").collect::<Vec<_>>();
         assert!(wrong.is_empty(), "{wrong:#?}");
     }
 
-    /// What axe-core finds wrong with the page for people who read it otherwise, and whether it is wider than
-    /// its window.
+    /// Checks the page with axe-core, and that it is no wider than its window.
     pub(crate) async fn is_accessible(&self, page: &str) {
         let wide = self.script(
             "return document.documentElement.scrollWidth - document.documentElement.clientWidth",
@@ -188,7 +187,7 @@ impl Browser {
     }
 }
 
-/// Chromium's own command for what was written to the console.
+/// Chromium's command that reads the console's log.
 #[derive(Debug)]
 struct Log;
 
@@ -211,17 +210,17 @@ fn axe() -> PathBuf {
     root.join("target/axe/node_modules/axe-core/axe.min.js")
 }
 
-/// Starts what drives the browser on a free port.
+/// Starts the browser's driver on a free port.
 fn chromedriver(world: &World) -> Option<(Child, u16)> {
     let mut command = Command::new("chromedriver");
-    // By this the world finds its processes.
+    // The world finds its processes by this variable.
     command.env("LGP_TEST_WORLD", world.folder.path());
     command.arg("--port=0").stdout(Stdio::piped()).stderr(Stdio::null());
     let mut driver = command.spawn().ok()?;
     let said = BufReader::new(driver.stdout.take().expect("it is piped"));
     let (sender, port) = channel();
     std::thread::spawn(move || {
-        // Read to its end: a driver that nobody reads any more would end too.
+        // Reads to the end: the driver would end if its pipe closed.
         for line in said.lines().map_while(Result::ok) {
             let port = line
                 .rsplit_once("successfully on port ")

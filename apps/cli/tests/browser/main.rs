@@ -1,4 +1,4 @@
-//! The dashboard, as a person with a browser uses it: the real binary, and Chromium without a window.
+//! The dashboard as a user sees it: the real binary, and headless Chromium.
 
 #[path = "../cli/harness.rs"]
 #[expect(dead_code, reason = "these tests need a part of it")]

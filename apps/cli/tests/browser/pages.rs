@@ -1,4 +1,4 @@
-//! What each page shows and does.
+//! The contents and actions of each page.
 
 use crate::driver::{Browser, DESK};
 use fantoccini::Locator;
@@ -127,7 +127,7 @@ async fn models_are_added_unloaded_and_removed_and_a_bad_file_is_explained() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_is_added_by_what_the_dialog_says_and_leaves_again() {
     let Some(browser) = Browser::at("Machines", "2").await else { return };
-    // The processor seen through OpenCL, where that is installed, is told of a moment later.
+    // The processor through OpenCL, if installed, is reported a moment later.
     browser.shows(".cards", "cpu: ").await;
     browser.shows(".cards", "version ").await;
     browser.shows(".cards", "has digits/1 (128 KB)").await;
@@ -176,7 +176,7 @@ async fn keys_are_made_and_revoked() {
     assert!(width.as_u64() >= Some(100), "the code for a camera: {width}");
     browser.is_accessible("a link for a phone").await;
     browser.click("Close").await;
-    // What it stands for is the same on this machine.
+    // The link's code works on this machine too.
     let code = link.rsplit('=').next().unwrap_or_default();
     let body = json!({ "code": code }).to_string();
     let exchange = format!(
@@ -204,14 +204,14 @@ async fn every_page_is_for_everybody_and_for_a_narrow_window() {
     for page in PAGES {
         browser.open(page).await;
         browser.is_accessible(page).await;
-        // Its head is where a screen reader goes on.
+        // A screen reader continues at the page's heading.
         let at = browser.script("return document.activeElement.textContent").await;
         assert!(page == "Overview" || at == json!(page), "{page}: {at}");
     }
     browser.is_quiet().await;
 }
 
-/// One picture as NumPy writes it: 64 zeros.
+/// One picture in NumPy's format: 64 zeros.
 pub(crate) fn digits() -> Vec<u8> {
     let head = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 8, 8), }";
     let mut bytes = b"\x93NUMPY\x01\x00\x76\x00".to_vec();

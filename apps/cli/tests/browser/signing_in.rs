@@ -1,4 +1,4 @@
-//! Who gets in, how, and for how long.
+//! Signing in: the ways, the rights and their end.
 
 use crate::driver::{Browser, DESK};
 use fantoccini::Locator;
@@ -33,7 +33,7 @@ async fn a_key_lets_in_as_far_as_it_reaches_and_a_wrong_one_does_not() {
     browser.open("Keys").await;
     browser.shows("main", "Only administrators see keys").await;
 
-    // It is taken back while somebody looks on.
+    // The key is revoked while its page is open.
     let id = made["id"].as_str().expect("a name");
     browser.open("Overview").await;
     browser.cluster.run(&["keys", "revoke", id]).json();
@@ -52,7 +52,7 @@ async fn a_link_signs_in_once_and_signing_out_ends_it() {
     let shown = browser.client.current_url().await.expect("a page").to_string();
     assert!(!shown.contains("link="), "{shown}");
     let key = browser.script("return sessionStorage.getItem('radeon-cluster.key')").await;
-    // Nothing is left for another tab, and the key of this one goes with it.
+    // Storage holds nothing for other tabs, and this tab's key is dropped.
     assert_eq!(browser.script("return localStorage.length").await, json!(0));
     browser.click("Sign out").await;
     browser.shows("h1", "Sign in").await;

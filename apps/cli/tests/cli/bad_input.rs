@@ -115,7 +115,7 @@ fn inputs_that_do_not_fit() {
     let complex = file("complex.npy", &npy_of("<c8", &[1, 1, 8, 8], vec![0; 512]));
     let torn = file("torn.npy", &npy(&[1, 1, 8, 8], &ZERO[..60]));
     let noise = file("noise.png", b"this is no image");
-    // Nobody writes to them.
+    // These pipes have no writer.
     let [tensor_pipe, picture_pipe] = ["pipe.npy", "pipe.png"].map(|name| {
         let path = world.path(name);
         let made = std::process::Command::new("mkfifo").arg(&path).status();
@@ -158,7 +158,7 @@ fn devices_and_instructions_that_cannot_be_had() {
         assert!(message.contains("opencl:0"), "{message:?} lacks the accepted form");
     }
     assert_eq!(bench(&["--device", "cpu:7"]).error(1).0, "device_missing");
-    // Whatever this machine and this build have.
+    // Refused on every machine and by every build.
     for device in ["cuda:99", "opencl:99", "null"] {
         let (code, message) = bench(&["--device", device]).error(1);
         let known =

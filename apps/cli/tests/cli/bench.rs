@@ -1,9 +1,9 @@
-//! `bench`: its kinds, and what a run says beside an earlier one.
+//! `bench`: its kinds, and the comparison with an earlier run.
 
 use crate::harness::{Cluster, World, digits};
 use serde_json::{Value, json};
 
-/// The values of a quantity, of which there are some.
+/// The values of a quantity, which must exist.
 #[track_caller]
 fn values<'a>(report: &'a Value, name: &str) -> &'a Vec<Value> {
     let sample = &report["samples"][name];
@@ -13,7 +13,7 @@ fn values<'a>(report: &'a Value, name: &str) -> &'a Vec<Value> {
     values
 }
 
-/// What each kind has in common.
+/// Runs a kind quickly, and checks the parts that all kinds share.
 #[track_caller]
 fn quick(world: &World, kind: &str, flags: &[&str]) -> Value {
     let run = world.run(&[&["bench", kind, "--quick", "--json"], flags].concat());
@@ -60,7 +60,7 @@ fn a_run_is_compared_with_an_earlier_one_by_intervals() {
     };
     let beside = ["--runs", "20", "--baseline", "earlier.json"];
 
-    // Far beyond what a busy machine does to a median.
+    // Far more than a busy machine changes a median.
     earlier(100.);
     let faster = local(&beside).json();
     let latency = &faster["comparison"]["metrics"]["latency"];
@@ -88,7 +88,7 @@ fn a_run_is_compared_with_an_earlier_one_by_intervals() {
     assert_eq!(memory.error(1).0, "other_kind");
     world.write("earlier.json", "{}");
     assert_eq!(local(&beside).error(1).0, "bad_baseline");
-    // Before a model is loaded, and here one that is not there.
+    // Refused before the model is loaded, which does not exist here.
     for (flag, file, code) in
         [("--baseline", "earlier.json", "bad_baseline"), ("-o", "none/a.json", "file_not_found")]
     {
@@ -96,7 +96,7 @@ fn a_run_is_compared_with_an_earlier_one_by_intervals() {
         let (found, message) = refused.error(1);
         assert!(found == code && !message.contains("nobody"), "{found}: {message}");
     }
-    // And before a device is looked for, which would be unknown.
+    // Also refused before the device is looked up, which is unknown here.
     let flags = ["--device", "nobody:0", "--baseline", "earlier.json"];
     let refused = world.run(&[&["bench", "cluster", "--json"], &flags[..]].concat());
     assert_eq!(refused.error(1).0, "bad_baseline");
@@ -123,7 +123,7 @@ fn memory_and_devices_are_measured() {
     let peak = values(&memory, "load_and_run peak_rss")[0].as_f64();
     assert!(peak > Some(1e6), "{peak:?}");
 
-    // An OpenCL of the processor takes long to compile, and is tested as a device elsewhere.
+    // The processor's OpenCL compiles slowly, and is tested as a device elsewhere.
     let mut command = world.command(&["bench", "devices", "--quick", "--json"]);
     let output = command.env("OCL_ICD_VENDORS", world.folder.path()).output().expect("it starts");
     assert!(output.status.success(), "{output:?}");

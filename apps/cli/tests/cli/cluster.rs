@@ -26,7 +26,7 @@ fn a_cluster_starts_serves_and_stops() {
     submit_and_fetch(&cluster);
     refusals(&cluster);
 
-    // Found by its address as well as by its folder.
+    // The cluster is found by its address and by its folder.
     let http = endpoint["http"].as_str().expect("a URL");
     let key = cluster.key_file();
     let by_address = ["status", "--detailed", "--server", http];
@@ -67,7 +67,7 @@ fn submit_and_fetch(cluster: &Cluster) {
     let shown = cluster.run(&["tasks", "show", id]).json();
     assert_eq!((&shown["state"], &shown["priority"]), (&json!("succeeded"), &json!("high")));
     assert_eq!(cluster.run(&["tasks"]).json().as_array().map(Vec::len), Some(2));
-    // Too late, but no error: the task is what it is.
+    // The task has ended, so cancelling changes nothing and is no error.
     assert_eq!(cluster.run(&["cancel", id]).json()["state"], json!("succeeded"));
     assert_eq!(cluster.run(&["tasks", "retry", id]).error(1).0, "inputs_gone");
 
@@ -151,7 +151,7 @@ fn an_alias_leads_to_models_and_answers_are_kept() {
     cluster.world.expect_no_processes();
 }
 
-/// Of a model whose answers are kept.
+/// Uses a model whose answers are cached.
 fn what_is_said_of_a_model_stays_until_it_is_cleared(cluster: &Cluster) {
     let deploy = |flags: &[&str]| cluster.run(&[&["models", "deploy", "mine"], flags].concat());
     for (flags, cache, limit) in [
@@ -190,7 +190,7 @@ fn a_worker_stays_that_has_a_model_which_a_new_one_cannot_load() {
     assert!(message.contains("mine/1") && message.contains("0 of 1"), "{message}");
     eventually("the new one has left", || cluster.workers("ready") == before);
     assert_eq!(submit_zero_waits(&cluster, "mine"), json!("succeeded"));
-    // One that comes because the old one is killed has no choice, and nobody waits for it in vain.
+    // A worker that replaces a killed one cannot leave, and no request waits for it in vain.
     signal(before[0], Signal::KILL);
     eventually("the model is known not to load", || {
         let listed = cluster.run(&["models", "ls"]).json();
@@ -200,7 +200,7 @@ fn a_worker_stays_that_has_a_model_which_a_new_one_cannot_load() {
             && mine["reason"].as_str().is_some_and(|r| r.contains("ONNX"))
     });
 
-    // Without the model nothing is in the way.
+    // Without the model the restart succeeds.
     cluster.run(&["models", "rm", "mine"]).json();
     assert_eq!(cluster.run(&["restart"]).json(), json!({"restarted": 1, "ended": []}));
     cluster.run(&["stop"]).json();
@@ -217,17 +217,17 @@ fn weights_travel_with_a_model_and_versions_serve_side_by_side() {
     let gone = world.write("gone.onnx", external("gone.bin")).display().to_string();
     let (code, message) = cluster.run(&["models", "add", "gone", &gone]).error(1);
     assert_eq!(code, "model_external_data", "{message}");
-    // A version of one's own answers to the name of the bundled model, which serves on.
+    // A user's version takes the name of the bundled model, which still serves.
     let added = cluster.run(&["models", "add", "digits", &net]).json();
     assert_eq!((&added["version"], &added["state"]), (&json!(2), &json!("ready")));
 
-    // A version is described by itself, not by the newest one.
+    // A request to a version uses that version's description, not the newest one's.
     assert_eq!(submit_zero(&cluster, "digits").error(1).0, "input_name");
     assert_eq!(submit_zero_waits(&cluster, "digits/1"), json!("succeeded"));
     assert_eq!(submit_zero(&cluster, "digits/3").error(1).0, "model_unknown");
     assert_eq!(submit_zero(&cluster, "digits/x").error(2).0, "usage");
 
-    // A model that somebody put there and that is none keeps nobody from starting.
+    // An invalid file among the models keeps no coordinator from starting.
     let bad = world.path("data/models/bad/1");
     std::fs::create_dir_all(&bad).expect("the folder is ours");
     std::fs::write(bad.join("model.onnx"), "no model").expect("the folder is ours");
@@ -308,7 +308,7 @@ fn submit_zero_waits(cluster: &Cluster, model: &str) -> Value {
 #[test]
 fn a_stop_that_waits_says_for_what() {
     let cluster = Cluster::start(World::new(), "1");
-    // A worker that hangs: nobody can run what is queued, and nobody knows yet for how long.
+    // A hung worker: queued tasks cannot run, and the coordinator does not know for how long.
     cluster.workers("ready").into_iter().for_each(|pid| signal(pid, Signal::STOP));
     let data = cluster.endpoint["data"].as_str().expect("a path");
     submit_zero(&cluster, "digits").json();
@@ -328,7 +328,7 @@ fn a_stop_does_not_wait_for_workers_that_are_not_to_come() {
     submit_zero(&cluster, "digits").json();
     let image = cluster.world.path("zero.npy").display().to_string();
     cluster.run(&["submit", "--model", "digits", "--input", &image, "--durable"]).json();
-    // Not the durable one, which the next coordinator has.
+    // The durable task does not count: the next coordinator has it.
     assert_eq!(cluster.run(&["stop"]).json()["given_up"], json!(1));
     cluster.world.expect_no_processes();
 }
@@ -372,7 +372,7 @@ fn flags_before_a_subcommand_count() {
         let run = |flags: &[&str], more: &[&str]| {
             world.run(&[&[group, "--json"][..], flags, rest, more].concat())
         };
-        // Nobody runs there, as both places of the flag must find.
+        // No coordinator runs there, wherever the flag stands.
         assert_eq!(run(&["--data", &elsewhere], &[]).error(1).0, "not_running", "{group} {rest:?}");
         assert_eq!(run(&[], &["--data", &elsewhere]).error(1).0, "not_running", "{group} {rest:?}");
         let found = run(&["--server", http, "--key-file", &key], &[]);

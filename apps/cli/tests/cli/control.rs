@@ -1,4 +1,4 @@
-//! Clusters that are taken from a data folder to a database and back.
+//! Clusters that migrate from a data folder to a database and back.
 
 use crate::harness::{World, ZERO, eventually, npy, signal, start};
 use rustix::process::Signal;
@@ -15,7 +15,7 @@ struct Database {
 
 impl Database {
     /// # Errors
-    /// Why there can be none.
+    /// When the server cannot be started.
     fn start() -> Result<Self, String> {
         let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
         let mut programs = versions.map(|version| version.path().join("bin"));
@@ -62,7 +62,7 @@ impl Database {
         Ok(database)
     }
 
-    /// What a client of PostgreSQL's prints.
+    /// The output of a PostgreSQL client.
     #[track_caller]
     fn client(&self, program: &str, args: &[&str]) -> Vec<u8> {
         let mut command = Command::new(self.programs.join(program));
@@ -156,7 +156,7 @@ fn a_cluster_goes_to_a_database_and_back() {
     let (code, message) = refused.error(1);
     assert!(code == "moved" && message.contains("schema radeon_cluster"), "{message}");
     assert!(refused.stderr.contains("control migrate --undo"), "{refused:?}");
-    // Where it is to be may have been said already; and all of it is done.
+    // The settings may already name the target; a finished migration is repeated without effect.
     let again = control(&["migrate", "--to", &url, "--control", &url]).json();
     assert_eq!(again["digest"], digest.as_str());
     start(&world, &["--workers", "0", "--control", &url]).json();
@@ -187,7 +187,7 @@ fn a_cluster_goes_to_a_database_and_back() {
     world.expect_no_processes();
 }
 
-/// Durable tasks that wait, for there is no worker.
+/// Submits durable tasks, which wait because there is no worker.
 fn submit(world: &World, data: &str, count: usize) {
     let image = text(world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)));
     for number in 0..count {
@@ -207,7 +207,7 @@ fn a_migration_that_is_killed_goes_on() {
     submit(&world, &data, 40);
     world.run(&["stop", "--json", "--data", &data]).json();
     let migrate = ["control", "migrate", "--json", "--data", &data, "--to", &url];
-    // Each time it comes a little further, until it is not killed any more.
+    // Each migration runs a little longer, until one ends before it is killed.
     let killed = (1..).find(|round| {
         let mut child = world.spawn(&migrate);
         std::thread::sleep(Duration::from_millis(10 * round));
@@ -244,7 +244,7 @@ fn a_backup_that_is_restored_is_known_to_be_older() {
     let file = text(world.write("backup.sql", backup));
     database.client("psql", &["-qf", &file]);
 
-    // Who led when it was made does for as long as a lease.
+    // The leader at the time of the backup leads for one more lease.
     std::thread::sleep(Duration::from_secs(3));
     let (code, message) = start(&world, &control).error(1);
     let remembered = world.path("data/tasks.journal.last");
@@ -253,7 +253,7 @@ fn a_backup_that_is_restored_is_known_to_be_older() {
     start(&world, &control).json();
     let tasks = world.run(&["tasks", "--json", "--data", &data]).json();
     assert_eq!(tasks.as_array().map(Vec::len), Some(3), "those of the backup");
-    // The keys of those that were lost stand for nothing.
+    // The keys of lost tasks are free again.
     submit(&world, &data, 5);
     stop();
 }

@@ -1,4 +1,4 @@
-//! `convert`: what it writes, what it says, and what it never writes over.
+//! `convert`: its output, its messages, and the files that it never overwrites.
 
 use crate::harness::{World, field, number};
 use lgp_inference::{GraphBuilder, Model};
@@ -74,7 +74,7 @@ fn what_a_narrow_type_cannot_hold_is_said() {
 #[test]
 fn inputs_with_a_default_are_kept_or_named() {
     let world = World::new();
-    // Messages that follow each other are one: `w` becomes an input besides.
+    // Concatenated protobuf messages merge, so `w` becomes an input too.
     let dim = field(1, &[1 << 3, 0x90, 0x03]);
     let ty = field(1, &[number(1, 1), field(2, &dim)].concat());
     let input = field(11, &[field(1, b"w"), field(2, &ty)].concat());

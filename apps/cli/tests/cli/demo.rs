@@ -1,4 +1,4 @@
-//! The demo: a worker is killed and nothing is lost; ctrl-C at any moment leaves nothing behind.
+//! The demo: a killed worker loses no task, and ctrl-C at any moment leaves no process behind.
 
 use crate::harness::{self, World, eventually, signal};
 use rustix::process::Signal;
@@ -64,7 +64,7 @@ fn keep_goes_on_serving_until_ctrl_c_or_stop() {
     world.expect_no_processes();
 }
 
-/// A demo that goes on, up to the moment when `end` is to end it.
+/// Runs a demo that keeps serving, until `end` ends it.
 fn kept(world: &World, end: impl FnOnce(&Child, &str, &str)) -> Child {
     let mut child = world.spawn(&["demo", "--json", "--keep"]);
     let mut line = String::new();

@@ -1,4 +1,4 @@
-//! Models on a device other than the processor, where OpenCL has one.
+//! Models on an OpenCL device, if there is one.
 
 use crate::harness::{Cluster, World, ZERO, best, digits, eventually, npy, read_npy};
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ fn what_was_tuned_and_compiled_is_kept() {
         assert!(0. < ms("after_ms") && ms("after_ms") <= ms("before_ms"), "{node}");
     }
     assert!(nodes.iter().any(|node| node["tried"].as_u64() > Some(1)), "{nodes:?}");
-    // Which nodes are faster on the CPU is the machine's affair; none of them is said to have no kernels.
+    // Which nodes are faster on the CPU depends on the machine, but every node has kernels.
     let placement = &tuned["placement"];
     let moved = placement["on_host"].as_array().expect("a list").len() as u64;
     let ms = |key: &str| placement[key].as_f64().expect("a number");
@@ -147,7 +147,7 @@ fn workers_compute_there() {
     assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
     assert_eq!(best(&read_npy(&cluster.world.path("out/logits.npy")).1), 0);
     let bytes = |key: &str| cluster.run(&["workers"]).json()[0][key].as_u64();
-    // Heartbeats tell it.
+    // Heartbeats report it.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while bytes("vram_used_bytes") < Some(1) && std::time::Instant::now() < until {
         std::thread::sleep(std::time::Duration::from_millis(100));
@@ -193,7 +193,7 @@ fn a_worker_has_several_devices_with_models_of_their_own() {
     let devices = cluster.run(&["workers"]).json()[0]["devices"].clone();
     let names: Vec<&str> = (0..2).filter_map(|at| devices[at]["device"].as_str()).collect();
     assert_eq!(names, ["cpu", id.as_str()]);
-    // Which of them is the less loaded is the machine's affair: they take turns instead.
+    // The less loaded device depends on the machine, so the devices take turns.
     let http = cluster.endpoint["http"].as_str().expect("a URL");
     ureq::put(format!("{http}/api/v1/cluster/config/balancing"))
         .header("authorization", &cluster.bearer())
@@ -215,7 +215,7 @@ fn a_worker_has_several_devices_with_models_of_their_own() {
 fn models_make_room_for_one_another() {
     let world = World::new();
     let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
-    // One of them finds room, two do not.
+    // The memory is enough for one model, not for two.
     let start = ["start", "--workers", "1", "--device", "cpu", "--http", "127.0.0.1:0"];
     let data = world.path("data").display().to_string();
     let start = [
@@ -243,7 +243,7 @@ fn models_make_room_for_one_another() {
         assert_eq!(submit["state"], json!("succeeded"), "{submit}");
         // A heartbeat from before the change may list both for a moment.
         eventually("one model is there", || held() == 1);
-        // What made room is still to be had.
+        // The evicted model is still available.
         let models = run(&["models", "ls"]).json();
         let ready = |model: &Value| model["state"] == "ready";
         assert!(models.as_array().is_some_and(|all| all.iter().all(ready)), "{models}");

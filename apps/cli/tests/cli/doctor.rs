@@ -1,9 +1,9 @@
-//! The doctor on a machine without a cluster, beside one, and far from one.
+//! The doctor on a machine without a cluster, with one, and with a remote one.
 
 use crate::harness::{Cluster, Outcome, World};
 use serde_json::Value;
 
-/// Runs it where no driver is found, so that nothing but the processor has to be tested.
+/// Runs the doctor without any driver, so that only the processor is tested.
 pub(crate) fn run(world: &World, args: &[&str]) -> Outcome {
     let mut command = world.command(args);
     let output = command.env("OCL_ICD_VENDORS", world.path("none")).output().expect("it starts");
@@ -42,7 +42,7 @@ fn a_cluster_is_checked_with_the_machine() {
     assert_eq!(about(&report, "cluster")["status"], "ok", "{report:#}");
     let quic = about(&report, "quic");
     assert_eq!(quic["status"], "ok", "the port answers: {quic}");
-    // From elsewhere, by its address, with a key that may look.
+    // A remote cluster, by its address, with a read-only key.
     let (url, key) = (cluster.endpoint["http"].as_str().expect("an address"), cluster.key_file());
     let far = ["doctor", "--json", "--server", url, "--key-file", &key];
     assert_eq!(about(&run(&cluster.world, &far).json(), "quic")["status"], "ok");

@@ -1,4 +1,4 @@
-//! Processes that are killed: nothing is lost, nothing is left behind.
+//! Killed processes: no task is lost, and no process is left behind.
 
 use crate::harness::{self, Cluster, World, ZERO, eventually, npy, signal, start};
 use rustix::process::Signal;
@@ -27,13 +27,13 @@ fn a_killed_worker_is_replaced_and_its_tasks_are_redone() {
         let ready = cluster.workers("ready");
         ready.len() == 2 && !ready.contains(&first[0])
     });
-    // The one that was killed is listed still, and has nothing left to finish.
+    // The killed worker is still listed, and has nothing left to finish.
     let listed = cluster.run(&["workers"]).json();
     let lost = listed.as_array().expect("an array").iter().find(|w| w["state"] == "lost");
     let lost = lost.and_then(|w| w["id"].as_str()).expect("it is listed");
     let (code, message) = cluster.run(&["workers", "drain", lost]).error(1);
     assert!(code == "worker_gone" && message.contains("gone already"), "{code}: {message}");
-    // Both at once: tasks wait until somebody is there again.
+    // Both workers at once: tasks wait until a worker is back.
     cluster.workers("ready").into_iter().for_each(|pid| signal(pid, Signal::KILL));
     let submit = ["submit", "--model", "digits", "--input", &image, "--wait"];
     assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
@@ -46,7 +46,7 @@ fn a_killed_coordinator_takes_its_workers_along_and_can_be_followed() {
     let cluster = Cluster::start(World::new(), "2");
     signal(cluster.pid(), Signal::KILL);
     cluster.world.expect_no_processes();
-    // The runtime file is still there and means nothing.
+    // The runtime file is still there, but is stale.
     assert!(cluster.world.path("data/coordinator.json").exists());
     assert_eq!(cluster.run(&["status"]).error(1).0, "not_running");
     assert_eq!(cluster.run(&["stop"]).error(1).0, "not_running");
@@ -93,7 +93,7 @@ fn a_task_that_was_accepted_is_named_when_its_coordinator_goes() {
     }
 }
 
-/// Somebody gets tired of waiting for a task, and is told what to do about it.
+/// Interrupts a wait for a task, and checks the hint.
 fn leave_waiting(cluster: &Cluster, image: &str, durable: &[&str]) {
     let data = cluster.endpoint["data"].as_str().expect("a path");
     let submit = ["submit", "--model", "digits", "--input", image, "--wait", "--data", data];
@@ -120,7 +120,7 @@ fn a_log_that_nobody_reads_any_more_stops_nothing() {
     let mut line = String::new();
     let stdout = child.stdout.take().expect("a pipe");
     BufReader::new(stdout).read_line(&mut line).expect("a line");
-    // Whoever read the log goes; what is logged from now on finds a broken pipe.
+    // The log's reader closes; later lines meet a broken pipe.
     drop(child.stderr.take());
     let cluster = Cluster { world, endpoint: serde_json::from_str(&line).expect("JSON") };
     let first = cluster.workers("ready");
@@ -149,7 +149,7 @@ fn durable_tasks_survive_coordinators_that_are_killed() {
             let id = cluster.run(&args).json()["task_id"].as_str().expect("an id").to_owned();
             tasks.push((key, id));
         }
-        // Some have ended by now, some run, some wait; a result that was shown stays as it is.
+        // Some tasks have ended, some run, some wait; a shown result must not change.
         let (_, last) = &tasks[tasks.len() - 8];
         let result = cluster.run(&["result", last, "--wait"]).json();
         shown.push((last.clone(), result["state"].clone(), result["outputs"].clone()));
@@ -175,7 +175,7 @@ fn durable_tasks_survive_coordinators_that_are_killed() {
     cluster.run(&["stop"]).json();
     cluster.world.expect_no_processes();
 
-    // The copy takes the journal's place.
+    // The copy replaces the journal.
     let journal = cluster.world.path("data/tasks.journal");
     std::fs::rename(&copy, &journal).expect("both are in the data folder");
     let cluster = Cluster::start(cluster.world, "1");
@@ -216,7 +216,7 @@ fn a_start_that_is_interrupted_leaves_nothing() {
         signal(child.id(), Signal::INT);
         let ended = harness::output(child).status;
         if ended.success() {
-            // It was quicker than the signal.
+            // The start finished before the signal.
             world.run(&["stop", "--data", &data, "--json"]).json();
         }
         world.expect_no_processes();

@@ -1,5 +1,5 @@
-//! What weeks of use bring: results that are read late, models and cards that hang, a coordinator that
-//! stands still for seconds.
+//! Faults of long use: results that are read late, models and cards that hang, a coordinator that stands still for
+//! seconds.
 
 use crate::harness::{Cluster, World, ZERO, eventually, field, npy, npy_of, number, signal};
 use rustix::process::Signal;
@@ -28,7 +28,7 @@ fn model(graph: &[Vec<u8>]) -> Vec<u8> {
     [number(1, 8), field(7, &graph), field(8, &number(2, 17))].concat()
 }
 
-/// `y = x + 1 + … + 1`, n times in a loop, which can be asked to stop between any two.
+/// `y = x + 1 + … + 1`, n times in a loop, which can be stopped between any two additions.
 fn counting() -> Vec<u8> {
     let one = [number(1, 1), number(2, F32), field(8, b"one"), field(9, &1f32.to_le_bytes())];
     let body = [
@@ -52,7 +52,7 @@ fn counting() -> Vec<u8> {
     ])
 }
 
-/// One product of two matrices of a size that a caller names: nothing stops it once it has begun.
+/// One product of two matrices of the caller's size, which cannot be stopped once begun.
 fn product() -> Vec<u8> {
     model(&[
         field(1, &node("ConstantOfShape", &["shape"], "a")),
@@ -74,7 +74,7 @@ fn integers(cluster: &Cluster, name: &str, values: &[i64]) -> String {
     path.display().to_string()
 }
 
-/// Submits a count of so many, with further flags; answers the task's id.
+/// Submits a task that counts up to `to`, with further flags; answers the task's id.
 fn count(cluster: &Cluster, to: i64, flags: &[&str]) -> String {
     let n = format!("n={}", integers(cluster, "n.npy", &[to]));
     let x = format!("x={}", cluster.world.write("x.npy", npy(&[1], &[0.])).display());
@@ -105,7 +105,7 @@ fn why(cluster: &Cluster, id: &str) -> String {
 fn endless_models_give_their_slots_back() {
     let cluster = Cluster::start(World::new(), "1");
     add(&cluster, "count", counting());
-    // As a model, by a limit, by a deadline, and by a caller who is tired of it.
+    // Endless runs are ended by a run limit, by a deadline, and by a caller that cancels.
     let limit = ["--run-limit-ms", "500", "--max-attempts", "2"];
     let limited = count(&cluster, i64::MAX, &limit);
     let task = ended(&cluster, &limited);
@@ -167,7 +167,7 @@ fn drain_restart_and_unload_end_in_time_and_say_what_they_ended() {
         let done = cluster.run(&[command, &["--timeout-s", "1"]].concat()).json();
         assert!(began.elapsed() < Duration::from_secs(30), "{command:?}");
         assert_eq!(done["ended"], json!([endless]), "{command:?}: {done}");
-        // It waits, for a worker or for its model, until somebody has it no more.
+        // The task waits, for a worker or its model, until it is cancelled.
         assert_eq!(cluster.run(&["tasks", "show", &endless]).json()["error"], Value::Null);
         cluster.run(&["cancel", &endless]).json();
         ended(&cluster, &endless);
@@ -233,7 +233,7 @@ fn results_wait_until_they_are_read_and_let_go() {
         assert_eq!((status, &task["state"]), (200, &json!("succeeded")), "{id}: {task}");
         assert_eq!(task["outputs"][0]["shape"], json!([1, 10]), "{id}");
     }
-    // Pages lead to all of them, and each to one.
+    // Pages lead to all tasks, and `after` to a single one.
     let (_, page) = ask(&cluster, "GET", "tasks?state=succeeded&limit=5", &Value::Null);
     let page = page.as_array().expect("a list");
     assert_eq!(page.len(), 5);
@@ -241,7 +241,7 @@ fn results_wait_until_they_are_read_and_let_go() {
     let (_, next) = ask(&cluster, "GET", &format!("tasks?limit=1&after={after}"), &Value::Null);
     assert_eq!(next[0]["task_id"], json!(ids[TASKS - 6]));
 
-    // Let go, it is gone, and said to be; over a restart too.
+    // A result that was let go is gone, and is reported so, also after a restart.
     let id = &ids[0];
     assert_eq!(ask(&cluster, "DELETE", &format!("tasks/{id}/result"), &Value::Null).0, 200);
     assert_eq!(ask(&cluster, "GET", &format!("tasks/{id}"), &Value::Null).0, 410);

@@ -1,4 +1,4 @@
-//! Runs the binary in a world of its own, and finds what it leaves behind.
+//! Runs the binary in an isolated environment, and finds the processes it leaves behind.
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -8,10 +8,10 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// Long enough for a busy machine; nothing waits that long unless it is broken.
+/// Long enough for a busy machine; only a defect takes longer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a run of the binary came to.
+/// The outcome of a run of the binary.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) code: Option<i32>,
@@ -42,7 +42,7 @@ impl Outcome {
     }
 }
 
-/// A home for everything that a test starts: its processes are recognised by the environment.
+/// A home for all processes of a test, which are recognised by their environment.
 pub(crate) struct World {
     pub(crate) folder: TempDir,
 }
@@ -92,8 +92,8 @@ impl World {
         }
     }
 
-    /// Starts the binary with its output kept for later. It hears of every signal, also where the
-    /// tests run under `nohup`, which has programs ignore one.
+    /// Starts the binary with captured output. `env` resets the signals that `nohup` makes programs
+    /// ignore.
     pub(crate) fn spawn(&self, args: &[&str]) -> Child {
         let binary = self.command(args);
         let mut command = Command::new("env");
@@ -159,12 +159,12 @@ impl Cluster {
         u32::try_from(pid).expect("a process id")
     }
 
-    /// The file with its owner's key.
+    /// The owner's key file.
     pub(crate) fn key_file(&self) -> String {
         self.world.path("data/local.key").display().to_string()
     }
 
-    /// The same as a header's value.
+    /// The owner's key as a header value.
     pub(crate) fn bearer(&self) -> String {
         let key = std::fs::read_to_string(self.key_file()).expect("made by the coordinator");
         format!("Bearer {key}")
@@ -204,7 +204,7 @@ pub(crate) fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// What a process still prints, and how it ends; it is killed where that takes too long.
+/// The rest of a process's output, and its exit; it is killed after too long a time.
 pub(crate) fn output(child: Child) -> Output {
     let pid = child.id();
     let (ended, waits) = mpsc::channel::<()>();
@@ -221,7 +221,7 @@ pub(crate) fn output(child: Child) -> Output {
 
 pub(crate) fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process id");
-    // It may have ended in the meantime.
+    // The process may have ended meanwhile.
     let _ = kill_process(pid, signal);
 }
 
@@ -230,7 +230,7 @@ pub(crate) fn digits() -> &'static str {
     concat!(env!("CARGO_MANIFEST_DIR"), "/assets/digits/digits.onnx")
 }
 
-/// A protobuf field: bytes, of which there are fewer than 2¹⁴.
+/// A protobuf field of fewer than 2¹⁴ bytes.
 pub(crate) fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     let (low, high) = (bytes.len() % 128, u8::try_from(bytes.len() / 128).expect("a short field"));
     let low = u8::try_from(low).expect("below 128");

@@ -1,4 +1,4 @@
-//! What `--help` says, command by command.
+//! The output of `--help`, command by command.
 
 use crate::harness::World;
 

@@ -1,4 +1,4 @@
-//! Machines that join: a second process with a data folder of its own, and nothing shared.
+//! Machines that join: a second process with its own data folder.
 
 use crate::harness::{self, Cluster, World, ZERO, best, eventually, npy, read_npy, signal};
 use rustix::process::Signal;
@@ -29,7 +29,7 @@ impl Joined {
 
     fn leave(self) {
         signal(self.process.id(), Signal::INT);
-        // Reads what it logs, so that it is not held up.
+        // Reads its logs, so that a full pipe does not block it.
         let output = harness::output(self.process);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
@@ -63,14 +63,14 @@ fn a_machine_joins_fetches_the_model_and_answers() {
     let workers = cluster.run(&["workers"]).json();
     assert_eq!((&workers[0]["id"], &workers[0]["models"]), (&json!("far"), &json!(["digits/1"])));
 
-    // The token is used up, and that is said to whoever tries it again.
+    // The token is used up, and a second use is told so.
     let elsewhere = cluster.world.path("elsewhere").display().to_string();
     let again = ["join", &quic, token, "--data", &elsewhere, "--device", "cpu", "--json"];
     let (code, message) = cluster.world.run(&again).error(1);
     assert_eq!(code, "token_used_up", "{message}");
     assert_eq!(cluster.run(&["token", "ls"]).json()[0]["state"], json!("used_up"));
 
-    // It comes back without a token, to a coordinator that was started anew.
+    // The machine comes back without a token to a restarted coordinator.
     joined.leave();
     cluster.run(&["stop"]).json();
     let cluster = Cluster::start(cluster.world, "0");
@@ -108,7 +108,7 @@ fn a_machine_that_may_not_join_is_told_why() {
     let (code, message) = cluster.world.run(&taken).error(1);
     assert!(code == "folder_of_coordinator" && message.contains(&data), "{code}: {message}");
     assert_eq!(join(&[&quic, "LGP1.x.y"]).error(2).0, "usage");
-    // Where nobody listens, and where nobody can.
+    // An address without a listener, and one that cannot have any.
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a free port");
     let silent = silent.local_addr().expect("bound").to_string();
     for addr in [silent.as_str(), "127.0.0.1:0"] {
@@ -124,7 +124,7 @@ fn a_machine_that_may_not_join_is_told_why() {
     assert_eq!(join(&[&quic, &parts.join(".")]).error(1).0, "wrong_cluster");
     assert_eq!(cluster.run(&["token", "ls"]).json()[0]["uses_left"], json!(2), "nothing was used");
 
-    // Nor of one that makes clients, which this command does not.
+    // A token for clients does not make workers.
     let client = cluster.run(&["token", "create", "--role", "client"]).json();
     assert_eq!(client["role"], "client");
     assert_eq!(join(&[&quic, text(&client["token"])]).error(1).0, "token_role");
@@ -140,7 +140,7 @@ fn a_machine_that_may_not_join_is_told_why() {
     cluster.world.expect_no_processes();
 }
 
-/// Other accounts see command lines for as long as processes live.
+/// Other accounts can read the command lines of living processes.
 #[test]
 fn a_token_comes_from_elsewhere_and_does_not_stay_on_the_command_line() {
     let cluster = Cluster::start(World::new(), "0");
@@ -188,13 +188,13 @@ fn a_machine_that_is_revoked_leaves_and_comes_back_with_a_new_token_only() {
 
     let none = ["join", &quic, "--data", &folder, "--name", "far", "--json", "--device", "cpu"];
     assert_eq!(cluster.world.run(&none).error(1).0, "token_missing");
-    // If need be it waits until the second of the revocation is over.
+    // The join waits, if need be, until the second of the revocation is over.
     let second = args(&token(&cluster));
     let joined = Joined::start(&cluster.world, &second.each_ref().map(String::as_str));
     eventually("the worker is back", || cluster.workers("ready").len() == 1);
     joined.leave();
 
-    // One that was off when it was revoked notices on its return, and uses its new token at once.
+    // A machine that was revoked while off notices on its return, and uses its new token at once.
     cluster.run(&["workers", "revoke", "far"]).json();
     let third = args(&token(&cluster));
     let joined = Joined::start(&cluster.world, &third.each_ref().map(String::as_str));
@@ -237,7 +237,7 @@ fn a_machine_that_was_away_comes_back_without_a_token() {
     assert_eq!(submit_zero(&cluster), 0);
     joined.leave();
 
-    // Away for longer than it may be, it is told what to do, and joins anew with a token.
+    // A machine away for too long is told what to do, and joins anew with a token.
     cluster.run(&["stop"]).json();
     allow(&cluster.world, 0);
     std::thread::sleep(Duration::from_secs(5));
@@ -278,7 +278,7 @@ fn a_machine_finds_the_coordinator_by_its_token() {
         "--workers",
         "0",
     ];
-    // Announced on the loopback alone, for that is where it listens.
+    // Announced on loopback only, where it listens.
     let mut start = world.command(&start);
     let started = start.env("RADEON_QUIC__ADVERTISE", "always").output().expect("it starts");
     let endpoint = serde_json::from_slice(&started.stdout).expect("JSON");

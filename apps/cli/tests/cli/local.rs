@@ -53,7 +53,7 @@ fn an_answer_is_told_where_its_files_cannot_be_written() {
     let report: serde_json::Value = serde_json::from_str(&outcome.stdout).expect("JSON");
     assert_eq!(report["outputs"][0]["shape"], json!([1, 10]));
     assert!(report["outputs"][0]["file"].is_null(), "{report}");
-    // Who says where wants the files.
+    // With an explicit folder the files are required.
     let outcome = world.run(&["run", digits(), &image, "--output-dir", ".", "--json"]);
     assert_eq!(outcome.error(1).0, "io");
 }
@@ -80,7 +80,7 @@ fn run_takes_images() {
         pixel.0 = [(ZERO[at] * 15.9375) as u8];
     }
     picture.save(world.path("zero.png")).expect("the folder is ours");
-    // Beside a copy of the model, the config that brings pixels to its range.
+    // A copy of the model, with a configuration that scales pixels to its range.
     let model = text(&world.write("digits.onnx", std::fs::read(digits()).expect("bundled")));
     world.write("digits.toml", "scale = 0.0627451\n");
     let zero = text(&world.path("zero.png"));
@@ -224,7 +224,7 @@ fn precisions_and_instructions_agree_about_a_digit() {
         assert_eq!(best(&logits), 0, "{flags:?}");
         if flags[0] == "--precision" {
             assert_eq!(report["precision"], json!(flags[1]));
-            // Less precise is another number, where the machine has the instructions.
+            // Lower precision gives other numbers, if the machine has the instructions.
             let other = flags[1] == "int8" || has_bf16();
             assert_eq!(logits != exact, other, "{flags:?}: {logits:?}, exactly {exact:?}");
         } else {

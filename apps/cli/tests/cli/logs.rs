@@ -1,4 +1,4 @@
-//! The log in the form that the settings want.
+//! The log in the form of the setting.
 
 use crate::harness::{Cluster, World};
 use serde_json::Value;

@@ -1,11 +1,11 @@
-//! `run` and `submit` of many files: a row each, classes by their names, and one that is bad among them.
+//! `run` and `submit` of many files: one row each, class names, and a bad file among them.
 
 use crate::harness::{self, Cluster, World, ZERO, best, digits, npy, read_npy, signal};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// A folder with two pictures of a zero, a file that is none, and one that does not matter.
+/// A folder with two pictures of a zero, an invalid picture, and an unrelated file.
 fn folder(world: &World) -> String {
     let folder = world.path("photos");
     std::fs::create_dir_all(&folder).expect("ours");
@@ -25,7 +25,7 @@ fn named(world: &World) -> String {
     world.write("digits.onnx", bytes).display().to_string()
 }
 
-/// What each of a list of results says of its file: its name, its state, and its first class.
+/// The file name, the state and the first class of each result.
 fn told(rows: &Value) -> Vec<(String, String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or("-").to_owned();
     let name = |row: &Value| text(&row["file"]).rsplit('/').next().unwrap_or_default().to_owned();
@@ -70,7 +70,7 @@ fn run_takes_a_folder_and_goes_on_after_a_bad_file() {
     let people = world.run(&["run", &model, &photos, "--threads", "1"]);
     let note = format!("1 other in {photos} was left out (.txt)");
     assert!(people.stderr.contains(&note), "{people:?}");
-    // For people: a line each, and nothing written where no folder was named.
+    // Text output has one line for each file; without a folder no outputs are written.
     let [a, b] = ["a.npy", "b.npy"].map(|name| format!("{photos}/{name}"));
     let people = world.run(&["run", &model, &a, &b, "--top", "2", "--threads", "1"]);
     assert_eq!(people.code, Some(0), "{people:?}");
@@ -96,7 +96,7 @@ fn classes_have_the_names_that_are_asked_for() {
         (&report["top"][0][0]["label"], &report["kind"]),
         (&json!("nought"), &json!("score"))
     );
-    // The bundled model is named by the file beside it.
+    // The file beside the bundled model names its classes.
     let report = run(&[]).json();
     assert_eq!(report["top"][0].as_array().map(Vec::len), Some(5));
     let (code, message) = run(&["--labels", &few]).error(1);
@@ -125,7 +125,7 @@ fn submit_takes_a_folder_and_names_the_classes() {
     assert_eq!(done["top"][0][0]["label"], json!("0"));
     let id = done["task_id"].as_str().expect("an id").to_owned();
     assert_eq!(cluster.run(&["result", &id]).json()["top"][0][0]["label"], json!("0"));
-    // Found by its address, a model says as much.
+    // A coordinator that is found by its address gives the same names.
     let key = cluster.key_file();
     let http = cluster.endpoint["http"].as_str().expect("a URL");
     let there =
@@ -143,7 +143,7 @@ fn submit_takes_a_folder_and_names_the_classes() {
         get(&url)["scaling"]["scale"].as_f64().is_some_and(|scale| (0.06..0.07).contains(&scale))
     );
 
-    // What is not known is near to what is.
+    // Unknown names that are close to known ones.
     for (args, meant) in [
         (&["submit", "-m", "digist", &one][..], "digits"),
         (&["models", "load", "digit"], "digits"),
@@ -167,7 +167,7 @@ fn who_waits_is_told_for_what_and_which_tasks_go_on() {
     harness::eventually("three tasks wait", || {
         cluster.run(&["tasks", "--state", "queued"]).json().as_array().map(Vec::len) == Some(3)
     });
-    // Longer than it takes to say what is waited for.
+    // Longer than the delay of the notice about waiting.
     std::thread::sleep(std::time::Duration::from_secs(2));
     let [single, several] = [waits, folder].map(|child| {
         signal(child.id(), Signal::INT);

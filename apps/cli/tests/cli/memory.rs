@@ -1,4 +1,4 @@
-//! What models take of a worker's memory, and that it comes back.
+//! Models' use of a worker's memory, and its release.
 
 use crate::harness::{Cluster, World, eventually, npy};
 use lgp_inference::GraphBuilder;
@@ -6,7 +6,7 @@ use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Rows and columns of a model's weights, and the bytes that they are.
+/// The rows and columns of a model's weights, and their bytes.
 const WIDTH: usize = 4096;
 const BYTES: usize = WIDTH * WIDTH * 4;
 
@@ -32,7 +32,7 @@ fn heavy(world: &World, name: &str, seed: u32) -> PathBuf {
     world.write(&format!("{name}.onnx"), file)
 }
 
-/// Bytes of memory that a process has.
+/// A process's resident memory in bytes.
 fn resident(pid: u32) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("VmRSS");
@@ -56,7 +56,7 @@ fn models_make_room_for_one_another_and_unloading_frees_memory() {
         let done = cluster.run(&["submit", "--model", model, "--input", &input, "--wait"]).json();
         assert_eq!(done["state"], "succeeded", "{done}");
     };
-    // Those of the two that the worker has; one that made room is ready too, for it comes back.
+    // The models that the worker holds; an evicted model is ready too, since it can come back.
     let there = || {
         let models = cluster.run(&["models", "ls"]).json();
         let models = models.as_array().expect("an array").clone();
@@ -71,10 +71,10 @@ fn models_make_room_for_one_another_and_unloading_frees_memory() {
         assert!(taken() > BYTES * 8 / 10, "{} bytes after {name}", taken());
         eventually("only the newest is there", || there() == [name] && taken() < BYTES * 14 / 10);
     }
-    // It comes back for an inference, and the other goes.
+    // The model comes back for an inference, and the other is evicted.
     run("a");
     eventually("the first is back, alone", || there() == ["a"] && taken() < BYTES * 14 / 10);
-    // In this order: with room, the other would come back.
+    // In this order, because with free room the other model would come back.
     for name in ["b", "a"] {
         cluster.run(&["models", "unload", name]).json();
     }

@@ -1,7 +1,7 @@
-//! A coordinator that other machines reach: keys, certificates, and who is let in.
+//! A coordinator that other machines reach: keys, certificates and access.
 
 use crate::harness::{Cluster, World};
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn the_network_takes_a_certificate_and_a_key() {
         assert!(failed.stderr.contains("none.pem"), "{failed:?}");
     }
 
-    // Nobody runs, and a key is made all the same.
+    // A key can be made while no coordinator runs.
     let keys = |args: &[&str]| world.run(&[&["keys"], args, &["--json", "--data", &data]].concat());
     let made = keys(&["create", "--role", "submit", "--note", "clinic"]).json();
     let text = made["key"].as_str().expect("a key").to_owned();
@@ -78,7 +78,7 @@ fn the_network_takes_a_certificate_and_a_key() {
     let forbidden = [&["stop", "--json", "--server", &url][..], &trusted].concat();
     assert_eq!(cluster.world.run(&forbidden).error(1).0, "forbidden");
 
-    // The owner needs neither, and takes the key back.
+    // The owner needs neither key nor certificate, and revokes the key.
     assert_eq!(cluster.run(&["status"]).json()["status"], "ok");
     let id = made["id"].as_str().expect("a name");
     assert_eq!(cluster.run(&["keys", "revoke", id]).json()["revoked"], true);

@@ -1,9 +1,9 @@
-//! What a report has, and what it must not have.
+//! The contents of a report, and what it must not contain.
 
 use crate::doctor;
 use crate::harness::{Cluster, World};
 
-/// What is planted where a report looks, and must not be found in it.
+/// Secrets that are planted where a report looks, and must not appear in it.
 const SECRETS: [&str; 8] = [
     "lgp_planted_0123456789abcdef0123456789abcdef",
     "LGP1.00aa11bb22cc33dd.44ee55ff66",
@@ -71,7 +71,7 @@ fn secrets_that_are_planted_are_not_found_again() {
     }
     assert!(text.len() < 1 << 20);
     assert!(told["file"].is_null() && told["report"]["system"]["kernel"].is_string());
-    // What is there is kept, unless somebody says otherwise.
+    // An existing file is kept, unless a flag says otherwise.
     let (code, message) =
         run(&world, &["report", "--json", "-o", "r.md", "--data", &data]).error(1);
     assert!(code == "file_exists" && message.contains("r.md"), "{code} {message}");

@@ -1,4 +1,4 @@
-//! Results that are let go: never before they were written, and what is said of them afterwards.
+//! Results that are let go: only after they were written, and reported as such afterwards.
 
 use crate::field::ask;
 use crate::harness::{Cluster, Outcome, World, ZERO, eventually, npy};
@@ -7,10 +7,10 @@ use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType};
 use serde_json::{Value, json};
 use std::process::Stdio;
 
-/// So many elements take more than 64 KiB: outputs of durable tasks that lie in a file.
+/// This many elements take more than 64 KiB, so a durable task's outputs lie in a file.
 const ELEMENTS: usize = 20_000;
 
-/// A cluster with a model that takes just so many elements, as only a run finds.
+/// A cluster with a model that takes exactly this number of elements, which only a run finds out.
 fn cluster() -> Cluster {
     let cluster = Cluster::start(World::new(), "1");
     let of = |dims: Vec<Dim>| TensorType { dtype: DType::F32, shape: Some(SymShape(dims)) };
@@ -38,7 +38,7 @@ fn submit(cluster: &Cluster, model: &str, input: Vec<u8>) -> String {
     id
 }
 
-/// `result` with `--done`, and stdout as it is given.
+/// Runs `result` with `--done` and the given stdout.
 fn done(cluster: &Cluster, id: &str, stdout: impl Into<Stdio>, flags: &[&str]) -> Outcome {
     let data = cluster.endpoint["data"].as_str().expect("a path");
     let args = [&["result", id, "--done", "--data", data], flags].concat();
@@ -53,7 +53,7 @@ fn done(cluster: &Cluster, id: &str, stdout: impl Into<Stdio>, flags: &[&str]) -
 fn a_result_goes_once_it_was_written_and_not_before() {
     let cluster = cluster();
     let id = submit(&cluster, "digits", npy(&[1, 1, 8, 8], &ZERO));
-    // Cut to its first values; written to nobody; written to a reader that has gone.
+    // Refused: output cut to the first values, output to nowhere, and a closed pipe.
     let shown = done(&cluster, &id, Stdio::piped(), &[]);
     assert!(shown.code == Some(2) && shown.stderr.contains("--output-dir"), "{shown:?}");
     assert_eq!(done(&cluster, &id, Stdio::null(), &["--json"]).error(2).0, "usage");
@@ -66,11 +66,11 @@ fn a_result_goes_once_it_was_written_and_not_before() {
     assert!(cluster.world.path("out/logits.npy").exists());
 
     assert_eq!(cluster.run(&["result", &id]).error(1).0, "expired");
-    // It has ended, whatever became of its result.
+    // The task has ended, whatever happened to its result.
     let cancelled = cluster.run(&["cancel", &id]).json();
     assert_eq!(cancelled, json!({ "task_id": id, "state": "expired" }));
 
-    // The error of a task is its result too, and is told before it goes.
+    // A task's error is its result too, and is reported before it goes.
     let failed = submit(&cluster, "fold", npy(&[4], &[0.; 4]));
     let (code, message) = done(&cluster, &failed, Stdio::piped(), &["--json"]).error(1);
     assert!(code != "not_written" && message.contains("failed"), "{code}: {message}");
@@ -78,10 +78,10 @@ fn a_result_goes_once_it_was_written_and_not_before() {
     a_damaged_result_is_given_up(cluster);
 }
 
-/// As `docs/cluster.md` says: its file may come back, and so nothing but a word of its own lets it go.
+/// As `docs/cluster.md` says, the file may come back, so only an explicit request lets the result go.
 fn a_damaged_result_is_given_up(cluster: Cluster) {
     let id = submit(&cluster, "fold", npy(&[ELEMENTS], &[1.; ELEMENTS]));
-    // Of what has just ended a coordinator does not ask its disk.
+    // Restarted, because a coordinator does not read recent results from disk.
     cluster.run(&["stop"]).json();
     let cluster = &Cluster::start(cluster.world, "0");
     let folder = std::fs::read_dir(cluster.world.path("data/tasks.journal.inputs"));
@@ -95,7 +95,7 @@ fn a_damaged_result_is_given_up(cluster: Cluster) {
     assert!(lost.stderr.contains(&format!("DELETE {}", url(cluster, &path))), "{lost:?}");
     assert_eq!(cluster.run(&["cancel", &id]).json()["state"], "succeeded");
     assert_eq!(cluster.run(&["tasks", "backup"]).error(1).0, "tensors_damaged");
-    // It was let go by none of them.
+    // None of the commands has let the result go.
     std::fs::write(&file, &whole).expect("ours");
     assert_eq!(cluster.run(&["result", &id]).json()["state"], "succeeded");
 

@@ -1,4 +1,4 @@
-//! Sequences, whose states are none of the workers'.
+//! Sequences, whose states are not kept by workers.
 
 use crate::field::ask;
 use crate::harness::{Cluster, World, eventually, signal};
@@ -20,7 +20,7 @@ fn adds() -> Vec<u8> {
     graph.finish().expect("a sound graph").to_onnx().expect("a sound model")
 }
 
-/// Adds to what the sequence has; answers what it has then, and the worker that ran it.
+/// Adds to the sequence's sum; answers the new sum, and the worker that ran it.
 fn add(http: &str, x: f32, starts: bool) -> (Value, String) {
     let answer = ureq::post(format!("{http}/v2/models/adds/infer")).send_json(json!({
         "parameters": {"sequence_id": 1, "sequence_start": starts},
@@ -46,7 +46,7 @@ fn a_sequence_goes_on_where_its_worker_is_killed_in_an_inference() {
     let (sum, killed) = add(&http, 1.0, true);
     assert_eq!(sum, json!(1.0));
 
-    // The worker is given the next one and does not come to its end.
+    // The worker gets the next inference and does not finish it.
     let worker = cluster.workers("ready")[0];
     signal(worker, Signal::STOP);
     let later = |x: f32| {
@@ -58,7 +58,7 @@ fn a_sequence_goes_on_where_its_worker_is_killed_in_an_inference() {
         ask(&cluster, "GET", "stats", &Value::Null).1["tasks"]["running"] == 1
     });
     let third = later(4.0);
-    // One that comes while no worker has the model is refused.
+    // An inference that comes while no worker has the model would be refused.
     eventually("the third waits for its turn", || {
         let metrics =
             ureq::get(format!("{http}/metrics")).header("authorization", &cluster.bearer());

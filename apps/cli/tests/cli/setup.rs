@@ -1,4 +1,4 @@
-//! What a person sets up once: a settings file, a shell, a look at the log, the page.
+//! One-time setup: the settings file, completions, the log and the page.
 
 use crate::harness::{Cluster, World, eventually, signal};
 use rustix::process::Signal;
@@ -13,7 +13,7 @@ fn a_settings_file_is_written_once_and_start_reads_it() {
     let (code, message) = world.run(&["init", "--json", "--data", &data]).error(1);
     assert!(code == "file_exists" && message.contains("is there already"), "{code} {message}");
     world.run(&["init", "--json", "--force", "--data", &data]).json();
-    // One line of it is taken into use.
+    // One line of the file is enabled.
     let text = std::fs::read_to_string(&file).expect("written");
     std::fs::write(&file, text.replace("#batch_max = 1", "batch_max = 7")).expect("ours");
     let cluster = Cluster::start(world, "0");

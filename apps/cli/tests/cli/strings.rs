@@ -20,7 +20,7 @@ fn model() -> Vec<u8> {
     graph.finish().expect("a sound graph").to_onnx().expect("a sound model")
 }
 
-/// Posts to the protocol's inference route; answers its header's length too.
+/// Posts to the inference route; also answers the length of the JSON header.
 fn infer(cluster: &Cluster, json_bytes: Option<usize>, body: &[u8]) -> (u16, usize, Vec<u8>) {
     let http = cluster.endpoint["http"].as_str().expect("an address");
     let agent = ureq::Agent::config_builder().http_status_as_error(false).build().new_agent();

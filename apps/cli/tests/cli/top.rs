@@ -30,11 +30,11 @@ fn a_pipe_gets_one_look() {
     cluster.run(&["top", "--interval", "0"]).error(2);
 }
 
-/// A terminal with a program in it.
+/// A terminal in which a program runs.
 struct Terminal {
-    /// The end of whoever sits before it.
+    /// The user's end.
     keys: File,
-    /// The program's end, whose settings can be looked at.
+    /// The program's end, whose modes can be read.
     screen: File,
     shown: Receiver<String>,
     text: String,
@@ -47,13 +47,13 @@ impl Terminal {
         grantpt(&keys).expect("ours");
         unlockpt(&keys).expect("ours");
         let name = ptsname(&keys, Vec::new()).expect("it has a name");
-        // It is to be the terminal of the program, and not of the tests.
+        // It must become the program's terminal, not the tests'.
         let screen = open(name.as_c_str(), OFlags::RDWR | OFlags::NOCTTY, Mode::empty());
         let screen = File::from(screen.expect("its other end"));
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&screen, size).expect("ours");
         let binary = world.command(args);
-        // A session of its own, whose terminal this is.
+        // `setsid` starts a session with this terminal.
         let mut command = Command::new("setsid");
         command.args(["--ctty", "--wait"]).arg(binary.get_program()).args(binary.get_args());
         for (name, value) in binary.get_envs() {
@@ -81,8 +81,8 @@ impl Terminal {
         Self { keys, screen, shown, text: String::new(), child }
     }
 
-    /// Waits until a word was shown since the last that was waited for. What is between words need not be
-    /// sent, where the screen was blank before.
+    /// Waits until a word is shown after the previous awaited one. Blanks between words need not be sent where the
+    /// screen was blank before.
     #[track_caller]
     fn until(&mut self, part: &str) {
         let start = Instant::now();
@@ -98,7 +98,7 @@ impl Terminal {
         self.keys.write_all(keys.as_bytes()).expect("the terminal takes it");
     }
 
-    /// Whether keys reach the program one by one, and are not shown.
+    /// Whether the program gets each key at once, without echo.
     fn is_raw(&self) -> bool {
         let modes = tcgetattr(&self.screen).expect("ours").local_modes;
         !modes.intersects(LocalModes::ICANON | LocalModes::ECHO)

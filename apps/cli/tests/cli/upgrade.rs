@@ -1,12 +1,12 @@
-//! Data folders that earlier versions left: each serves on as it is, with its models, tasks and keys. A version adds its
-//! own by `tests/data/make.sh`.
+//! Data folders of earlier versions: each keeps serving with its models, tasks and keys. `tests/data/make.sh` adds a
+//! version's own folder.
 
 use crate::harness::{Cluster, World, eventually};
 use flate2::Crc;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the folders are, packed.
+/// The packed folders.
 fn kept() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let entries = std::fs::read_dir(folder).expect("it is in the tree").flatten();
@@ -19,7 +19,7 @@ fn kept() -> Vec<PathBuf> {
     found
 }
 
-/// A world in which `data` is what `packed` holds.
+/// A world whose `data` folder is unpacked from `packed`.
 fn unpacked(packed: &Path) -> World {
     let world = World::new();
     let mut tar = Command::new("tar");
@@ -35,7 +35,7 @@ fn folders_of_earlier_versions_serve_on() {
         let key = std::fs::read_to_string(world.path("data/kept.key")).expect("packed");
         let image = world.path("data/image.npy").display().to_string();
         let data = world.path("data").display().to_string();
-        // All else is set in the folder's own file.
+        // The folder's own file has all other settings.
         let endpoint = world.run(&["start", "--json", "--data", &data]).json();
         let cluster = Cluster { world, endpoint };
         assert_eq!(cluster.workers("ready").len(), 1, "the folder's settings say so");
@@ -59,7 +59,7 @@ fn folders_of_earlier_versions_serve_on() {
         assert_eq!(tasks.as_array().map(Vec::len), Some(2), "none is new: {tasks}");
         let done = cluster.run(&["tasks", "show", done.as_str().expect("an id")]).json();
         assert!(done["state"] == "succeeded" && done["attempts"] == 1, "{done}");
-        // What was queued is run now.
+        // The queued task runs now.
         let queued = again("queued");
         eventually("the task that was queued ends", || {
             let shown = cluster.run(&["tasks", "show", queued.as_str().expect("an id")]).json();
@@ -80,7 +80,7 @@ fn a_folder_of_a_later_version_is_refused_and_stays_as_it_is() {
     let world = unpacked(&kept()[0]);
     let journal = world.path("data/tasks.journal");
     let mut bytes = std::fs::read(&journal).expect("packed");
-    // Both pages of the guard: after their magic number the version, before their end a checksum.
+    // Both guard pages have a magic number, the version after it, and a checksum at the end.
     for page in [0, 4096] {
         let head = &mut bytes[page..page + 24];
         if &head[..6] == b"LGPjrn" {

@@ -1,4 +1,4 @@
-//! A server that reads a request to its end and answers so many bytes.
+//! A server that reads each request to its end and answers a fixed number of bytes.
 
 use crate::Result;
 use axum::body::Bytes;
@@ -21,7 +21,7 @@ pub(crate) async fn serve(answer_bytes: usize) -> Result<()> {
         let service = hyper::service::service_fn(move |request: Request<Incoming>| {
             let answer = answer.clone();
             async move {
-                // A request that was cut gets no answer that anyone reads.
+                // An incomplete request has no reader for the answer.
                 let _ = request.into_body().collect().await;
                 Ok::<_, Infallible>(Response::new(Full::new(answer)))
             }

@@ -1,5 +1,5 @@
-//! Load on a server that speaks the Open Inference Protocol: how many requests a second, and how long
-//! each takes. One thread, so that the server keeps what processors there are.
+//! Load on a server that speaks the Open Inference Protocol: measures requests a second and latencies. It runs on
+//! one thread, so that the server keeps the other CPU cores.
 //! `cargo run --release -p lgp-server --example load -- run --url http://127.0.0.1:8000 …`.
 
 mod bare;
@@ -8,21 +8,21 @@ use clap::{Args, Parser, ValueEnum};
 use lgp_server::{Load, LoadForm, LoadProtocol};
 use std::path::PathBuf;
 
-/// What the generator answers with when something is wrong.
+/// The result within this program.
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 #[derive(Parser)]
 enum Command {
     /// Sends requests and prints one line of JSON.
     Run(Run),
-    /// Answers every request with so many bytes and does nothing else: the floor of a transfer.
+    /// Answers every request with this many bytes and does nothing else: the floor of a transfer.
     Bare {
         #[arg(long)]
         answer_bytes: usize,
     },
 }
 
-/// How requests travel.
+/// The protocol of the requests.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Protocol {
     /// HTTP/1.1, a connection for each request in flight.
@@ -33,12 +33,12 @@ enum Protocol {
     Stream,
 }
 
-/// How tensors travel over HTTP.
+/// The encoding of tensors over HTTP.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Form {
     Json,
     Binary,
-    /// In regions of shared memory that are registered first.
+    /// In shared memory regions, which are registered first.
     Shared,
 }
 
@@ -48,35 +48,35 @@ struct Run {
     protocol: Protocol,
     #[arg(long, value_enum, default_value = "binary")]
     form: Form,
-    /// The server, with the path that takes inferences where it is another than the protocol's.
+    /// The server's URL, with a path if the inference path is not the protocol's default.
     #[arg(long)]
     url: String,
     #[arg(long)]
     model: String,
-    /// Name and dimensions of the input, such as image:1x1x8x8, which gets numbers at random.
+    /// Name and dimensions of the input, such as image:1x1x8x8, which is filled at random.
     #[arg(long)]
     input: String,
-    /// Bytes of each output, for those that come in shared memory.
+    /// Bytes of each output, if outputs go to shared memory.
     #[arg(long, default_value_t = 4096)]
     output_bytes: usize,
-    /// Name of the output that comes in shared memory.
+    /// Name of the output that goes to shared memory.
     #[arg(long, default_value = "")]
     output: String,
     #[arg(long, default_value_t = 1)]
     in_flight: usize,
     #[arg(long, default_value_t = 5.0)]
     seconds: f64,
-    /// Before anything is counted.
+    /// Warm-up time before the measurement, in seconds.
     #[arg(long, default_value_t = 1.0)]
     warm_seconds: f64,
-    /// Requests a second that are due, whatever becomes of earlier ones, each of which counts from when
-    /// it was due; as fast as answers come where none are given.
+    /// Requests a second. They are due at this rate even if earlier ones are late, and latencies count from the due
+    /// time. Without it, each answer triggers the next request.
     #[arg(long)]
     rate: Option<f64>,
-    /// A file with a key.
+    /// A file with an API key.
     #[arg(long)]
     key_file: Option<PathBuf>,
-    /// A file with the certificate of the authority that is trusted.
+    /// A file with the trusted CA certificate.
     #[arg(long)]
     ca: Option<PathBuf>,
 }

@@ -1,5 +1,5 @@
-//! The log of administrative calls, and beside it that of calls that were refused for want of a right, so that
-//! whoever is refused often enough does not push out what administrators did: files of JSON lines.
+//! The audit logs, files of JSON lines: one of administrative calls, and one of calls refused for a missing right.
+//! They are separate so that many refusals cannot rotate administrators' calls away.
 
 use super::keys::{KeyInfo, KeyRole};
 use crate::error::{Error, Result};
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// From this size on the file is put aside as `NAME.1`, in the place of the one before.
+/// From this size on the file is rotated to `NAME.1`, which replaces the earlier one.
 const BYTES_MAX: u64 = 16 << 20;
-/// Longest path of a request that is logged, in bytes.
+/// Longest logged path of a request, in bytes.
 const PATH_BYTES_MAX: usize = 512;
 
 /// The log of administrative calls, and that of refusals.
@@ -30,20 +30,20 @@ struct Log {
     file: Mutex<File>,
 }
 
-/// One call.
+/// A logged call.
 #[derive(Debug, Serialize)]
 pub(super) struct Call<'a> {
     pub(super) key: &'a str,
     pub(super) peer: &'a str,
     pub(super) method: &'a str,
     pub(super) path: &'a str,
-    /// That of the answer; of a gRPC call the one that means the same.
+    /// The status of the answer; for a gRPC call, the equivalent HTTP status.
     pub(super) status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) made: Option<&'a Made>,
 }
 
-/// The key that a call made. An answer that brings it along has it in the line of its call.
+/// The key that a call made. The response carries it into the call's log line.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Made {
     id: String,
@@ -64,13 +64,13 @@ struct Line<'a> {
 }
 
 impl Audit {
-    /// The log of calls at a path. That of refusals is beside it: of `audit.log` it is `audit.refused.log`.
+    /// Opens the log of calls at a path, and the log of refusals beside it: for `audit.log`, `audit.refused.log`.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let calls = Log::open(path.to_owned())?;
         Ok(Self { calls, refusals: Log::open(path.with_extension("refused.log"))? })
     }
 
-    /// Adds a line. One that cannot be written goes to the server's log.
+    /// Adds a line. If it cannot be written, the server's log reports it.
     pub(super) fn add(&self, call: Call<'_>) {
         match is_refusal(call.status) {
             true => self.refusals.add(call),
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(path.with_file_name("audit.log.1").metadata().expect("aside").len(), BYTES_MAX);
         assert_eq!(std::fs::read_to_string(&path).expect("ours").lines().count(), 1);
 
-        // However many are refused, what was done stays.
+        // Refusals never rotate administrators' calls away.
         let refused = path.with_file_name("audit.refused.log");
         for status in [401, 403] {
             let file = File::options().write(true).open(&refused).expect("ours");

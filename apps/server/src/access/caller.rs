@@ -1,4 +1,4 @@
-//! Who sent a request, as far as its key tells.
+//! The caller of a request, identified by its key.
 
 use super::keys::{KeyInfo, KeyRole};
 use super::limits::{Limits, Place};
@@ -10,10 +10,10 @@ use axum::http::request::Parts;
 use axum::response::Response;
 use std::sync::Arc;
 
-/// By what callers without a key are known: they are one.
+/// The id that all callers without a key share.
 pub(crate) const NO_KEY: &str = "-";
 
-/// Who sent a request, and its place among those of its key, given back with the last clone.
+/// The caller of a request, with its place in its key's limits, which the last clone frees.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
     who: Who,
@@ -22,9 +22,9 @@ pub(crate) struct Caller {
 
 #[derive(Debug, Clone)]
 enum Who {
-    /// A program of this machine without a key.
+    /// A program on this machine without a key.
     Anonymous,
-    /// Whoever can read `local.key`.
+    /// The reader of `local.key`.
     Owner,
     /// The owner of a key.
     Key(Arc<KeyInfo>),
@@ -43,7 +43,7 @@ impl Caller {
         Self { who: Who::Key(Arc::new(key)), _place: None }
     }
 
-    /// The same with a place for one more request, which is what its key's limits leave.
+    /// Takes a place for one more request, if the key's limits allow.
     pub(crate) fn placed(self, limits: &Limits) -> Result<Self, Fault> {
         let place = match &self.who {
             Who::Key(key) => limits.take(key)?.map(Arc::new),
@@ -52,12 +52,12 @@ impl Caller {
         Ok(Self { who: self.who, _place: place })
     }
 
-    /// The same without a place, for what lasts and is no request by itself.
+    /// The caller without its place, for long-lived state that is not a request.
     pub(crate) fn without_place(&self) -> Self {
         Self { who: self.who.clone(), _place: None }
     }
 
-    /// Has the key's rate count so many requests more than the one that was let in.
+    /// Counts `more` requests against the key's rate, besides the admitted one.
     pub(crate) fn count(&self, limits: &Limits, more: usize) -> Result<(), Fault> {
         match &self.who {
             Who::Key(key) => limits.count(key, more),
@@ -65,7 +65,7 @@ impl Caller {
         }
     }
 
-    /// Requests that the caller may have under way at the same time, where that is limited.
+    /// The most concurrent requests of the caller, if limited.
     pub(crate) fn concurrent_max(&self) -> Option<usize> {
         match &self.who {
             Who::Key(key) => key.concurrent_max.and_then(|most| usize::try_from(most).ok()),
@@ -77,7 +77,7 @@ impl Caller {
         matches!(self.who, Who::Anonymous)
     }
 
-    /// The models that the caller may use, if not all.
+    /// The models that the caller may use; `None` for all.
     pub(crate) fn models(&self) -> Option<&[String]> {
         match &self.who {
             Who::Key(key) => key.models.as_deref(),
@@ -98,7 +98,7 @@ impl Caller {
         self.role() == KeyRole::Admin
     }
 
-    /// By what the caller is logged.
+    /// The caller's id in logs.
     pub(crate) fn id(&self) -> &str {
         match &self.who {
             Who::Anonymous => NO_KEY,
@@ -120,7 +120,7 @@ impl Caller {
         matches!(&self.who, Who::Key(key) if key.models.is_some())
     }
 
-    /// Refuses a model that the caller's key is not for.
+    /// Refuses a model that the caller's key does not cover.
     pub(crate) fn check_model(&self, model: &str) -> Result<(), Fault> {
         if self.may_use(model) {
             return Ok(());
@@ -136,7 +136,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Response> {
-        // Each route that is served has one: the layer that lets requests in has put it there.
+        // The access layer has added a caller to every request with a route.
         let caller = parts.extensions.get::<Self>().cloned();
         caller.ok_or_else(|| {
             Fault::internal("a request came past the check of its key").for_path(parts.uri.path())

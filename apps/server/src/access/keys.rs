@@ -1,7 +1,9 @@
-//! API keys: made by administrators, kept as digests, good until they expire or are revoked.
+//! API keys: made by administrators, stored as digests, valid until they expire or are revoked.
 
 use crate::error::{Error, Result};
-use lgp_sdk::{Persisted, Pki, Repository};
+use lgp_distributed::Persisted;
+use lgp_sdk::cluster::Pki;
+use lgp_sdk::model::Repository;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -10,32 +12,32 @@ use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 
-/// The document of the authority that holds the keys.
+/// The document in the authority's store that holds the keys.
 const DOCUMENT: &str = "keys.json";
 const REMEDY: &str =
     "restore it from a backup, or delete it, after which every key must be made anew";
-/// Keys that are kept at once, those that have expired included.
+/// The most keys that are kept at once, expired keys included.
 const KEPT_MAX: usize = 1_000;
-/// Models that one key may be limited to.
+/// The most models that one key may be limited to.
 const MODELS_MAX: usize = 256;
-/// An expired key is listed for so long.
+/// How long an expired key stays in the list.
 const REMEMBERED_S: u64 = 30 * 24 * 3600;
-/// What every key begins with, so that one in a log or a repository is found.
+/// The prefix of every key. Scanners can find a leaked key in a log or a repository by it.
 const PREFIX: &str = "lgp";
 /// Bytes of randomness in a key.
 const SECRET_BYTES: usize = 32;
-/// Bytes of a key's public name.
+/// Bytes of a key's public id.
 const ID_BYTES: usize = 6;
 /// Longest note about a key, in bytes.
 const NOTE_BYTES_MAX: usize = 64;
 
-/// What the owner of a key may do, each role also what those before it may.
+/// What the owner of a key may do. Each role includes the roles before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyRole {
     /// Health, metadata and inference.
     Infer,
-    /// Tasks, and looking at workers, models and totals.
+    /// Also tasks, and reading workers, models and totals.
     Submit,
     /// Everything.
     Admin,
@@ -45,7 +47,7 @@ impl KeyRole {
     /// Every role, the least first.
     pub const ALL: [Self; 3] = [Self::Infer, Self::Submit, Self::Admin];
 
-    /// The name as it is written in requests.
+    /// The role's name as requests write it.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -71,31 +73,31 @@ impl FromStr for KeyRole {
     }
 }
 
-/// What a key is to be.
+/// A request for a new key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewKey {
-    /// What its owner may do.
+    /// What the key's owner may do.
     pub role: KeyRole,
-    /// For how many seconds it is good; without an end where nothing is said.
+    /// The key's lifetime in seconds; unlimited when unset.
     #[serde(default)]
     pub ttl_s: Option<u64>,
-    /// The models that it is for; all of them where nothing is said.
+    /// The models that the key is for; all models when unset.
     #[serde(default)]
     pub models: Option<Vec<String>>,
-    /// Requests a second, on average; as many as there are where nothing is said.
+    /// Requests a second, on average; unlimited when unset.
     #[serde(default)]
     pub rate_per_s: Option<u32>,
-    /// Requests at the same time.
+    /// Concurrent requests; unlimited when unset.
     #[serde(default)]
     pub concurrent_max: Option<u32>,
-    /// Whom or what it is for.
+    /// The person or program that the key is for.
     #[serde(default)]
     pub note: String,
 }
 
 impl NewKey {
-    /// A key that is good for every model, without an end.
+    /// A key for every model, without an expiry.
     #[must_use]
     pub fn of(role: KeyRole) -> Self {
         let (ttl_s, models, rate_per_s, concurrent_max) = (None, None, None, None);
@@ -141,36 +143,36 @@ impl NewKey {
     }
 }
 
-/// A key as it is listed: everything but itself.
+/// A key as it is listed: without its secret.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeyInfo {
-    /// Its public name, which is part of it.
+    /// The key's public id, which is part of its text.
     pub id: String,
-    /// What its owner may do.
+    /// What the key's owner may do.
     pub role: KeyRole,
-    /// The models that it is for, if not all.
+    /// The models that the key is for; `None` for all.
     pub models: Option<Vec<String>>,
     /// Requests a second, on average.
     pub rate_per_s: Option<u32>,
-    /// Requests at the same time.
+    /// Concurrent requests.
     pub concurrent_max: Option<u32>,
-    /// Whom or what it is for.
+    /// The person or program that the key is for.
     pub note: String,
-    /// When it was made, in seconds since 1970.
+    /// When the key was made, in seconds since 1970.
     pub created_s: u64,
-    /// When it ceases to be good, in seconds since 1970.
+    /// When the key expires, in seconds since 1970.
     pub expires_s: Option<u64>,
 }
 
 impl KeyInfo {
-    /// Whether it was good once and is no longer.
+    /// Whether the key has expired.
     #[must_use]
     pub fn is_expired(&self, now_s: u64) -> bool {
         self.expires_s.is_some_and(|expires_s| now_s >= expires_s)
     }
 }
 
-/// A key as it is kept.
+/// A key as it is stored.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Stored {
     #[serde(flatten)]
@@ -184,26 +186,26 @@ struct Table {
     keys: Vec<Stored>,
 }
 
-/// The API keys of a cluster. They live with its authority.
+/// The API keys of a cluster, stored with its authority.
 #[derive(Debug)]
 pub struct Keys {
     table: Persisted<Table>,
 }
 
 impl Keys {
-    /// The keys that an authority has.
+    /// Opens the keys of an authority.
     ///
     /// # Errors
-    /// [`Error::Cluster`] where they cannot be read.
+    /// [`Error::Cluster`] if the keys cannot be read.
     pub fn open(pki: &Pki) -> Result<Self> {
         Ok(Self { table: pki.persisted(DOCUMENT, REMEDY, Table::default())? })
     }
 
-    /// Makes a key; its text is answered once and kept nowhere. Waits for the disk.
+    /// Makes a key. Its text is returned once and stored nowhere. Blocks on the disk.
     ///
     /// # Errors
-    /// [`Error::InvalidKey`], [`Error::Random`], and [`Error::Cluster`] where it cannot be written,
-    /// after which there is no such key.
+    /// [`Error::InvalidKey`], [`Error::Random`], and [`Error::Cluster`] if the key cannot be
+    /// written; the key then does not exist.
     pub fn create(&self, new: NewKey) -> Result<(KeyInfo, String)> {
         new.check()?;
         let now_s = now_s();
@@ -234,16 +236,16 @@ impl Keys {
         Ok((info, text))
     }
 
-    /// Every key, oldest first; those that expired of late included.
+    /// Every key, oldest first, including keys that expired recently.
     #[must_use]
     pub fn list(&self) -> Vec<KeyInfo> {
         self.table.read().keys.iter().map(|key| key.info.clone()).collect()
     }
 
-    /// Takes a key back. Waits for the disk.
+    /// Revokes a key. Blocks on the disk.
     ///
     /// # Errors
-    /// [`Error::UnknownKey`]; [`Error::Cluster`] where it cannot be written, after which the key is
+    /// [`Error::UnknownKey`]; [`Error::Cluster`] if the change cannot be written. The key is then
     /// refused until the coordinator ends.
     pub fn revoke(&self, id: &str) -> Result<()> {
         let ((), written) = self.table.insist(|table| {
@@ -257,24 +259,24 @@ impl Keys {
         Ok(written?)
     }
 
-    /// Whether a key of this name is good now.
+    /// Whether a key with this id is valid now.
     pub(super) fn knows(&self, id: &str) -> bool {
         self.named(id).is_some()
     }
 
-    /// The key of this name, if it is good now.
+    /// The key with this id, if it is valid now.
     pub(super) fn named(&self, id: &str) -> Option<KeyInfo> {
         let now_s = now_s();
         let is_good = |key: &&Stored| key.info.id == id && !key.info.is_expired(now_s);
         self.table.read().keys.iter().find(is_good).map(|key| key.info.clone())
     }
 
-    /// The key that a text is, if it is one that is good now.
+    /// The key with this text, if it is valid now.
     pub(super) fn find(&self, text: &str) -> Option<KeyInfo> {
         let id = Secret::id(text)?;
         let given = digest(text);
         let table = self.table.read();
-        // Its name is no secret, only what follows is.
+        // The id is public, so only the digest is compared in constant time.
         let key = table.keys.iter().find(|key| key.info.id == id)?;
         let mut known = [0; 32];
         hex::decode_to_slice(&key.sha256, &mut known).ok()?;
@@ -296,7 +298,7 @@ impl Secret {
         format!("{PREFIX}_{id}_{}", hex::encode(self.0))
     }
 
-    /// The public name in the text of a key.
+    /// The public id in the text of a key.
     fn id(text: &str) -> Option<&str> {
         let mut parts = text.split('_');
         let (prefix, id, secret) = (parts.next()?, parts.next()?, parts.next()?);
@@ -305,7 +307,7 @@ impl Secret {
         (prefix == PREFIX && whole && parts.next().is_none()).then_some(id)
     }
 
-    /// Whether a text is a key of this name.
+    /// Whether a text has the form of a key with this id.
     pub(super) fn is_key(text: &str, id: &str) -> bool {
         Self::id(text) == Some(id)
     }

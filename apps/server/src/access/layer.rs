@@ -1,5 +1,5 @@
-//! The layer that lets requests in: finds the caller by its key, asks whether it may use the route,
-//! holds it to its limits, and logs what administrators do.
+//! The access layer: identifies the caller by its key, checks its right to the route, enforces its limits, and logs
+//! administrators' calls.
 
 use super::audit::{Call, Made, is_refusal};
 use super::caller::Caller;
@@ -23,7 +23,7 @@ const SCHEME: &str = "Bearer";
 /// The part of a route's pattern that names a model.
 const MODEL: &str = "model";
 
-/// What the layer knows of the router that it stands before.
+/// The state of the layer: what the router behind it needs of callers.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
     state: ServerState,
@@ -31,20 +31,20 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Before routes that ask this of their callers.
+    /// A layer before routes with these rights.
     pub(crate) fn new(state: ServerState, rights: Rights) -> Self {
         Self { state, rights: Arc::new(rights) }
     }
 }
 
-/// Middleware that answers 401 to callers without a good key where one is needed, 403 to those whose
-/// key does not reach so far, and 429 beyond a key's limits.
+/// Middleware that answers 401 to callers without a valid key where one is needed, 403 to those whose key lacks the
+/// right, and 429 beyond a key's limits.
 pub(crate) async fn authenticate(
     State(Gate { state, rights }): State<Gate>,
     mut request: Request,
     next: Next,
 ) -> Response {
-    // What no route matches is answered by nobody who knows anything.
+    // The fallback for unknown paths reveals nothing, so it needs no key.
     let Some(route) = request.extensions().get::<MatchedPath>() else {
         return next.run(request).await;
     };
@@ -67,7 +67,7 @@ pub(crate) async fn authenticate(
     let answering = async move {
         let response = match admitted {
             Ok(caller) => {
-                // Its place is given back when nothing of the request is left.
+                // The caller's place is freed when the last part of the request is dropped.
                 request.extensions_mut().insert(caller.clone());
                 if let Some(call) = request.extensions_mut().get_mut::<crate::call::Call>() {
                     call.comes_from(caller.id());
@@ -88,12 +88,12 @@ pub(crate) async fn authenticate(
     if !is_order {
         return answering.await;
     }
-    // What an administrator has begun is done and written down, also where nobody waits for the answer.
+    // An administrator's call is completed and logged even if the client disconnects.
     let done = tokio::spawn(answering.instrument(Span::current())).await;
     done.unwrap_or_else(|error| Fault::internal(error).for_path(&asked))
 }
 
-/// Who sends a request with such headers.
+/// The caller of a request with these headers.
 fn identify(state: &ServerState, headers: &HeaderMap, peer: &Peer) -> Result<Caller, Fault> {
     match bearer(headers)? {
         Some(key) => state.access().find(key).ok_or_else(key_is_gone),
@@ -105,7 +105,7 @@ fn identify(state: &ServerState, headers: &HeaderMap, peer: &Peer) -> Result<Cal
 /// The key in a request's headers, if there is one.
 ///
 /// # Errors
-/// 401 where the header is no `Bearer KEY`, or there are several.
+/// 401 if the header is not `Bearer KEY`, or there are several.
 pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     let mut given = headers.get_all(header::AUTHORIZATION).iter();
     let Some(value) = given.next() else { return Ok(None) };
@@ -119,12 +119,12 @@ pub(crate) fn bearer(headers: &HeaderMap) -> Result<Option<&str>, Fault> {
     })
 }
 
-/// Why a key is refused that is not, or no longer, good.
+/// The refusal of an invalid key.
 pub(crate) fn key_is_gone() -> Fault {
     unauthorized("the key is unknown, expired or revoked")
 }
 
-/// Whether a caller may use a route now.
+/// Checks the caller's role and limits for a route.
 fn admit(state: &ServerState, caller: Caller, needed: Right) -> Result<Caller, Fault> {
     if let Right::Role(needed) = needed
         && caller.role() < needed
@@ -141,7 +141,7 @@ fn admit(state: &ServerState, caller: Caller, needed: Right) -> Result<Caller, F
     caller.placed(&state.access().limits)
 }
 
-/// Refuses a route whose path names a model that the caller's key is not for.
+/// Refuses a route whose path names a model that the caller's key does not cover.
 async fn check_models(caller: &Caller, request: &mut Request) -> Result<(), Fault> {
     if !caller.is_limited() {
         return Ok(());
@@ -158,7 +158,7 @@ fn unauthorized(message: &str) -> Fault {
     )
 }
 
-/// Says of a refused request which credential it lacks.
+/// Adds to a 401 response which credential is needed.
 fn challenge(mut response: Response) -> Response {
     if response.status() == StatusCode::UNAUTHORIZED {
         let bearer = HeaderValue::from_static(SCHEME);

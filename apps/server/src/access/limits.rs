@@ -1,4 +1,4 @@
-//! How often and how many at a time: what the limits of each key have left.
+//! Enforces the limits of each key: requests a second and concurrent requests.
 
 use super::keys::KeyInfo;
 use crate::fault::Fault;
@@ -11,7 +11,7 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// What the limits of keys have left, by the keys' names.
+/// What each key's limits have left, by the key's id.
 #[derive(Debug, Default)]
 pub(crate) struct Limits {
     keys: Mutex<HashMap<String, Arc<Limit>>>,
@@ -23,11 +23,11 @@ struct Limit {
     concurrent: Option<Arc<Semaphore>>,
 }
 
-/// A request's place among those of its key, given back with it.
+/// A request's place in its key's limits; dropping it frees the place.
 pub(crate) type Place = OwnedSemaphorePermit;
 
 impl Limits {
-    /// Takes a place for one more request of a key, where those are counted.
+    /// Takes a place for one more request of a key, if the key has limits.
     pub(super) fn take(&self, key: &KeyInfo) -> Result<Option<Place>, Fault> {
         if key.rate_per_s.is_none() && key.concurrent_max.is_none() {
             return Ok(None);
@@ -35,7 +35,7 @@ impl Limits {
         self.of(key).take(key)
     }
 
-    /// Counts so many requests of a key at once, or none of them.
+    /// Counts several requests of a key, all or none.
     pub(super) fn count(&self, key: &KeyInfo, requests: usize) -> Result<(), Fault> {
         let requests = u32::try_from(requests).unwrap_or(u32::MAX);
         match (key.rate_per_s, NonZeroU32::new(requests)) {
@@ -52,7 +52,7 @@ impl Limits {
         }
     }
 
-    /// Forgets a key that is good no longer.
+    /// Drops the state of a key that is no longer valid.
     pub(super) fn forget(&self, id: &str) {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
     }

@@ -1,4 +1,4 @@
-//! The key of whoever owns the data folder: a file that the owner alone can read.
+//! The key of the data folder's owner: a file that only the owner can read.
 
 use super::keys::{Secret, digest};
 use crate::error::{Error, Result};
@@ -8,12 +8,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use subtle::ConstantTimeEq;
 
-/// What no key made by `keys create` is called.
+/// An id that `keys create` never makes.
 const ID: &str = "local";
-/// Longer files are not keys.
+/// Longer files do not hold a key.
 const BYTES_MAX: u64 = 256;
 
-/// The key in the file `local.key` of a data folder, with which its owner may do everything.
+/// The key in the file `local.key` of a data folder; its holder may do everything.
 #[derive(Clone)]
 pub struct LocalKey {
     text: String,
@@ -21,15 +21,15 @@ pub struct LocalKey {
 }
 
 impl LocalKey {
-    /// The name under which its calls are logged.
+    /// The id in logs of its calls.
     pub(super) const ID: &'static str = ID;
 
-    /// The key in a file, which is made where there is none, and made anew where others than its
-    /// owner could have read it.
+    /// The key in a file. Makes a new one if there is none, or if anyone but its owner could have
+    /// read it.
     ///
     /// # Errors
-    /// [`Error::File`] where the file cannot be read or written, [`Error::Random`] where the system
-    /// gives no random numbers.
+    /// [`Error::File`] if the file cannot be read or written, [`Error::Random`] if the system
+    /// provides no random numbers.
     pub fn ensure(path: &Path) -> Result<Self> {
         let failed = |what| move |source| Error::File { what, path: path.to_owned(), source };
         match read_private(path) {
@@ -41,7 +41,7 @@ impl LocalKey {
         let key = Self::of(Secret::new()?.text(ID));
         let folder = path.parent().unwrap_or(Path::new("."));
         let write = || -> std::io::Result<()> {
-            // Such a file can be read by its owner alone.
+            // Temporary files are readable by their owner only.
             let mut file = tempfile::NamedTempFile::new_in(folder)?;
             file.write_all(key.text.as_bytes())?;
             file.as_file().sync_all()?;
@@ -57,7 +57,7 @@ impl LocalKey {
         Self { text, sha256 }
     }
 
-    /// The key itself, to be sent as `Authorization: Bearer …`.
+    /// The key's text, for `Authorization: Bearer …`.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -68,12 +68,12 @@ impl LocalKey {
     }
 }
 
-/// Whether a file of an account, with these permissions, can be nobody's work but that of `account`.
+/// Whether a file with these permissions and this owner is accessible to `account` only.
 fn is_private(mode: u32, owner: u32, account: u32) -> bool {
     mode & 0o077 == 0 && owner == account
 }
 
-/// The key in a file, unless others could have read or written it, or it holds none.
+/// The key in a file; `None` if others could have read or written it, or it holds no key.
 fn read_private(path: &Path) -> std::io::Result<Option<String>> {
     let file = std::fs::File::open(path)?;
     let metadata = file.metadata()?;

@@ -1,15 +1,15 @@
-//! What each route asks of its caller. A route that is not listed is for administrators.
+//! The right that each route needs. Routes that are not listed are for administrators.
 
 use super::keys::KeyRole;
 use axum::http::Method;
 use std::collections::HashMap;
 
-/// Who may use a route.
+/// The right that a route needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Right {
-    /// Anybody who reaches the port.
+    /// None.
     Anybody,
-    /// Whoever has at least this role.
+    /// At least this role.
     Role(KeyRole),
 }
 
@@ -19,12 +19,12 @@ impl From<KeyRole> for Right {
     }
 }
 
-/// What the routes of a router ask of their callers.
+/// The rights of a router's routes.
 #[derive(Debug)]
 pub(crate) struct Rights(HashMap<String, Vec<(Method, Right)>>);
 
 impl Rights {
-    /// Of routes, each by its method and its pattern.
+    /// The rights of routes, each given by method and pattern.
     pub(crate) fn of(routes: impl IntoIterator<Item = (Method, String, Right)>) -> Self {
         let mut all: HashMap<String, Vec<(Method, Right)>> = HashMap::new();
         for (method, path, right) in routes {
@@ -33,12 +33,12 @@ impl Rights {
         Self(all)
     }
 
-    /// What a route asks of its caller.
+    /// The right that a route needs.
     pub(super) fn right(&self, method: &Method, route: &str) -> Right {
         let method = if method == Method::HEAD { &Method::GET } else { method };
         let listed = || self.0.get(route).into_iter().flatten();
         let found = listed().find(|(known, _)| known == method).map(|(_, right)| *right);
-        // Who may use a path by another method is told so: nothing answers this one but 405.
+        // A caller of the path's other methods may learn that this one is wrong (405).
         let found = found.or_else(|| listed().map(|(_, right)| *right).min());
         found.unwrap_or(Right::Role(KeyRole::Admin))
     }

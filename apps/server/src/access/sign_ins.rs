@@ -1,19 +1,19 @@
-//! Signing in with a browser: a link that works once is exchanged for a key that is good for half a day, and
-//! lives in memory. It stands for the key of whoever asked for the link, with its rights and its limits.
+//! Browser sign-ins: a one-time link is exchanged for a key that is valid for half a day and lives in memory. It
+//! has the rights and limits of the key that requested the link.
 
 use super::keys::{Secret, digest, now_s};
 use crate::error::Result;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use subtle::ConstantTimeEq;
 
-/// For how many seconds a link works.
+/// Lifetime of a link in seconds.
 const LINK_S: u64 = 120;
-/// For how many seconds a key is good that was given for one.
+/// Lifetime in seconds of a key that a link was exchanged for.
 const KEY_S: u64 = 12 * 3600;
-/// Links, and keys, that there may be at once.
+/// The most links, and the most keys, at once.
 const MOST: usize = 256;
 
-/// Links that nobody has used yet, and the keys of those who have.
+/// Unused links, and the keys of used ones.
 #[derive(Debug, Default)]
 pub(crate) struct SignIns {
     state: Mutex<State>,
@@ -25,17 +25,17 @@ struct State {
     keys: Vec<Given>,
 }
 
-/// A link or a key, without its secret.
+/// A link or a key, stored without its secret.
 #[derive(Debug)]
 struct Given {
-    /// The public name of the key that it stands for.
+    /// The id of the key that it represents.
     by: String,
     expires_s: u64,
     sha256: [u8; 32],
 }
 
 impl Given {
-    /// One that is good for so long, with its secret as it is told.
+    /// Makes a link or key with this lifetime, and returns its secret text.
     fn new(kind: &str, by: &str, ttl_s: u64) -> Result<(Self, String)> {
         let text = Secret::new()?.text(kind);
         let (by, expires_s) = (by.to_owned(), now_s() + ttl_s);
@@ -48,8 +48,8 @@ impl Given {
 }
 
 impl SignIns {
-    /// A code to be exchanged once within two minutes, and when it ends, in seconds since 1970. It stands for
-    /// the key of this public name. None where too many wait already.
+    /// Makes a code that can be exchanged once within two minutes, for the key with this id. Returns the code and
+    /// its expiry in seconds since 1970; `None` if too many codes are unused.
     ///
     /// # Errors
     /// [`Error::Random`](crate::Error::Random).
@@ -64,8 +64,8 @@ impl SignIns {
         Ok(Some((code, expires_s)))
     }
 
-    /// The key that a code is exchanged for, and when it ends; none for one that is unknown, used or over.
-    /// Where there are too many keys, the oldest is good no longer.
+    /// Exchanges a code for a key and its expiry; `None` for a code that is unknown, used or expired. If there are
+    /// too many keys, the oldest is dropped.
     ///
     /// # Errors
     /// [`Error::Random`](crate::Error::Random).
@@ -83,14 +83,14 @@ impl SignIns {
         Ok(Some((text, expires_s)))
     }
 
-    /// The public name of the key that a text stands for.
+    /// The id of the key that a sign-in's key represents.
     pub(super) fn find(&self, text: &str) -> Option<String> {
         let given = digest(text);
         let state = self.lock();
         state.keys.iter().find(|key| key.is(&given)).map(|key| key.by.clone())
     }
 
-    /// Ends the key that a text is; whether it was one.
+    /// Ends the sign-in with this key; returns whether there was one.
     pub(super) fn end(&self, text: &str) -> bool {
         let given = digest(text);
         let mut state = self.lock();
@@ -99,9 +99,9 @@ impl SignIns {
         state.keys.len() < before
     }
 
-    /// The state without what is over.
+    /// Locks the state and drops what has expired.
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every step leaves it whole.
+        // The state is consistent after every statement, so a panic cannot have damaged it.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let now_s = now_s();
         state.links.retain(|link| now_s < link.expires_s);

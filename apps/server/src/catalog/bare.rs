@@ -1,13 +1,14 @@
-//! Folders with a file about a model, and no model, and folders that cannot be read: their index says what is
-//! wrong. The former come from repositories where other files are models too.
+//! Folders with a config file but no model, and unreadable folders, so that the index reports them. The former come
+//! from repositories whose models have other file formats.
 
 use super::survey::{Found, said, unusable};
+use crate::deployment::ModelConfig;
 use crate::ensemble;
 use crate::fault::Fault;
-use lgp_sdk::{ModelConfig, ModelError, Repository};
+use lgp_sdk::model::{Error as ModelError, Repository};
 
-/// What is wrong with the folder of a name, and the version that it would have; none where the name has
-/// a model, or is an ensemble's, or where nobody says that it were a model's.
+/// The version and error of a folder without a model; `None` if it has a model or an ensemble, or if nothing shows
+/// that it should be a model's.
 pub(super) fn bare(repository: &Repository, name: &str) -> Option<(u64, Fault)> {
     if let Err(error @ ModelError::Io { .. }) = repository.versions_of(name) {
         return Some((1, unusable(&error)));
@@ -31,7 +32,7 @@ pub(super) fn bare(repository: &Repository, name: &str) -> Option<(u64, Fault)> 
     Some((version, Fault::not_found("unknown_model", reason)))
 }
 
-/// The same of all folders.
+/// Like [`bare`], for all folders.
 pub(super) fn all(repository: &Repository) -> Vec<Found> {
     let items = std::fs::read_dir(repository.root()).into_iter().flatten().flatten();
     let mut names: Vec<String> =

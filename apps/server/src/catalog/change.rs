@@ -1,12 +1,13 @@
-//! Versions that come and go: adding, removing, loading and unloading them.
+//! Changes of versions: adding, removing, loading and unloading them.
 
 use super::{Catalog, ModelEntry, ensembles, lock};
+use crate::deployment::{Deployment, DeploymentPatch, Sequences};
 use crate::fault::Fault;
 use crate::faults;
-use lgp_sdk::{
-    Deployment, DeploymentPatch, ExecError, Loaded, ModelNeeds, ModelRef, Repository, Sequences,
-    TaskId, VersionPolicy, keep_loaded,
-};
+use crate::versions::{Loaded, VersionPolicy, keep_loaded};
+use lgp_distributed::{ExecError, ModelNeeds};
+use lgp_sdk::cluster::{ModelRef, TaskId};
+use lgp_sdk::model::Repository;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,49 +15,49 @@ use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tracing::Instrument;
 
-/// The model name that paths of the protocol take for themselves.
+/// A model of this name would clash with a path of the protocol.
 const RESERVED: &str = "stats";
 
-/// What became of a load at the workers that are there.
+/// The result of a load at the connected workers.
 #[derive(Debug)]
 pub(crate) struct LoadOutcome {
-    /// The newest version that was to be loaded.
+    /// The newest version that the load concerns.
     pub(crate) entry: ModelEntry,
-    /// Workers that have it now.
+    /// Workers that have this version now.
     pub(crate) workers: Vec<String>,
 }
 
-/// The versions that a load is about.
+/// The versions that a load concerns.
 struct Chosen {
     /// Oldest first.
     entries: Vec<ModelEntry>,
-    /// Whether all others are to go.
+    /// Whether all other versions are to be unloaded.
     alone: bool,
-    /// Whether the model was meant, and no version of it.
+    /// Whether the request named the model alone, without a version.
     whole: bool,
 }
 
 impl Catalog {
-    /// Has every worker load a version of a model, also workers that join later. Without a version:
-    /// those that the model's policy chooses, and no others; without a policy the newest, besides
-    /// those that are loaded.
+    /// Has every worker load a version of a model, including workers that join later. Without a version, loads those
+    /// that the model's policy chooses and unloads the others; without a policy, loads the newest and keeps the
+    /// others.
     pub(crate) async fn load(
         self: &Arc<Self>,
         name: &str,
         version: Option<u64>,
     ) -> Result<LoadOutcome, Fault> {
         let turn = self.turn(name).await;
-        // Of an ensemble, the file is read anew, and of one that has come for the first time.
+        // An ensemble's file is read again here, or for the first time.
         match self.look_at_ensemble(name).await {
             Some(Ok(entry)) => {
                 let entry = ensembles::check_version(entry, version)?;
-                // What it was before its file changed serves on.
+                // The ensemble keeps serving as its earlier file said.
                 if let Some(fault) = self.ensembles.fault(name) {
                     return Err(ensembles::unusable(name, fault));
                 }
                 Ok(LoadOutcome { entry, workers: Vec::new() })
             }
-            // Where there are versions beside it, these serve.
+            // If the name also has versions of a model, these serve instead.
             Some(Err(fault)) if self.numbers(name).await.map_or(true, |all| all.is_empty()) => {
                 Err(ensembles::unusable(name, fault))
             }
@@ -67,8 +68,8 @@ impl Catalog {
         }
     }
 
-    /// Has changed files take their place, also where the client that asked for it leaves: half done, a version
-    /// would be neither what it was nor what it becomes.
+    /// Replaces changed files in a task of its own, so that a client that disconnects does not leave a version half
+    /// replaced.
     async fn renew_to_the_end(
         self: &Arc<Self>,
         name: &str,
@@ -87,7 +88,7 @@ impl Catalog {
         self.load_but(name, version, BTreeMap::new()).await
     }
 
-    /// The same, where the files of some versions have changed and cannot be used. These stay as they are.
+    /// Like `load_now`, except for `refused` versions, whose changed files cannot be used. These stay as they are.
     async fn load_but(
         &self,
         name: &str,
@@ -122,7 +123,7 @@ impl Catalog {
         Ok(Chosen { entries, alone: true, whole: true })
     }
 
-    /// Has versions loaded, but for those that are refused already, and what is to go unloaded.
+    /// Loads the chosen versions that are not refused already, and unloads those that are to go.
     async fn bring(
         &self,
         name: &str,
@@ -130,7 +131,7 @@ impl Catalog {
         mut known: BTreeMap<u64, Fault>,
     ) -> Result<LoadOutcome, Fault> {
         let (mut newest, mut refused) = (None, None);
-        // One that does not load keeps no other from being loaded.
+        // A version that fails to load does not keep the others from loading.
         for entry in chosen.entries.iter().rev() {
             let loaded = match known.remove(&entry.version()) {
                 Some(fault) => Err(fault),
@@ -143,7 +144,7 @@ impl Catalog {
         }
         let kept = |model: &ModelRef| chosen.entries.iter().any(|entry| entry.model() == model);
         for other in self.all_of(name).await?.iter().filter(|other| !kept(other)) {
-            // Tasks of versions that were withdrawn may go on, once the model as a whole is loaded.
+            // Tasks of withdrawn versions may continue once the model as a whole is loaded.
             let may_go_on = chosen.whole && self.coordinator.is_withdrawn(other);
             if chosen.alone && newest.is_some() || may_go_on {
                 self.coordinator.unload(other);
@@ -152,7 +153,7 @@ impl Catalog {
         }
         self.remember_loaded(name).await;
         self.tell_others(name).await;
-        // What was known of it is from before: another version may serve now.
+        // The cached state is stale: another version may serve now.
         self.forget(name);
         let outcome = match (newest, refused) {
             (Some(outcome), None) => outcome,
@@ -197,12 +198,12 @@ impl Catalog {
         self.files(move |r| Ok(deployment.needs(r, &model))).await
     }
 
-    /// Has the next start load what is loaded now. One that cannot is told in the log.
+    /// Keeps the loaded versions for the next start. A failure is only logged.
     async fn remember_loaded(&self, name: &str) {
         let (coordinator, keeping) = (self.coordinator.clone(), Arc::clone(&self.keeping));
         let owned = name.to_owned();
         let kept = self.files(move |repository| {
-            // What is written last is what was true last.
+            // Reads the versions under the lock, so that the last write has the latest state.
             let _kept = lock(&keeping);
             let wanted = coordinator.models();
             let named = wanted.iter().filter(|model| model.name == owned);
@@ -215,7 +216,7 @@ impl Catalog {
         }
     }
 
-    /// Models that this one may stand in for learn of its newest version.
+    /// Updates the models for which this model may stand in: they need its newest version.
     pub(super) async fn tell_others(&self, name: &str) {
         for model in self.coordinator.models() {
             let deployment = self.deployment(&model.name).await;
@@ -231,20 +232,20 @@ impl Catalog {
         }
     }
 
-    /// Says what a model asks of the cluster, at once and from now on.
+    /// Sets and applies a model's deployment.
     pub(crate) async fn deploy(&self, name: &str, wish: Deployment) -> Result<ModelEntry, Fault> {
         let _turn = self.turn(name).await;
         self.deploy_now(name, wish).await
     }
 
-    /// Changes some of what was said of a model; nobody says anything else of it meanwhile.
+    /// Changes parts of a model's deployment. Holding the model's turn keeps other changes out.
     pub(crate) async fn amend(
         &self,
         name: &str,
         patch: DeploymentPatch,
     ) -> Result<ModelEntry, Fault> {
         let _turn = self.turn(name).await;
-        // What is no name of a model is none of a file either.
+        // Refuses an invalid name before it becomes a path.
         self.numbers(name).await?;
         let owned = name.to_owned();
         let said = self.files(move |r| Deployment::said(r, &owned)).await?;
@@ -259,7 +260,7 @@ impl Catalog {
         {
             return Err(chooses_none(policy, name, &all));
         }
-        // What cannot be read is not what is said now.
+        // An unreadable deployment counts as different from the new one.
         let had = self.try_deployment(name).await.ok().map(|had| had.sequences);
         let owned = name.to_owned();
         self.files(move |r| Ok(wish.save(r, &owned))).await?.map_err(|e| faults::deploy(&e))?;
@@ -268,8 +269,8 @@ impl Catalog {
         self.registered(name, None).await
     }
 
-    /// Forgets what is known of a model, and ends its sequences unless it had just such settings of them, as
-    /// far as that is known.
+    /// Drops the cached state of a model. Ends its sequences unless `had`, the earlier settings of sequences, is
+    /// known and equal to the present ones.
     pub(super) async fn forget_settings(&self, name: &str, had: Option<Option<Sequences>>) {
         self.forget(name);
         let has = self.deployment(name).await.sequences;
@@ -278,14 +279,14 @@ impl Catalog {
         }
     }
 
-    /// What a model does with sequences, if that is known.
+    /// A model's settings of sequences, if its state is cached.
     pub(super) fn known_sequences(&self, name: &str) -> Option<Option<Sequences>> {
         let known = lock(&self.known);
         let newest = known.entries.get(name)?.last()?;
         Some(newest.stateful().map(|stateful| stateful.wish().clone()))
     }
 
-    /// Has the workers do what is said of a model by now.
+    /// Has the workers follow a model's current deployment.
     pub(super) async fn apply(&self, name: &str) -> Result<(), Fault> {
         for model in self.coordinator.models().iter().filter(|model| model.name == name) {
             self.coordinator.set_needs(model, self.needs(model).await?);
@@ -296,8 +297,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Takes a version of a model from the workers, or all of them; their files stay. What runs goes on;
-    /// tasks that have not begun wait from then on.
+    /// Unloads a version of a model, or all of them, from the workers; the files stay. Running tasks continue; tasks
+    /// that have not begun wait from then on.
     pub(crate) async fn unload(
         &self,
         name: &str,
@@ -312,7 +313,7 @@ impl Catalog {
         Ok(entry)
     }
 
-    /// The same, and waits until none runs it; what runs for longer is ended, and answers those tasks.
+    /// Like `unload`, and waits until no task runs. Ends runs beyond `limit` and returns their tasks.
     pub(crate) async fn unload_within(
         &self,
         name: &str,
@@ -328,12 +329,12 @@ impl Catalog {
         drop(turn);
         let unloading = self.coordinator.unload_within(&models, limit);
         let ended = unloading.await.map_err(faults::cluster)?;
-        // Runs that were ended left tasks that wait.
+        // Tasks of runs that were ended wait again, so `stranded` must look once more.
         self.unloads.send_replace(());
         Ok((entry, ended))
     }
 
-    /// The model that is to be unloaded, and its versions that are meant.
+    /// The model to unload, with the versions that are meant.
     async fn leaving(
         &self,
         name: &str,
@@ -347,7 +348,7 @@ impl Catalog {
         Ok((entry, models))
     }
 
-    /// Each version of a model, on the disk or wanted by the cluster.
+    /// Each version of a model, on disk or wanted by the cluster.
     async fn all_of(&self, name: &str) -> Result<Vec<ModelRef>, Fault> {
         let listed = self.entries(name).await?;
         let wanted = self.coordinator.models().into_iter();
@@ -356,9 +357,9 @@ impl Catalog {
         Ok(named.into_iter().collect())
     }
 
-    /// Registers a file as the newest version of a model and has the workers load it, if the model's
-    /// policy chooses it; other versions go on unless the policy has them go. A version that no worker
-    /// can load is not kept, nor one that contradicts what the model's own file says.
+    /// Registers a file as the newest version of a model. The workers load it if the model's policy chooses it; other
+    /// versions stay unless the policy drops them. A version that no worker can load, or that contradicts the model's
+    /// config file, is deleted again.
     pub(crate) async fn add(&self, name: &str, file: PathBuf) -> Result<LoadOutcome, Fault> {
         let _turn = self.turn(name).await;
         let naming = self.naming.lock().await;
@@ -371,7 +372,7 @@ impl Catalog {
             let what = format!("'{name}' is an ensemble, expected another name");
             return Err(Fault::conflict(what));
         }
-        // A deployment that cannot be read is told before the file is kept.
+        // Reports an unreadable deployment before the file is stored.
         if Repository::is_name(name) {
             self.try_deployment(name).await?;
         }
@@ -379,13 +380,13 @@ impl Catalog {
         let added = self.files(move |r| r.add(&owned, file)).await?;
         drop(naming);
         let version = added.version;
-        // One of this number may have been known before.
+        // A version of this number may have been cached before.
         self.survey.reads.retain(|known| *known != (name.to_owned(), version));
         lock(&self.survey.seen).insert((name.to_owned(), version));
         self.forget(name);
         let outcome = self.come(name, version).await;
         let key = ModelRef { name: added.name, version, sha256: added.sha256 };
-        // What another version did is no reason against this one; what the model's own file says is.
+        // Another version's failure does not discard this one; a contradiction with the config file does.
         let is_usable =
             || async { self.numbers(name).await.is_ok_and(|all| all.contains(&version)) };
         if outcome.is_err() && (lock(&self.failures).contains_key(&key) || !is_usable().await) {
@@ -402,7 +403,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// What is to happen when a version has come.
+    /// Applies the model's policy to a version that was added.
     pub(super) async fn come(&self, name: &str, version: u64) -> Result<LoadOutcome, Fault> {
         let policy: Option<VersionPolicy> = self.try_deployment(name).await?.version_policy;
         let Some(policy) = policy else { return self.load_now(name, Some(version)).await };
@@ -416,18 +417,18 @@ impl Catalog {
         }
     }
 
-    /// Takes a model from the workers and deletes its files, or those of one of its versions.
+    /// Unloads a model and deletes its files, or those of one version.
     pub(crate) async fn remove(&self, name: &str, version: Option<u64>) -> Result<(), Fault> {
         let _turn = self.turn(name).await;
         self.refuse_ensemble(name)?;
         self.forget(name);
         let owned = name.to_owned();
-        // Also one that cannot be used may go.
+        // A version that cannot be used may be removed too.
         let there = self.files(move |r| r.versions_of(&owned)).await?;
         if version.is_some_and(|version| !there.contains(&version)) {
             return Err(self.missing(name, version).await);
         }
-        // With the last version goes what was said of the model.
+        // The deployment is deleted with the last version.
         let version = version.filter(|_| there.len() > 1);
         for model in self.all_of(name).await? {
             if version.is_none_or(|version| version == model.version) {
@@ -442,7 +443,7 @@ impl Catalog {
         }
     }
 
-    /// Where versions are gone, a policy may choose others.
+    /// After versions were removed, the policy may choose others.
     pub(super) async fn after_loss(&self, name: &str) -> Result<(), Fault> {
         let wish = self.try_deployment(name).await;
         if wish.as_ref().is_ok_and(|wish| wish.version_policy.is_some()) {

@@ -1,4 +1,4 @@
-//! Models that are loaded because a client of a protocol without commands asks for one.
+//! Loads models on demand, for clients whose protocol has no command to load one.
 
 use super::turns::Turns;
 use super::{Catalog, ModelEntry, Readiness, lock, not_ready};
@@ -8,24 +8,24 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// So long nobody has a model loaded by asking after a load that failed, unless something has changed.
+/// The pause after a failed load before another demand retries it, unless the model has changed.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// What is known of loads that such clients asked for.
+/// The state of loads on demand.
 #[derive(Debug, Default)]
 pub(super) struct Demands {
-    /// Each model is loaded once, however many ask.
+    /// Serializes the loads of a model, so that many clients load it once.
     turns: Turns,
     failed: Mutex<HashMap<String, (Instant, Fault)>>,
 }
 
 impl Demands {
-    /// Something about a model has changed, or somebody has it loaded.
+    /// Clears the failure of a model that has changed or was loaded by a command.
     pub(super) fn forget(&self, name: &str) {
         lock(&self.failed).remove(name);
     }
 
-    /// Why the load before failed, if that was a moment ago.
+    /// The failure of the last load, if it is recent.
     fn failure(&self, name: &str) -> Option<Fault> {
         let mut failed = lock(&self.failed);
         failed.retain(|_, (then, _)| then.elapsed() < PAUSE);
@@ -34,10 +34,10 @@ impl Demands {
 }
 
 impl Catalog {
-    /// The model, once it can be used: it is loaded if need be, or what loads it already is waited for.
+    /// The model once it is usable. Loads it if need be, or waits for a load in progress.
     ///
     /// # Errors
-    /// 503 where that takes longer than `limit`; why it cannot be loaded.
+    /// 503 if that takes longer than `limit`; the error if the model cannot be loaded.
     pub(crate) async fn demand(
         self: &Arc<Self>,
         entry: &ModelEntry,
@@ -47,7 +47,7 @@ impl Catalog {
             return Ok(entry.clone());
         }
         let (catalog, name) = (Arc::clone(self), entry.name().to_owned());
-        // It goes on where this client does not wait any more: the next one has use for it.
+        // The load goes on if this client stops waiting, because the next client needs it.
         let loading = tokio::spawn(async move { catalog.load_once(&name).await });
         match tokio::time::timeout(limit, loading).await {
             Ok(loaded) => loaded.map_err(Fault::internal)?,

@@ -1,4 +1,4 @@
-//! Ensembles in the folder of models: taken, taken anew when their files change, and let go.
+//! Ensembles in the folder of models: loading, reloading when their files change, and dropping.
 
 mod kept;
 
@@ -9,18 +9,19 @@ use crate::fault::Fault;
 use crate::faults::disk;
 pub(super) use kept::Ensembles;
 use kept::{Text, names};
-use lgp_sdk::{ModelRef, Repository};
+use lgp_sdk::cluster::ModelRef;
+use lgp_sdk::model::Repository;
 
-/// The version that every ensemble has.
+/// The version of every ensemble.
 pub(super) const VERSION: u64 = 1;
 
-/// Why an ensemble that is asked for is not to be had.
+/// The error for an ensemble that was requested and cannot be used.
 pub(super) fn unusable(name: &str, fault: Fault) -> Fault {
     let message = format!("ensemble '{name}' cannot be used: {}", fault.message);
     Fault { message, ..fault }
 }
 
-/// The entry, if it is of the version that is asked for.
+/// The entry, if it has the requested version.
 pub(super) fn check_version(entry: ModelEntry, version: Option<u64>) -> Result<ModelEntry, Fault> {
     match version {
         Some(version) if entry.ensemble().is_some() && version != VERSION => {
@@ -33,7 +34,7 @@ pub(super) fn check_version(entry: ModelEntry, version: Option<u64>) -> Result<M
 }
 
 impl Catalog {
-    /// Looks at every ensemble of the folder.
+    /// Checks every ensemble in the folder.
     pub(super) async fn look_at_ensembles(&self) -> Result<Vec<Found>, Fault> {
         let names = self.files(|repository| Ok(names(repository.root()))).await?;
         let names = names.map_err(|error| disk(&error))?;
@@ -51,8 +52,8 @@ impl Catalog {
         Ok(all)
     }
 
-    /// Looks at one; none where there is none. One that was changed and cannot be used any more serves as
-    /// it was.
+    /// Checks one ensemble; `None` if there is none. An ensemble with unusable changes keeps serving in its earlier
+    /// form.
     pub(super) async fn look_at_ensemble(&self, name: &str) -> Option<Result<ModelEntry, Fault>> {
         if !Repository::is_name(name) {
             return None;
@@ -94,7 +95,7 @@ impl Catalog {
         Ok(ModelEntry::of_ensemble(model, folder, ensemble))
     }
 
-    /// What a step names: a model, or an alias of some.
+    /// The model that a step names, directly or by an alias.
     async fn model_of_step(&self, model: &ModelName) -> Result<ModelEntry, String> {
         let ModelName { name, version } = model;
         let Some(alias) = self.aliases.get(name) else {
@@ -121,7 +122,7 @@ impl Catalog {
         }
     }
 
-    /// Whether the folder of a name has the file of an ensemble, whatever is in it.
+    /// Whether the folder of this name has an ensemble file, valid or not.
     pub(super) async fn has_ensemble(&self, name: &str) -> bool {
         if !Repository::is_name(name) {
             return false;
@@ -131,7 +132,7 @@ impl Catalog {
         self.files(has).await.unwrap_or(false)
     }
 
-    /// Refuses what can be done to models alone.
+    /// Refuses operations that only models support.
     pub(super) fn refuse_ensemble(&self, name: &str) -> Result<(), Fault> {
         if self.ensembles.serving(name).is_none() {
             return Ok(());
@@ -141,7 +142,7 @@ impl Catalog {
             .hint("change or delete the file; its models have names of their own"))
     }
 
-    /// An ensemble can be used when all of its models can.
+    /// The readiness of an ensemble: ready when all of its models are.
     pub(super) fn readiness_of_all(&self, ensemble: &Ensemble) -> Readiness {
         for (name, seen) in ensemble.models() {
             match self.readiness_of_step(name, seen) {
@@ -156,7 +157,7 @@ impl Catalog {
         Readiness::Ready
     }
 
-    /// The same for the index, which also says that files have changed and cannot be used.
+    /// The readiness for the index, which also reports changed files that cannot be used.
     pub(super) fn told_readiness(&self, entry: &ModelEntry) -> Readiness {
         let readiness = self.readiness(entry);
         let fault = match entry.ensemble() {
@@ -169,8 +170,8 @@ impl Catalog {
         }
     }
 
-    /// Whether a step can run what it names: of an alias, one of its targets is enough, for a request may
-    /// lead to that one.
+    /// The readiness of a step's model. For an alias, one ready target is enough, because a request may go to that
+    /// target.
     fn readiness_of_step(&self, model: &ModelName, seen: &ModelEntry) -> Readiness {
         let Some(alias) = self.aliases.get(&model.name) else {
             return self.readiness_now(&model.name, model.version, seen);
@@ -184,10 +185,10 @@ impl Catalog {
         }
     }
 
-    /// Whether a model can be used now, without a look at the folder: where its files were not read since it
-    /// changed, the versions that workers have are what is known, and then the one that was seen before.
+    /// The readiness of a model without reading its folder. If its files were not read since a change, the versions
+    /// on workers count, or else the entry seen earlier.
     fn readiness_now(&self, name: &str, version: Option<u64>, seen: &ModelEntry) -> Readiness {
-        // An alias may have been turned to an ensemble, which the step refuses in words of its own.
+        // If the name now is an ensemble, the step itself reports that with its own error.
         if self.ensembles.serving(name).is_some() {
             return Readiness::Ready;
         }

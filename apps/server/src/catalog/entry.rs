@@ -1,16 +1,20 @@
-//! One version of a model, as requests see it.
+//! A version of a model, or an ensemble, as requests see it.
 
 use crate::cache::ResponseCache;
+use crate::deployment::ModelConfig;
 use crate::ensemble::Ensemble;
 use crate::sequences::Stateful;
-use lgp_sdk::vision::Scaling;
-use lgp_sdk::{Beside, Entry, ModelConfig, ModelRef, ValueSpec, class_names};
+use lgp_common::vision::Scaling;
+use lgp_common::{Beside, class_names};
+use lgp_inference::Entry;
+use lgp_sdk::cluster::ModelRef;
+use lgp_sdk::model::ValueSpec;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-/// One registered version of a model. Clones share it.
+/// A registered version of a model. Clones share its data.
 #[derive(Debug, Clone)]
 pub(crate) struct ModelEntry(Arc<Inner>);
 
@@ -19,19 +23,19 @@ struct Inner {
     model: ModelRef,
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
-    /// Where its files are.
+    /// The folder of the version's files.
     folder: PathBuf,
-    /// What the file beside its versions says.
+    /// The model's config, read with the version.
     config: Arc<ModelConfig>,
-    /// Notes that its file carries.
+    /// The metadata in the model's file.
     metadata: Arc<BTreeMap<String, String>>,
-    /// Names of its classes, read when they are asked for.
+    /// The names of the classes, read on first use.
     labels: OnceLock<Vec<String>>,
-    /// Its answers, where they are to be kept.
+    /// The response cache, if answers are cached.
     cache: Option<Arc<ResponseCache>>,
-    /// What it does with sequences, where it keeps some.
+    /// The sequences that the model keeps, if it does.
     stateful: Option<Arc<Stateful>>,
-    /// Its steps, where it is an ensemble.
+    /// The steps, if the entry is an ensemble.
     ensemble: Option<Arc<Ensemble>>,
 }
 
@@ -48,36 +52,36 @@ impl ModelEntry {
         self.0.model.version
     }
 
-    /// What the file beside its versions said when they were read.
+    /// The model's config as it was when the version was read.
     pub(super) fn config(&self) -> &ModelConfig {
         &self.0.config
     }
 
-    /// What requests for inference bring.
+    /// The inputs that inference requests bring.
     pub(crate) fn inputs(&self) -> &[ValueSpec] {
         &self.0.inputs
     }
 
-    /// What they are answered.
+    /// The outputs that inference requests get.
     pub(crate) fn outputs(&self) -> &[ValueSpec] {
         &self.0.outputs
     }
 
-    /// Rows of one inference, as its file has them for Triton's clients; 0 where they are part of the shapes.
+    /// The most rows of one inference, as Triton's clients see it; 0 if the shapes include the batch.
     pub(crate) fn max_batch_size(&self) -> u32 {
         self.0.config.max_batch_size
     }
 
-    /// The most rows that one inference takes, where its file says so.
+    /// The most rows of one inference, if the config file sets it.
     pub(crate) fn rows_max(&self) -> Option<usize> {
-        // With sequences, batches are part of the shapes.
+        // With sequences, the shapes include the batch.
         let most = self.max_batch_size();
         let is_said = most > 0 && self.stateful().is_none();
         is_said.then(|| usize::try_from(most).unwrap_or(usize::MAX))
     }
 
-    /// Whether the first dimensions of all that it takes and gives are open, which are then the rows of a batch,
-    /// as Triton sees it. What sequences carry has none.
+    /// Whether the first dimension of every input and output is open, and so counts the rows of a batch in Triton's
+    /// sense. Models that keep sequences have no such rows.
     pub(crate) fn has_rows(&self) -> bool {
         let is_open = |spec: &ValueSpec| {
             let first = spec.ty.shape.as_ref().and_then(|shape| shape.0.first());
@@ -86,23 +90,23 @@ impl ModelEntry {
         self.stateful().is_none() && self.0.inputs.iter().chain(&self.0.outputs).all(is_open)
     }
 
-    /// What a run is given: of a model that keeps sequences, also what the server itself gives it.
+    /// The inputs of a run. For a model that keeps sequences, they include those that the server fills.
     pub(crate) fn all_inputs(&self) -> &[ValueSpec] {
         self.0.stateful.as_ref().map_or(&self.0.inputs, |stateful| stateful.inputs())
     }
 
-    /// What a run returns.
+    /// The outputs of a run. For a model that keeps sequences, they include the states.
     pub(crate) fn all_outputs(&self) -> &[ValueSpec] {
         self.0.stateful.as_ref().map_or(&self.0.outputs, |stateful| stateful.outputs())
     }
 
-    /// What it does with sequences, where it keeps some.
+    /// The sequences that the model keeps, if it does.
     pub(crate) fn stateful(&self) -> Option<&Stateful> {
         self.0.stateful.as_deref()
     }
 
-    /// What its classes are called, as [`class_names`] finds them with the file that its configuration
-    /// names; none where nothing says so. The first call reads it, until the model is loaded anew.
+    /// The names of the classes, by [`class_names`] with the config's label file; empty if there are none. The
+    /// first call reads them; they stay until the model is loaded anew.
     pub(crate) fn labels(&self) -> &[String] {
         self.0.labels.get_or_init(|| {
             let file = self.0.config.label_file.as_deref();
@@ -114,14 +118,14 @@ impl ModelEntry {
         })
     }
 
-    /// How pictures become its input, as the file beside it says; none where there is no such file.
+    /// The scaling of the image input, from the file beside the model; `None` without such a file.
     pub(crate) fn scaling(&self) -> Option<Scaling> {
         let path = self.0.folder.join("model.onnx");
         let is_there = path.with_extension("toml").exists();
         is_there.then(|| Beside::of(&path).ok()).flatten().map(|beside| beside.scaling)
     }
 
-    /// The text of a file beside the model, or else beside its versions; none where there is no such file.
+    /// The text of a file beside the model, or else beside its versions; `None` if neither exists.
     pub(crate) fn beside(&self, name: &str, bytes_max: u64) -> std::io::Result<Option<String>> {
         let above = self.0.folder.parent().unwrap_or(&self.0.folder);
         for folder in [&self.0.folder, above] {
@@ -139,17 +143,17 @@ impl ModelEntry {
         Ok(None)
     }
 
-    /// Where its answers are kept, if they are to be.
+    /// The response cache, if answers are cached.
     pub(crate) fn cache(&self) -> Option<&Arc<ResponseCache>> {
         self.0.cache.as_ref()
     }
 
-    /// Its steps, where it is an ensemble.
+    /// The steps, if the entry is an ensemble.
     pub(crate) fn ensemble(&self) -> Option<&Arc<Ensemble>> {
         self.0.ensemble.as_ref()
     }
 
-    /// A version, and what the file beside it says.
+    /// A version with its model's config.
     pub(super) fn new(entry: Entry, config: Arc<ModelConfig>) -> Self {
         let Entry { name, version, path, sha256, mut inputs, outputs, metadata, .. } = entry;
         config.narrow(&mut inputs);
@@ -159,7 +163,7 @@ impl ModelEntry {
         Self(Arc::new(Inner { inputs, outputs, metadata, ..Inner::bare(model, folder, config) }))
     }
 
-    /// An ensemble whose file is in a folder.
+    /// An ensemble with its file in `folder`.
     pub(super) fn of_ensemble(model: ModelRef, folder: PathBuf, ensemble: Ensemble) -> Self {
         let (inputs, outputs) = (ensemble.inputs().to_vec(), ensemble.outputs().to_vec());
         let ensemble = Some(Arc::new(ensemble));
@@ -171,14 +175,14 @@ impl ModelEntry {
         }))
     }
 
-    /// The same, whose answers are kept.
+    /// A copy of the entry with a response cache.
     pub(super) fn with(&self, cache: Arc<ResponseCache>) -> Self {
         let (inputs, outputs) = (self.0.inputs.clone(), self.0.outputs.clone());
         Self(Arc::new(Inner { inputs, outputs, cache: Some(cache), ..self.bare() }))
     }
 
-    /// The same, which keeps sequences.
-    pub(super) fn keeping(&self, wish: &lgp_sdk::Sequences) -> Self {
+    /// A copy of the entry that keeps sequences.
+    pub(super) fn keeping(&self, wish: &crate::deployment::Sequences) -> Self {
         let (inputs, outputs) = (self.0.inputs.clone(), self.0.outputs.clone());
         let stateful = Stateful::new(self.name(), wish.clone(), inputs, outputs);
         let (inputs, outputs) = (stateful.visible_inputs(), stateful.visible_outputs());
@@ -186,7 +190,7 @@ impl ModelEntry {
         Self(Arc::new(Inner { inputs, outputs, stateful, ..self.bare() }))
     }
 
-    /// The same model, of which nothing is said yet.
+    /// The bare entry, without inputs, outputs, cache, sequences and steps.
     fn bare(&self) -> Inner {
         let Inner { model, folder, config, metadata, .. } = &*self.0;
         let metadata = Arc::clone(metadata);
@@ -195,7 +199,7 @@ impl ModelEntry {
 }
 
 impl Inner {
-    /// A model without values, of which nothing is said yet.
+    /// A bare entry, without inputs, outputs, cache, sequences and steps.
     fn bare(model: ModelRef, folder: PathBuf, config: Arc<ModelConfig>) -> Self {
         Self {
             model,

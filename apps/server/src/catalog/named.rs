@@ -1,18 +1,18 @@
-//! Names as requests for inference use them: a model's, or that of an alias.
+//! Resolves names in inference requests: models and aliases.
 
 use super::{Catalog, ModelEntry};
 use crate::aliases::{Alias, Aliases, Shadow};
 use crate::fault::Fault;
 use std::sync::Arc;
 
-/// What a name in a request stands for.
+/// The meaning of a name in a request.
 #[derive(Debug)]
 pub(crate) struct Named {
-    /// The model, or the first of an alias: its inputs and outputs are those of all of them.
+    /// The model, or the first available target of an alias; all targets have the same inputs and outputs.
     entry: ModelEntry,
     /// Whether the name came with a version.
     has_version: bool,
-    /// Whether the entry is the one that is to answer.
+    /// Whether the entry is the one that will answer.
     is_settled: bool,
     alias: Option<(String, Arc<Alias>)>,
 }
@@ -32,7 +32,7 @@ impl Named {
         self.alias.is_some()
     }
 
-    /// Whether another version of a model may answer than the one that was chosen.
+    /// Whether a version other than the chosen one may answer.
     fn leaves_open(&self, chosen: &ModelEntry) -> bool {
         let Some((_, alias)) = &self.alias else { return !self.has_version };
         let mut targets = alias.targets.iter().filter(|target| target.model == chosen.name());
@@ -41,7 +41,7 @@ impl Named {
 }
 
 impl Catalog {
-    /// What a name stands for; of a model without a version it is the newest.
+    /// Resolves a name; for a model without a version, to the newest.
     pub(crate) async fn named(&self, name: &str, version: Option<u64>) -> Result<Named, Fault> {
         let Some(alias) = self.aliases.get(name) else {
             let entry = self.get(name, version).await?;
@@ -57,7 +57,7 @@ impl Catalog {
         Ok(Named { entry, has_version: false, is_settled: false, alias })
     }
 
-    /// The first of an alias's targets that is there: what is known of one is known of all.
+    /// The first available target of an alias; its inputs and outputs are those of all targets.
     async fn first_of(&self, name: &str, alias: &Alias) -> Result<ModelEntry, Fault> {
         let mut missing = None;
         for target in &alias.targets {
@@ -69,8 +69,8 @@ impl Catalog {
         Err(missing.unwrap_or_else(|| Fault::internal(format!("alias '{name}' is empty"))))
     }
 
-    /// The model that is to answer: of an alias one by weight, for the same key always the same. A newer
-    /// version may have come with other inputs.
+    /// The model that will answer. For an alias, the weights choose it, always the same one for the same key. A
+    /// newer version may have other inputs.
     pub(crate) async fn answering(
         &self,
         named: &Named,
@@ -84,16 +84,16 @@ impl Catalog {
         self.get(&target.model, target.version).await
     }
 
-    /// The same with the model that is to answer as its entry: for a request that is made to fit that one.
+    /// Replaces the entry by the model that will answer, for a request that is made to fit that model.
     pub(crate) async fn settled(&self, named: Named) -> Result<Named, Fault> {
         let entry = self.answering(&named, None).await?;
         Ok(Named { entry, is_settled: true, ..named })
     }
 
-    /// The version that was chosen, or its successor where it is not ready.
+    /// The chosen version, or its successor if it is not ready.
     ///
     /// # Errors
-    /// 503 where neither is.
+    /// 503 if neither is ready.
     pub(crate) async fn ready(
         &self,
         named: &Named,
@@ -105,8 +105,8 @@ impl Catalog {
         }
     }
 
-    /// The version that answers to a name now, where the one that was chosen cannot any more; of a version
-    /// that the request named, what its files have become. None where there is no other that does the same.
+    /// A ready version to replace the chosen one, with the same inputs and outputs. For a version that the request
+    /// named, that is the same version with changed files.
     pub(crate) async fn successor(&self, named: &Named, chosen: &ModelEntry) -> Option<ModelEntry> {
         let version = (!named.leaves_open(chosen)).then(|| chosen.version());
         let other = self.get(chosen.name(), version).await.ok()?;
@@ -119,7 +119,7 @@ impl Catalog {
         &self.aliases
     }
 
-    /// The shadow that is to run a copy of a request, if one is.
+    /// The shadow that will run a copy of this request, if any.
     pub(crate) fn shadow(&self, named: &Named) -> Option<Shadow> {
         let (name, alias) = named.alias.as_ref()?;
         let shadow = alias.shadow.as_ref()?;
@@ -127,7 +127,7 @@ impl Catalog {
         is_of_share.then(|| shadow.clone())
     }
 
-    /// Makes or replaces an alias, whose models must be there and have the same inputs and outputs.
+    /// Makes or replaces an alias. Its models must exist and have the same inputs and outputs.
     pub(crate) async fn set_alias(self: &Arc<Self>, name: &str, alias: Alias) -> Result<(), Fault> {
         alias.check()?;
         let _turn = self.naming.lock().await;

@@ -1,16 +1,17 @@
-//! What a look at the repository's folder finds to be done about its models.
+//! Finds changes of models in the repository's folder.
 
 use super::lock;
 use super::survey::{Said, Survey, Version, said};
-use lgp_sdk::{ModelConfig, ModelError, Repository};
+use crate::deployment::ModelConfig;
+use lgp_sdk::model::{Error as ModelError, Repository};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a look has found to be done about a model.
+/// The changes of a model since the last look.
 #[derive(Debug)]
 pub(super) struct News {
     pub(super) name: String,
-    /// What its file says, if that is something else than before.
+    /// The content of its config file, if changed.
     pub(super) said: Option<Said>,
     pub(super) gone: Vec<u64>,
     pub(super) changed: Vec<u64>,
@@ -24,7 +25,7 @@ impl News {
     }
 }
 
-/// Something is being done about a model, until this is dropped.
+/// Marks a model as being changed; dropping it ends that.
 #[derive(Debug)]
 pub(super) struct Busy(Arc<Survey>, String);
 
@@ -35,9 +36,9 @@ impl Drop for Busy {
 }
 
 impl Survey {
-    /// What a look at the folder finds to be done, but not about models that are busy.
+    /// The changes in the folder, except for models that are being changed.
     pub(super) fn news(&self, repository: &Repository) -> Result<Vec<News>, ModelError> {
-        // First: what a command adds meanwhile is none that has gone.
+        // Taken first, so that a version added by a command meanwhile does not count as gone.
         let seen = lock(&self.seen).clone();
         let read = self.reads.all();
         let mut found = self.found(repository)?;
@@ -64,10 +65,10 @@ impl Survey {
         Ok(news.filter(|news| !news.is_none()).collect())
     }
 
-    /// What a model's file says, if that is something else than before.
+    /// The content of a model's config file, if changed.
     pub(super) fn said_anew(&self, repository: &Repository, name: &str) -> Option<Said> {
         let warn = |error: &ModelError| tracing::warn!(name, %error, "a model's file is not read");
-        // What cannot be read may be the same as before: the next look tells.
+        // An unreadable file may be unchanged; the next look decides.
         let said = said(repository, name).inspect_err(warn).ok()?;
         let is_new = match lock(&self.configs).get(name) {
             Some(before) => *before != said,
@@ -76,14 +77,14 @@ impl Survey {
         is_new.then_some(said)
     }
 
-    /// Says that something is being done about a model; none where something is already.
+    /// Marks a model as being changed; `None` if it is marked already.
     pub(super) fn begin(self: &Arc<Self>, name: &str) -> Option<Busy> {
         let is_idle = lock(&self.busy).insert(name.to_owned());
         is_idle.then(|| Busy(Arc::clone(self), name.to_owned()))
     }
 }
 
-/// Versions by name, one by one.
+/// Pairs of name and version.
 fn flat(found: BTreeMap<String, Vec<u64>>) -> impl Iterator<Item = Version> {
     let of = |(name, versions): (String, Vec<u64>)| {
         versions.into_iter().map(move |version| (name.clone(), version))

@@ -1,19 +1,19 @@
 //! Whether a model can be used, and why not.
 
-/// Whether a model can be used, with Triton's names for the states.
+/// Whether a model can be used, with Triton's names of states.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// A ready worker has it.
+    /// A ready worker has the model.
     Ready,
-    /// Workers are to have it, and none has it yet.
+    /// Workers are to have the model, but none has it yet.
     Loading,
-    /// Workers could not load it.
+    /// Workers could not load the model.
     Failed(String),
-    /// It has made room for others, and comes back when a task asks for it.
+    /// The model was evicted to make room, and is loaded again when a task needs it.
     Parked,
-    /// It serves as it was: what it was changed to cannot be used.
+    /// The model serves in its earlier form, because its changed files cannot be used.
     Outdated(String),
-    /// Nobody asked for it.
+    /// No load was requested.
     Unloaded,
 }
 
@@ -26,12 +26,12 @@ impl Readiness {
         }
     }
 
-    /// Whether requests are taken for it.
+    /// Whether the model accepts requests.
     pub(super) fn is_usable(&self) -> bool {
         matches!(self, Self::Ready | Self::Parked)
     }
 
-    /// Whether it answers at once.
+    /// Whether the model answers immediately.
     pub(crate) fn is_ready(&self) -> bool {
         matches!(self, Self::Ready | Self::Outdated(_))
     }

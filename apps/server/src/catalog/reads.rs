@@ -1,9 +1,10 @@
-//! What was read of each version's files, and whether they are others by now.
+//! Cached reads of each version's files, and checks whether the files have changed.
 
 use super::lock;
 use super::survey::{Version, unusable};
 use crate::fault::Fault;
-use lgp_sdk::{Entry, Repository};
+use lgp_inference::Entry;
+use lgp_sdk::model::Repository;
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{Hash, Hasher};
@@ -11,30 +12,30 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::SystemTime;
 
-/// Folders within a version's folder, one in another, that are looked at.
+/// The most levels of folders within a version's folder that are checked.
 const DEPTH_MAX: usize = 8;
 
-/// The versions that were read. One that can be used is that until what its files have become takes its
-/// place: a file that is overwritten may be half of one.
+/// The versions that were read. A usable entry stays until its changed files replace it, because a file that is
+/// being overwritten may be incomplete.
 #[derive(Debug, Default)]
 pub(super) struct Reads(Mutex<HashMap<Version, Read>>);
 
 #[derive(Debug)]
 struct Read {
-    /// Of the files that were looked into last.
+    /// Stamp of the files as last read.
     stamp: Stamp,
-    /// Of the files at the look before, where they were others: somebody may be writing them.
+    /// Stamp of changed files at the last look; they may still be in the middle of a write.
     coming: Option<Stamp>,
     entry: Result<Entry, Fault>,
-    /// Why the files as they are do not take the place of those that were read.
+    /// Why the present files do not replace the ones that were read.
     outdated: Option<Fault>,
 }
 
-/// Stands for the names, sizes and times of a version's files.
+/// A hash of the names, sizes and times of a version's files.
 type Stamp = u64;
 
 impl Reads {
-    /// A version as it was read; one that could not be used is read again when its files have changed.
+    /// A version as it was read. An unusable version is read again when its files have changed.
     pub(super) fn entry(&self, repository: &Repository, of: &Version) -> Result<Entry, Fault> {
         let (name, version) = of;
         let stamp = stamp(repository, of);
@@ -52,12 +53,12 @@ impl Reads {
         entry
     }
 
-    /// The versions that were read, whether they can be used or not.
+    /// The versions that were read, usable or not.
     pub(super) fn all(&self) -> BTreeSet<Version> {
         lock(&self.0).keys().cloned().collect()
     }
 
-    /// The versions of a model that can be used, oldest first.
+    /// The usable versions of a model, oldest first.
     pub(super) fn versions(&self, name: &str) -> Vec<u64> {
         let all = lock(&self.0);
         let usable = all.iter().filter(|((of, _), read)| of == name && read.entry.is_ok());
@@ -66,13 +67,13 @@ impl Reads {
         versions
     }
 
-    /// What a version was read as, if it can be used.
+    /// The entry of a version, if usable.
     pub(super) fn usable(&self, of: &Version) -> Option<Entry> {
         lock(&self.0).get(of)?.entry.clone().ok()
     }
 
-    /// Whether the files of a version that can be used are others than those that were looked into, and were
-    /// the same at the look before.
+    /// Whether the files of a usable version differ from those that were read, and have not changed since the last
+    /// look.
     pub(super) fn is_changed(&self, repository: &Repository, of: &Version) -> bool {
         let stamp = stamp(repository, of);
         let mut all = lock(&self.0);
@@ -84,8 +85,8 @@ impl Reads {
         read.coming.replace(stamp) == Some(stamp)
     }
 
-    /// Reads a version again whose files are others than those that were looked into, or could not take their
-    /// place; answers what is something else then. Its caller says what becomes of it, or of the refusal.
+    /// Reads a version again if its files differ from those that were read, or could not replace them. Returns the
+    /// entry if its content differs. The caller then calls `replace`, `outdate` or `refuse`.
     pub(super) fn anew(
         &self,
         repository: &Repository,
@@ -106,39 +107,39 @@ impl Reads {
         Ok((now.sha256 != before.sha256).then_some(now))
     }
 
-    /// A version is this from now on.
+    /// Replaces a version's entry.
     pub(super) fn replace(&self, now: Entry) {
         if let Some(read) = lock(&self.0).get_mut(&(now.name.clone(), now.version)) {
             read.entry = Ok(now);
         }
     }
 
-    /// A version stays what it is, though its files are others.
+    /// Keeps a version's entry although its files have changed.
     pub(super) fn outdate(&self, of: &Version, fault: Fault) {
         if let Some(read) = lock(&self.0).get_mut(of) {
             read.outdated = Some(fault);
         }
     }
 
-    /// A version cannot be used as its files are.
+    /// Marks a version as unusable.
     pub(super) fn refuse(&self, of: &Version, fault: Fault) {
         if let Some(read) = lock(&self.0).get_mut(of) {
             read.entry = Err(fault);
         }
     }
 
-    /// Why the files of a version that serves have not taken its place.
+    /// Why the changed files of a serving version have not replaced it.
     pub(super) fn outdated(&self, name: &str, version: u64) -> Option<Fault> {
         lock(&self.0).get(&(name.to_owned(), version))?.outdated.clone()
     }
 
-    /// Forgets versions.
+    /// Drops versions.
     pub(super) fn retain(&self, stays: impl Fn(&Version) -> bool) {
         lock(&self.0).retain(|version, _| stays(version));
     }
 }
 
-/// All of a version's files count: its weights may come after its model.
+/// Covers all of a version's files, because its weights may be written after its model.
 fn stamp(repository: &Repository, (name, version): &Version) -> Stamp {
     let mut files = Vec::new();
     list(&repository.root().join(name).join(version.to_string()), DEPTH_MAX, &mut files);
@@ -151,7 +152,7 @@ fn stamp(repository: &Repository, (name, version): &Version) -> Stamp {
 fn list(folder: &Path, depth: usize, files: &mut Vec<(PathBuf, u64, Option<SystemTime>)>) {
     for item in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = item.path();
-        // Of a link, the file that it leads to.
+        // Follows links.
         match std::fs::metadata(&path) {
             Ok(found) if found.is_dir() && depth > 0 => list(&path, depth - 1, files),
             Ok(found) => files.push((path, found.len(), found.modified().ok())),

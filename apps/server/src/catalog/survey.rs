@@ -1,51 +1,53 @@
-//! What lies in the repository's folder: the versions that can be used, and what is wrong with the
-//! others.
+//! Surveys the repository's folder: which versions are usable, and why the others are not.
 
 use super::bare::{self, bare};
 use super::reads::Reads;
 use super::{Catalog, ModelEntry, Readiness, lock};
+use crate::deployment::{DeployError, ModelConfig};
 use crate::fault::Fault;
 use crate::faults;
+use crate::versions::last_loaded;
 use axum::http::StatusCode;
-use lgp_sdk::{DeployError, Entry, ModelConfig, ModelError, Repository, last_loaded};
+use lgp_inference::Entry;
+use lgp_sdk::model::{Error as ModelError, Repository};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 
-/// Versions that are read at once because a look has found them.
+/// The most versions that are read concurrently after a look at the folder.
 const READS_MAX: usize = 2;
 
 /// A model and a version of it.
 pub(super) type Version = (String, u64);
 
-/// A model and a version of it, or what is wrong with it.
+/// A model and a version of it, with the entry or the reason why it cannot be used.
 pub(super) type Found = (String, u64, Result<ModelEntry, Fault>);
 
-/// What a version's files have become, and whether it can be used as that.
+/// A version's changed files, and whether the version is usable with them.
 pub(super) type Renewed = (Entry, Result<ModelEntry, Fault>);
 
-/// What is known of the folder between two looks at it.
+/// State kept between two looks at the folder.
 #[derive(Debug)]
 pub(super) struct Survey {
-    /// The versions as they were read.
+    /// Cached reads of the versions.
     pub(super) reads: Reads,
-    /// Why a version does not fit what its model's own file says, as the log was told. Such a file is read
-    /// at each look, for what it says may also become true.
+    /// Why a version does not fit its model's config file, as last logged. The fit is checked at each look, because
+    /// a variant or another version may make it valid.
     refused: Mutex<HashMap<Version, String>>,
-    /// What the file of each model said when it was acted on.
+    /// The content of each model's config file when it was last applied.
     pub(super) configs: Mutex<HashMap<String, Said>>,
-    /// Versions that were found to be usable: what is not among them is new.
+    /// Versions that were usable at some look; any other version is new.
     pub(super) seen: Mutex<BTreeSet<Version>>,
-    /// Models about which something is being done that a look has found.
+    /// Models with an action in progress that a look started.
     pub(super) busy: Mutex<BTreeSet<String>>,
-    /// Held while versions that have come, or have changed, are read: each takes memory and a processor.
+    /// Held while new or changed versions are read, because each takes memory and a CPU.
     pub(super) reading: Semaphore,
 }
 
-/// What a model's own file says, or why it says nothing.
+/// The parsed config file of a model, or why it is invalid.
 pub(super) type Said = Result<ModelConfig, String>;
 
-/// What the repository's index says of a version.
+/// An entry of the repository's index.
 #[derive(Debug)]
 pub(crate) struct Indexed {
     pub(crate) name: String,
@@ -54,7 +56,7 @@ pub(crate) struct Indexed {
 }
 
 impl Survey {
-    /// Of a repository whose present versions are nothing new, as far as they can be used.
+    /// The survey of a repository whose present usable versions do not count as new.
     pub(super) fn of(repository: &Repository) -> Self {
         let survey = Self {
             reads: Reads::default(),
@@ -66,7 +68,7 @@ impl Survey {
         };
         let found = survey.found(repository).unwrap_or_default();
         for name in found.keys() {
-            // What is not read now is news later.
+            // A config file that cannot be read now counts as changed later.
             if let Some(said) = survey.said_anew(repository, name) {
                 survey.take(name, said);
             }
@@ -75,7 +77,7 @@ impl Survey {
         let usable =
             usable.filter_map(|(name, version, entry)| entry.ok().map(|_| (name, version)));
         let mut seen: BTreeSet<Version> = usable.collect();
-        // Those that only their model's file refuses are loaded once it is mended, if they were loaded last.
+        // A version refused only for its config file is loaded once that is corrected, if it was loaded last.
         let unloaded = |(name, version): &&Version| {
             let last = last_loaded(repository, name).ok().flatten();
             last.is_some_and(|last| last.known.contains(version) && !last.loaded.contains(version))
@@ -85,7 +87,7 @@ impl Survey {
         survey
     }
 
-    /// Each version of a model, or of all, or what is wrong with it.
+    /// Each version of one model or of all, or why it cannot be used.
     fn read(&self, repository: &Repository, name: Option<&str>) -> Result<Vec<Found>, Fault> {
         let found = match name {
             Some(name) => {
@@ -98,8 +100,7 @@ impl Survey {
         Ok(self.read_found(repository, found))
     }
 
-    /// The versions of each model. Models of which none is known because their folders cannot be read are
-    /// left out.
+    /// The versions of each model. Leaves out models with unreadable folders and no cached versions.
     pub(super) fn found(
         &self,
         repository: &Repository,
@@ -113,7 +114,7 @@ impl Survey {
         Ok(all)
     }
 
-    /// The versions of a model. Where its folder cannot be read now, those that were read before serve on.
+    /// The versions of a model. If its folder cannot be read now, the cached versions stay in use.
     fn or_known(
         &self,
         name: &str,
@@ -124,8 +125,8 @@ impl Survey {
         if known.is_empty() { listed } else { Ok(known) }
     }
 
-    /// A version whose files have changed, as they are now, if that is something else, and whether it fits what
-    /// its model's file says.
+    /// Reads a version again if its files have changed, and checks it against its model's config file. `None` if
+    /// the content is the same.
     pub(super) fn anew(
         &self,
         repository: &Repository,
@@ -155,7 +156,7 @@ impl Survey {
         all
     }
 
-    /// A version with what its model's file says, if the two fit.
+    /// Combines a version with its model's config, if the two fit.
     fn fit(
         &self,
         repository: &Repository,
@@ -185,7 +186,7 @@ impl Survey {
         fitting
     }
 
-    /// What a model's file says is what holds from now on.
+    /// Records that a model's config file is applied.
     pub(super) fn take(&self, name: &str, said: Said) {
         if let Ok(config) = &said
             && !config.ignored.is_empty()
@@ -196,8 +197,8 @@ impl Survey {
         lock(&self.configs).insert(name.to_owned(), said);
     }
 
-    /// A model's file says this now, by which it is remembered. Where that was not acted on the next look does
-    /// so, even if the file says by then again what it said before.
+    /// Notes that a config file was cached. If it was not applied yet, the next look applies it, even if the file
+    /// by then is back at its earlier content.
     pub(super) fn will_act_on(&self, name: &str, config: &ModelConfig) {
         let was_acted_on = match lock(&self.configs).get(name) {
             Some(said) => said.as_ref() == Ok(config),
@@ -208,14 +209,14 @@ impl Survey {
         }
     }
 
-    /// What a model's file says was not acted on after all.
+    /// Marks a model's config file as not applied.
     pub(super) fn put_back(&self, name: &str) {
         let never = Err("not acted on".to_owned());
         lock(&self.configs).insert(name.to_owned(), never);
     }
 
-    /// Forgets what is not there any more, of that which was read before somebody looked: a command may have
-    /// added versions since.
+    /// Drops versions that are gone. Keeps those that were not read `before` the look: a command may have added
+    /// them since.
     pub(super) fn keep_only(&self, found: &BTreeSet<Version>, before: &BTreeSet<Version>) {
         self.reads.retain(|version| found.contains(version) || !before.contains(version));
         lock(&self.refused).retain(|version, _| found.contains(version));
@@ -224,10 +225,10 @@ impl Survey {
     }
 }
 
-/// What the file of a model says now.
+/// The present config file of a model.
 ///
 /// # Errors
-/// Where it cannot be read now, whatever it says.
+/// If the file cannot be read now.
 pub(super) fn said(repository: &Repository, name: &str) -> Result<Said, ModelError> {
     match ModelConfig::of(repository, name) {
         Err(DeployError::Model(error)) => Err(error),
@@ -235,7 +236,7 @@ pub(super) fn said(repository: &Repository, name: &str) -> Result<Said, ModelErr
     }
 }
 
-/// Why files of models cannot be used. Their places are for the log.
+/// The error for unreadable model files. Paths go to the log only.
 pub(super) fn unusable(error: &ModelError) -> Fault {
     let ModelError::Io { action, source, .. } = error else { return faults::model(error) };
     let what = format!("cannot {action} the model's files: {source}");
@@ -243,7 +244,7 @@ pub(super) fn unusable(error: &ModelError) -> Fault {
 }
 
 impl Catalog {
-    /// Each version that is in the folder, of one model or of all, or what is wrong with it.
+    /// Each version in the folder, of one model or of all, or why it cannot be used.
     pub(super) async fn survey_models(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
         let (survey, asked) = (Arc::clone(&self.survey), name.clone());
         let read = move |repository: &Repository| Ok(survey.read(repository, asked.as_deref()));
@@ -256,7 +257,7 @@ impl Catalog {
         }
     }
 
-    /// The same of all, of each ensemble, and of folders that should have models.
+    /// As `survey_models` for all models, with ensembles and with folders that lack models.
     pub(crate) async fn survey(&self) -> Result<Vec<Found>, Fault> {
         let mut all = self.survey_models(None).await?;
         let listed: BTreeSet<String> = all.iter().map(|(name, ..)| name.clone()).collect();
@@ -279,7 +280,7 @@ impl Catalog {
         Ok(indexed.collect())
     }
 
-    /// Why a model that is asked for is not to be had.
+    /// The error for a model that was requested and cannot be used.
     pub(super) async fn missing(&self, name: &str, version: Option<u64>) -> Fault {
         let all = match self.survey_models(Some(name.to_owned())).await {
             Ok(all) => all,
@@ -295,7 +296,7 @@ impl Catalog {
         let owned = name.to_owned();
         match self.files(move |repository| repository.get(&owned, version)).await {
             Err(fault) => fault,
-            // It came in this moment.
+            // The version was added since the survey.
             Ok(_) => Fault::unavailable(super::NOT_READY, format!("model '{name}' has just come")),
         }
     }

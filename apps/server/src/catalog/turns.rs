@@ -1,16 +1,16 @@
-//! Things that are done about one model one after another, and about others meanwhile.
+//! Serializes operations on each model; those on different models run concurrently.
 
 use super::lock;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 use tokio::sync::OwnedMutexGuard;
 
-/// A lock for each model about which something is being done, or waits to be.
+/// A lock for each model with a running or waiting operation.
 #[derive(Debug, Default)]
 pub(super) struct Turns(Mutex<HashMap<String, Weak<tokio::sync::Mutex<()>>>>);
 
 impl Turns {
-    /// Waits for its turn, which ends when the guard is dropped.
+    /// Waits for the model's turn, which ends when the guard is dropped.
     pub(super) async fn of(&self, name: &str) -> OwnedMutexGuard<()> {
         let turn = {
             let mut turns = lock(&self.0);

@@ -1,18 +1,18 @@
-//! Looking at the repository's folder again and again: versions that were put there by hand are
-//! loaded, those that were taken away are unloaded, those whose files have changed are replaced, and what
-//! models' own files say by now is done.
+//! Polls the repository's folder. Versions added by hand are loaded, removed ones unloaded, changed ones replaced,
+//! and changed config files applied.
 
 use super::news::News;
 use super::survey::{Said, Version};
 use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::fault::Fault;
-use lgp_sdk::{Entry, ModelRef};
+use lgp_inference::Entry;
+use lgp_sdk::cluster::ModelRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 impl Catalog {
-    /// Looks at the folder once. What serves goes on serving until what follows it can. Nobody waits for what
-    /// is to be done about a model: it may take minutes to load, and others have come meanwhile.
+    /// Looks at the folder once. A serving version serves until its successor can. Each model's changes run in a
+    /// task of their own: a load may take minutes, and other models must not wait for it.
     pub(crate) async fn refresh(self: &Arc<Self>) -> Result<(), Fault> {
         let survey = Arc::clone(&self.survey);
         for news in self.files(move |repository| survey.news(repository)).await? {
@@ -37,7 +37,7 @@ impl Catalog {
         }
         for version in changed {
             let _turn = self.turn(&name).await;
-            // The log and the index say why not.
+            // The log and the index have the reason of a failure.
             let _ = self.renew(&with(version)).await;
         }
         for version in come {
@@ -45,26 +45,26 @@ impl Catalog {
         }
     }
 
-    /// Does what a model's own file says by now. Versions that it contradicts are unloaded, and come back once
-    /// it fits them.
+    /// Applies a model's changed config file. Versions that contradict it are unloaded; they return once it fits
+    /// them.
     async fn heed_config(&self, name: &str, said: Said) {
         let _turn = self.turn(name).await;
         self.survey.take(name, said);
         let had = self.known_sequences(name);
-        // Files that have changed together with it, or that did not fit what it said before, may fit it now. The
-        // log and the index say why not.
+        // Files that changed with it, or did not fit the earlier content, may fit now. The log and the index have
+        // the reason of a failure.
         self.renew_all(name, None).await;
         self.forget_settings(name, had).await;
         let usable = match self.numbers(name).await {
             Ok(usable) => usable,
             Err(fault) => {
-                // The next look begins with it again.
+                // The next look starts with this model again.
                 self.survey.put_back(name);
                 let reason = fault.message;
                 return tracing::warn!(name, reason, "what a model's file says is not done yet");
             }
         };
-        // Those that nobody had loaded are not loaded once they fit, either.
+        // Versions that were not loaded before are not loaded by a fitting config file either.
         let wanted = self.coordinator.models().into_iter();
         let refused = wanted.filter(|m| m.name == name && !usable.contains(&m.version));
         for model in refused {
@@ -82,8 +82,8 @@ impl Catalog {
         }
     }
 
-    /// The same of versions whose files were changed in place, of one or of all, because somebody says so.
-    /// Answers those whose files cannot be used, with the reasons.
+    /// Renews, on request, one version or all whose files were changed in place. Returns those whose files cannot
+    /// be used, with the reasons.
     pub(super) async fn renew_all(&self, name: &str, version: Option<u64>) -> BTreeMap<u64, Fault> {
         let mut refused = BTreeMap::new();
         let asked = |it: &u64| version.is_none_or(|version| version == *it);
@@ -95,8 +95,8 @@ impl Catalog {
         refused
     }
 
-    /// Has the changed files of a version take the place of those that serve, once workers have loaded them.
-    /// Where they cannot be used, what was there before serves on.
+    /// Replaces a version whose files changed, once workers have loaded the new files. If these cannot be used, the
+    /// earlier version keeps serving.
     async fn renew(&self, of: &Version) -> Result<(), Fault> {
         let (survey, owned) = (Arc::clone(&self.survey), of.clone());
         let reading = self.survey.reading.acquire().await.map_err(Fault::internal)?;
@@ -120,8 +120,8 @@ impl Catalog {
         Err(fault)
     }
 
-    /// Keeps what serves as it is. What does not serve becomes what its files are, as far as they could be read:
-    /// what else is wrong may pass while they stay the same.
+    /// Handles changed files that cannot be used. A serving version stays. Otherwise the version takes on the new
+    /// files as far as they were read, because the remaining error may pass while they stay the same.
     fn refuse(&self, of: &Version, now: Option<Entry>, fault: &Fault) {
         let Some(before) = self.read_as(of) else { return };
         let is_wanted = self.is_wanted(&before);
@@ -138,26 +138,26 @@ impl Catalog {
             None => self.survey.reads.refuse(of, fault.clone()),
         }
         if is_wanted {
-            // What workers are to have is not there any more; what it becomes is loaded.
+            // The wanted bytes are gone. As an unseen version, the new ones are loaded once usable.
             lock(&self.survey.seen).remove(of);
         }
         self.let_go(&before);
         self.forget(&of.0);
     }
 
-    /// What a version was read as, if it can be used.
+    /// The model of a version as it was read, if it is usable.
     fn read_as(&self, of: &Version) -> Option<ModelRef> {
         let Entry { name, version, sha256, .. } = self.survey.reads.usable(of)?;
         Some(ModelRef { name, version, sha256 })
     }
 
-    /// Whether workers are to have it.
+    /// Whether workers are to have the model.
     fn is_wanted(&self, model: &ModelRef) -> bool {
         self.coordinator.models().contains(model)
     }
 
-    /// Has workers let go of bytes that are not there any more. Tasks that wait for them fail, also where the
-    /// model was unloaded: they wait for what does not come back.
+    /// Unloads bytes that no longer exist. Tasks that wait for them fail, even if the model was unloaded before,
+    /// because these bytes never return.
     fn let_go(&self, model: &ModelRef) {
         self.coordinator.unload(model);
         self.unloads.send_replace(());
@@ -171,7 +171,7 @@ impl Catalog {
     ) -> Result<(), Fault> {
         let before = self.read_as(of);
         let serving = before.as_ref().filter(|before| self.is_wanted(before));
-        // Of one that does not serve it is told where somebody wants to use it.
+        // If the version does not serve, an error is reported when it is used.
         if serving.is_some() {
             self.load_one(&fitting?).await?;
         }
@@ -192,7 +192,7 @@ impl Catalog {
     async fn has_gone(&self, gone: &Version) {
         let (name, version) = gone;
         let _turn = self.turn(name).await;
-        // A command may have removed it meanwhile.
+        // A command may have removed the version meanwhile.
         if !lock(&self.survey.seen).remove(gone) {
             return;
         }
@@ -217,7 +217,7 @@ impl Catalog {
         if lock(&self.survey.seen).contains(come) {
             return;
         }
-        // One that is still being copied cannot be used yet, and is looked at again.
+        // A version that is still being copied cannot be used yet; a later look tries again.
         let Ok(reading) = self.survey.reading.acquire().await else { return };
         let all = self.survey_models(Some(name.clone())).await.unwrap_or_default();
         if !all.iter().any(|(_, found, entry)| found == version && entry.is_ok()) {

@@ -1,4 +1,4 @@
-//! The coordinator itself: state, totals, settings, more or fewer workers, the end.
+//! Routes of the coordinator itself: state, totals, settings, scaling, restart and shutdown.
 
 use super::leave_out;
 use crate::access::Caller;
@@ -10,12 +10,12 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lgp_sdk::{Stats, WorkerInfo, WorkerState, balancing_strategies};
+use lgp_distributed::{Stats, WorkerInfo, WorkerState, balancing_strategies};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// `POST coordinator/start`: whoever can ask has a coordinator that runs, so this reports.
+/// `POST coordinator/start`: only reports the state, since the coordinator already runs.
 pub(crate) async fn start(State(state): State<ServerState>) -> Json<Value> {
     let coordinator = state.coordinator();
     let stats = coordinator.stats();
@@ -47,27 +47,27 @@ struct Stop {
 }
 
 /// `POST coordinator/stop {"now":bool}`: 202, then queued tasks are finished, or dropped with
-/// `now`. `given_up` counts those that are not finished, as far as that is known now.
+/// `now`. `given_up` counts the tasks that will not finish, as far as known now.
 pub(crate) async fn stop(
     State(state): State<ServerState>,
     body: Whole,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let Stop { now } = body.json()?;
     let driver = driver(&state)?;
-    // Before it is asked: it may be gone a moment later.
+    // Counted before the stop, because the coordinator may be gone a moment later.
     let given_up = if now || nobody_left(&state, driver) { unfinished(&state) } else { 0 };
     driver.stop(now);
     let answer = json!({ "state": "stopping", "now": now, "given_up": given_up });
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
-/// Whether nobody is there to run what is queued, nor is to come.
+/// Whether no worker is ready to run queued tasks, and none will start.
 fn nobody_left(state: &ServerState, driver: &dyn Driver) -> bool {
     let is_ready = |worker: &WorkerInfo| worker.state == WorkerState::Ready;
     driver.workers() == 0 && !state.coordinator().workers().iter().any(is_ready)
 }
 
-/// Tasks that end with the coordinator. Durable ones wait in its journal for the next.
+/// Tasks that end with the coordinator. Durable tasks stay in its journal for the next one.
 fn unfinished(state: &ServerState) -> usize {
     state.coordinator().fleeting()
 }
@@ -88,8 +88,8 @@ pub(crate) async fn scale(
     Ok((StatusCode::ACCEPTED, Json(json!({ "workers": workers, "before": before }))))
 }
 
-/// `POST restart {"timeout_s":60}`: 200 once every local worker was replaced by a new one; `ended`
-/// are the tasks of which an attempt took longer than a worker is given to finish.
+/// `POST restart {"timeout_s":60}`: 200 once every local worker was replaced by a new one. `ended`
+/// lists the tasks whose attempt exceeded a worker's time to finish.
 pub(crate) async fn restart(
     State(state): State<ServerState>,
     body: Whole,
@@ -99,7 +99,7 @@ pub(crate) async fn restart(
     Ok(Json(json!({ "restarted": done.workers, "ended": done.ended })))
 }
 
-/// How long an order to leave waits for what runs.
+/// How long an order to stop a worker or a model waits for running tasks.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Patience {
@@ -108,14 +108,14 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Longer waits are better begun anew.
+    /// For longer waits, the client should call again.
     const MAX_S: u64 = 24 * 3600;
 
     fn default_s() -> u64 {
         60
     }
 
-    /// What a request says of it.
+    /// The timeout in a request.
     pub(crate) fn of(body: &Whole) -> Result<Duration, Fault> {
         let Self { timeout_s } = body.json()?;
         if timeout_s > Self::MAX_S {
@@ -151,7 +151,7 @@ pub(crate) async fn health(State(state): State<ServerState>) -> (StatusCode, Jso
     (status, Json(json!({ "status": word, "workers": workers })))
 }
 
-/// `GET config`: the settings in force.
+/// `GET config`: the effective settings.
 pub(crate) async fn config(State(state): State<ServerState>) -> Json<Value> {
     let coordinator = state.coordinator();
     Json(json!({

@@ -1,4 +1,4 @@
-//! Aliases: names that requests for inference may use instead of a model's.
+//! Routes for aliases: names that inference requests may use instead of a model's.
 
 use crate::access::Caller;
 use crate::aliases::Alias;
@@ -10,8 +10,8 @@ use axum::extract::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// `GET aliases`: a bare array, by name. A key that is limited to models sees the aliases that it may use, and
-/// nothing of a shadow of another model.
+/// `GET aliases`: a bare array, by name. A key limited to models sees only the aliases that it may use, without
+/// shadows of other models.
 pub(crate) async fn list(State(state): State<ServerState>, caller: Caller) -> Json<Value> {
     let mut all = state.catalog().aliases().list();
     all.retain(|(name, _)| caller.may_use(name));
@@ -35,7 +35,7 @@ pub(crate) async fn set(
     Ok(Json(describe(name, &alias)))
 }
 
-/// `DELETE aliases/{alias}`: its models stay.
+/// `DELETE aliases/{alias}`: removes the alias; its models stay.
 pub(crate) async fn remove(
     State(state): State<ServerState>,
     params: Params,

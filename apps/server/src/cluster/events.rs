@@ -1,4 +1,4 @@
-//! Events of the cluster as they happen, for whoever listens.
+//! Streams the cluster's events to listeners.
 
 use super::references::may_see;
 use crate::access::Caller;
@@ -12,24 +12,24 @@ use axum::body::{Body, Bytes};
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::ModelRef;
+use lgp_sdk::cluster::ModelRef;
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// The header by which a listener that comes back says which event it has had last.
+/// The header in which a listener that reconnects sends the id of its last event.
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Between two signs of life on a quiet stream, so that a listener that is gone is noticed.
+/// Pause between keep-alives on a quiet stream, which reveal a listener that is gone.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(15);
-/// Pieces of the stream that are written before a listener has taken them.
+/// Pieces of the stream that are buffered ahead of the listener.
 const AHEAD: usize = 4;
-/// After how many milliseconds a listener whose connection broke comes back.
+/// Milliseconds after which a listener reconnects.
 const RETRY_MS: u64 = 1_000;
 
-/// `GET events?after=ID`: server-sent events, each an id and a JSON object with `at_ms` and `event`,
-/// until the listener or the server ends. With the header `Last-Event-ID`, or with `after`, those since
-/// that event come first; the event `gap` says where some of them are not kept any more.
+/// `GET events?after=ID`: server-sent events, each an id and a JSON object with `at_ms` and `event`, until the
+/// listener or the server ends. With the header `Last-Event-ID`, or with `after`, the events since that one come
+/// first. The event `gap` reports events that are no longer kept.
 ///
 /// ```text
 /// curl -N localhost:8000/api/v1/cluster/events
@@ -54,8 +54,8 @@ pub(crate) async fn listen(
     Ok((kind, Body::new(Stream(frames))).into_response())
 }
 
-/// The event that the listener has had last, if it says so. A browser that comes back sends the header
-/// along with the query that it began with, so the header counts.
+/// The last event that the listener had, if it sends one. The header overrides the query, because a browser that
+/// reconnects sends its first query again.
 fn after(query: &str, headers: &HeaderMap) -> Result<Option<EventId>, Fault> {
     let mut after = None;
     for part in query::parts(query) {
@@ -82,13 +82,13 @@ fn id(place: &str, text: &str) -> Result<EventId, Fault> {
 }
 
 async fn tell(
-    // The caller's place among the requests of its key is held for as long as it listens.
+    // Holds the caller's place in its key's limits for as long as it listens.
     (mut listener, caller): (Listener, Caller),
     state: ServerState,
     frames: mpsc::Sender<Result<Bytes, Infallible>>,
     _place: Place,
 ) {
-    // Who hears nothing before the connection breaks knows its place too.
+    // A listener that disconnects before any event also gets an id to continue from.
     let mut text: Bytes = format!("retry: {RETRY_MS}\nid: {}\n\n", listener.after()).into();
     let sees = |model: &ModelRef| may_see(&state, &caller, (&model.name, model.version));
     let sees: Sees<'_> = if caller.is_limited() { Some(&sees) } else { None };

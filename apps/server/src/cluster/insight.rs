@@ -1,4 +1,4 @@
-//! Where a model's time and memory go: a run that a worker measures node by node, and a plan of its memory.
+//! A model's use of time and memory: a run measured node by node, and a plan of its memory.
 
 use super::models::named;
 use crate::catalog::ModelEntry;
@@ -8,15 +8,18 @@ use crate::faults;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
-use lgp_sdk::{DType, NamedTensor, RunTrace, Shape, TaskRecord, TaskSpec, Tensor, ValueSpec, ms};
+use lgp_distributed::{RunTrace, ms};
+use lgp_sdk::cluster::{TaskRecord, TaskSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, NamedTensor, Shape, Tensor};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How long the two runs may take together, from when they are asked for.
+/// The time limit of the two runs together.
 const PROFILE: Duration = Duration::from_secs(120);
 
-/// `POST models/{model}[/versions/{version}]/profile`: what the nodes of a run take on a device that serves the
-/// model. Its inputs are zeros, of size 1 where the model leaves a dimension open.
+/// `POST models/{model}[/versions/{version}]/profile`: times of a run's nodes on a device that serves the model.
+/// Inputs are zeros, of size 1 in open dimensions.
 pub(crate) async fn profile(
     State(state): State<ServerState>,
     params: Params,
@@ -24,7 +27,7 @@ pub(crate) async fn profile(
     let (name, version) = named(&params)?;
     let entry = state.catalog().named(name, version).await?.entry().clone();
     let (spec, began) = (spec(&state, &entry)?, Instant::now());
-    // The first run on a device compiles its kernels, which is not what one takes from then on.
+    // The first run on a device compiles its kernels, which later runs do not.
     ran(&state, spec.clone()).await?;
     let record = ran(
         &state,
@@ -53,8 +56,8 @@ pub(crate) async fn profile(
     })))
 }
 
-/// `GET models/{model}[/versions/{version}]/plan`: what a run takes of memory, and which tensor lies where and for
-/// how long. Another process loads the model for that.
+/// `GET models/{model}[/versions/{version}]/plan`: the memory of a run, with each tensor's place and lifetime. A
+/// separate process loads the model for it.
 pub(crate) async fn plan(
     State(state): State<ServerState>,
     params: Params,
@@ -65,7 +68,7 @@ pub(crate) async fn plan(
     let driver = state.driver().filter(|_| is_model).ok_or_else(|| unplanned(&entry))?;
     let path = state.catalog().path(&entry).await?;
     let mut planned = driver.plan(path).await.map_err(|error| faults::driver(&error))?;
-    // Where the file lies is the server's business.
+    // Replaces the file's path, which clients must not see.
     planned["model"] = json!(entry.model().to_string());
     Ok(Json(planned))
 }
@@ -75,7 +78,7 @@ fn unplanned(entry: &ModelEntry) -> Fault {
         .hint("radeon-cluster plan FILE does it for a model's file; an ensemble's models have plans of their own")
 }
 
-/// A task with zeros for inputs.
+/// A task with zeros as inputs.
 fn spec(state: &ServerState, entry: &ModelEntry) -> Result<TaskSpec, Fault> {
     if entry.ensemble().is_some() {
         let message =
@@ -85,7 +88,7 @@ fn spec(state: &ServerState, entry: &ModelEntry) -> Result<TaskSpec, Fault> {
     let mut room = state.coordinator().config().input_bytes_max;
     let inputs = entry.all_inputs().iter().map(|input| zeros(input, &mut room));
     let spec = TaskSpec::new(entry.model().clone(), inputs.collect::<Result<_, _>>()?);
-    // Both runs go to one device, where that is free.
+    // The affinity sends both runs to one device, if it is free.
     let affinity = Some(format!("profile of {}", entry.model()));
     Ok(TaskSpec { deadline: Some(PROFILE), affinity, ..spec })
 }

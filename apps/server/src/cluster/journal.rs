@@ -1,16 +1,16 @@
-//! The journal of durable tasks: how large it is, copies of it, and giving back what it does not need.
+//! Routes for the journal of durable tasks: its size, backups and compaction.
 
 use crate::fault::{ClusterError, Fault};
 use crate::faults;
 use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
-use lgp_sdk::ClusterError as Cause;
+use lgp_sdk::cluster::Error as Cause;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Where copies go, beside the journal.
+/// The folder of backups, beside the journal.
 const FOLDER: &str = "backups";
 
 /// `GET journal`.
@@ -19,9 +19,9 @@ pub(crate) async fn show(State(state): State<ServerState>) -> Result<Json<Value>
     Ok(Json(json!({ "bytes": bytes })))
 }
 
-/// `POST journal/backup`: a copy of one moment in the folder `backups` beside the journal, while
-/// tasks go on, and large inputs and outputs of its tasks in a folder of its name and `.inputs` after
-/// it. A coordinator that finds both as its own continues from there.
+/// `POST journal/backup`: writes a consistent copy to the folder `backups` beside the journal while tasks continue.
+/// Large inputs and outputs go to a folder with the copy's name and `.inputs`. A coordinator that gets both as its
+/// own continues from there.
 pub(crate) async fn back_up(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
     let coordinator = state.coordinator();
     let journal = coordinator.config().journal.clone();
@@ -39,7 +39,7 @@ fn not_written(what: &'static str, path: &Path, source: std::io::Error) -> Fault
     faults::backup(Cause::File { what, path: path.to_owned(), source })
 }
 
-/// `POST journal/compact`: gives the disk what the journal no longer needs.
+/// `POST journal/compact`: frees disk space that the journal no longer needs.
 pub(crate) async fn compact(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
     let coordinator = state.coordinator();
     let before = coordinator.journal_bytes().map_err(faults::cluster)?;

@@ -1,4 +1,4 @@
-//! API keys: making, listing and taking back what lets programs in.
+//! Routes that make, list and revoke API keys.
 
 use crate::access::{Caller, KeyInfo, Made, NewKey};
 use crate::error::Error;
@@ -12,7 +12,7 @@ use axum::{Extension, Json};
 use serde_json::{Value, json};
 
 /// `POST keys {"role":R,"ttl_s":S,"models":[…],"rate_per_s":N,"concurrent_max":N,"note":TEXT}`: 201
-/// with the key, which is never shown again. All but the role may be left out.
+/// with the key, which is never shown again. Only the role is required.
 pub(crate) async fn create(
     State(state): State<ServerState>,
     caller: Caller,
@@ -27,12 +27,12 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Extension(made), Json(value)))
 }
 
-/// `GET keys`: a bare array, oldest first; those that have expired of late included.
+/// `GET keys`: a bare array, oldest first, including recently expired keys.
 pub(crate) async fn list(State(state): State<ServerState>) -> Json<Vec<KeyInfo>> {
     Json(state.access().keys().list())
 }
 
-/// `DELETE keys/{id}`: requests that are under way end, no further ones are let in.
+/// `DELETE keys/{id}`: running requests finish, and new ones are refused.
 pub(crate) async fn revoke(
     State(state): State<ServerState>,
     caller: Caller,
@@ -45,7 +45,7 @@ pub(crate) async fn revoke(
     Ok(Json(json!({ "id": id, "revoked": true })))
 }
 
-/// Works on the keys away from the threads that serve connections: it waits for the disk.
+/// Changes keys off the threads that serve connections, because it blocks on the disk.
 async fn change<T: Send + 'static>(
     state: &ServerState,
     work: impl FnOnce(&ServerState) -> Result<T, Error> + Send + 'static,

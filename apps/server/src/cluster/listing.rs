@@ -1,4 +1,4 @@
-//! `GET tasks`: pages of tasks, of those that a query asks for.
+//! `GET tasks`: pages of tasks that match a query.
 
 use super::references::may_see;
 use super::tasks::{model_name, summary};
@@ -11,11 +11,12 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::header::LINK;
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::{TaskFilter, TaskId, TaskRecord};
+use lgp_distributed::TaskFilter;
+use lgp_sdk::cluster::{TaskId, TaskRecord};
 
-/// `GET tasks`: a bare array, newest first, without outputs. Where more may follow, a link says where. A key
-/// that is limited to models sees tasks of those alone: its pages may be shorter, and the link is what says
-/// whether more follow.
+/// `GET tasks`: a bare array, newest first, without outputs. If more may follow, a link leads to the next page. A
+/// key limited to models sees only their tasks, so its pages may be shorter; only the link shows whether more
+/// follow.
 pub(crate) async fn list(
     State(state): State<ServerState>,
     caller: Caller,
@@ -35,7 +36,7 @@ pub(crate) async fn list(
     })
 }
 
-/// The same query from a task on.
+/// A link to the same query, starting after a task.
 fn link(query: &str, after: TaskId) -> String {
     let others = query.split('&').filter(|part| !part.is_empty() && !part.starts_with("after="));
     let after = format!("after={after}");
@@ -71,7 +72,7 @@ fn limit(given: &str) -> Result<usize, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::TaskState;
+    use lgp_sdk::cluster::TaskState;
 
     #[test]
     fn queries_are_read_or_refused() {

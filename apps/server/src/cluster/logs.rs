@@ -1,4 +1,4 @@
-//! What the processes of this machine have logged of late.
+//! Recent log lines of this machine's processes.
 
 use crate::fault::{ClusterError, Fault};
 use crate::logs::{LogFilter, LogLevel, LogLine, read_logs};
@@ -7,7 +7,7 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::{RawQuery, State};
 
-/// Lines in an answer, unless the query says how many.
+/// The default number of lines in an answer.
 const USUAL: usize = 100;
 /// The most lines in an answer.
 const MOST: usize = 1_000;

@@ -1,9 +1,10 @@
-//! Registered models: adding, removing, loading and unloading them.
+//! Routes that add, remove, load and unload registered models.
 
 use super::upload;
 use crate::access::Caller;
 use crate::catalog::{LoadOutcome, ModelEntry};
 use crate::cluster::admin::Patience;
+use crate::deployment::{Deployment, DeploymentPatch};
 use crate::extract::{Params, Whole};
 use crate::fault::{ClusterError, Fault};
 use crate::oip;
@@ -11,10 +12,10 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use lgp_sdk::{Deployment, DeploymentPatch, ValueSpec};
+use lgp_sdk::model::ValueSpec;
 use serde_json::{Value, json};
 
-/// `GET models`: a bare array, every version in the repository, those that cannot be used included.
+/// `GET models`: a bare array of every version in the repository, including unusable ones.
 pub(crate) async fn list(
     State(state): State<ServerState>,
     caller: Caller,
@@ -45,18 +46,18 @@ pub(crate) async fn list(
     Ok(Json(Value::Array(all)))
 }
 
-/// `GET models/{model}[/versions/{version}]`: that version, or the one that is used where none is named,
-/// with the names of its classes, and how pictures become its input.
+/// `GET models/{model}[/versions/{version}]`: this version, or the one in use if none is named, with the names of
+/// its classes and the scaling of its image inputs.
 pub(crate) async fn show(
     State(state): State<ServerState>,
     params: Params,
 ) -> Result<Json<Value>, ClusterError> {
     let (name, version) = named(&params)?;
-    // Of an alias, its first model.
+    // For an alias, the first target.
     let found = state.catalog().named(name, version).await?;
     let mut value = describe(&state, found.entry()).await;
     let entry = found.entry().clone();
-    // Files are read the first time.
+    // The first call reads files.
     let said = tokio::task::spawn_blocking(move || (labels(&entry), entry.scaling())).await;
     let (labels, scaling) = said.map_err(Fault::internal)?;
     value["labels"] = json!(labels);
@@ -64,12 +65,12 @@ pub(crate) async fn show(
     Ok(Json(value))
 }
 
-/// Names of classes that a description tells; more are read from where the model has them.
+/// The most class names in a description; clients read longer lists from the model's own source.
 const LABELS_MAX: usize = 1_000;
-/// Bytes of all of them.
+/// The most bytes of all class names.
 const LABELS_BYTES_MAX: usize = 64 << 10;
 
-/// What a model's classes are called, where that is known and short.
+/// The names of a model's classes, if known and short.
 fn labels(entry: &ModelEntry) -> Option<Vec<String>> {
     let labels = entry.labels();
     let bytes: usize = labels.iter().map(String::len).sum();
@@ -77,8 +78,8 @@ fn labels(entry: &ModelEntry) -> Option<Vec<String>> {
     is_short.then(|| labels.to_vec())
 }
 
-/// `POST models/{model}`: 201; the body is an ONNX file, or multipart with the file as `model` and
-/// its external data as `data` parts. The workers load it before the answer.
+/// `POST models/{model}`: 201. The body is an ONNX file, or multipart with the file as `model` and its external
+/// data as `data` parts. The workers load the model before the answer.
 pub(crate) async fn add(
     State(state): State<ServerState>,
     params: Params,
@@ -90,7 +91,7 @@ pub(crate) async fn add(
     Ok((StatusCode::CREATED, Json(loaded(&state, &outcome).await)))
 }
 
-/// `DELETE models/{model}[/versions/{version}]`: that version or all, from the workers and from the disk.
+/// `DELETE models/{model}[/versions/{version}]`: removes this version or all, from workers and disk.
 pub(crate) async fn remove(
     State(state): State<ServerState>,
     params: Params,
@@ -101,7 +102,7 @@ pub(crate) async fn remove(
     Ok(Json(json!({ "name": name, "version": version, "removed": true })))
 }
 
-/// `POST models/{model}[/versions/{version}]/load`: that version, or those that the policy chooses, on every
+/// `POST models/{model}[/versions/{version}]/load`: loads this version, or those that the policy chooses, on every
 /// worker.
 pub(crate) async fn load(
     State(state): State<ServerState>,
@@ -112,8 +113,8 @@ pub(crate) async fn load(
     Ok(Json(loaded(&state, &outcome).await))
 }
 
-/// `POST models/{model}[/versions/{version}]/unload {"timeout_s":60}`: that version or all, from every
-/// worker; the files stay. `ended` are the tasks of which an attempt took longer and was ended.
+/// `POST models/{model}[/versions/{version}]/unload {"timeout_s":60}`: unloads this version or all from every
+/// worker; the files stay. `ended` lists the tasks whose attempt exceeded the timeout and was ended.
 pub(crate) async fn unload(
     State(state): State<ServerState>,
     params: Params,
@@ -126,9 +127,8 @@ pub(crate) async fn unload(
     Ok(Json(value))
 }
 
-/// `PUT models/{model}/deployment {"memory_bytes","backend","family","variants"}`: where it is to
-/// run and what may answer in its place, from now on and after a restart; what is left out is
-/// as if nothing had been said of it.
+/// `PUT models/{model}/deployment {"memory_bytes","backend","family","variants"}`: sets where the model runs and
+/// which models may answer in its place, also after a restart. Omitted fields are unset.
 pub(crate) async fn deploy(
     State(state): State<ServerState>,
     params: Params,
@@ -139,8 +139,7 @@ pub(crate) async fn deploy(
     Ok(Json(describe(&state, &entry).await))
 }
 
-/// `PATCH models/{model}/deployment`: the same of the fields that are there alone, where `null` leaves one
-/// open; what is left out stays as it was said.
+/// `PATCH models/{model}/deployment`: like PUT, but omitted fields keep their values; `null` unsets a field.
 pub(crate) async fn amend(
     State(state): State<ServerState>,
     params: Params,
@@ -151,7 +150,7 @@ pub(crate) async fn amend(
     Ok(Json(describe(&state, &entry).await))
 }
 
-/// The model, and the version of it, that a path names.
+/// The model, and optionally the version, in the path.
 pub(super) fn named(params: &Params) -> Result<(&str, Option<u64>), Fault> {
     let version = params.find("version").map(oip::parse_version).transpose()?;
     Ok((params.get("model"), version))
@@ -159,7 +158,7 @@ pub(super) fn named(params: &Params) -> Result<(&str, Option<u64>), Fault> {
 
 async fn loaded(state: &ServerState, outcome: &LoadOutcome) -> Value {
     let mut value = describe(state, &outcome.entry).await;
-    // The heartbeat that lists the model may still be on its way; the answer of the load is not.
+    // The heartbeat that lists the model may arrive later than the load's answer.
     if !outcome.workers.is_empty() {
         value["state"] = json!("ready");
         value["reason"] = json!("");

@@ -1,4 +1,4 @@
-//! Inputs of tasks that are outputs of other tasks: they are waited for here, and do not pass the client.
+//! Inputs of tasks that are outputs of other tasks. The server waits for them; they do not pass through the client.
 #![deny(clippy::as_conversions)]
 
 use super::waiting;
@@ -11,7 +11,9 @@ use crate::faults;
 use crate::oip::{Input, Parameters, Raw};
 use crate::state::ServerState;
 use axum::http::StatusCode;
-use lgp_sdk::{NamedTensor, Stats, TaskId, TaskRecord, TaskState, Tensor};
+use lgp_distributed::Stats;
+use lgp_sdk::cluster::{TaskId, TaskRecord, TaskState};
+use lgp_sdk::tensor::{NamedTensor, Tensor};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -27,19 +29,19 @@ pub(super) struct Origin {
 }
 
 impl Origin {
-    /// The task and the name of its output, as they were sent.
+    /// The task and the name of its output, as sent.
     pub(super) fn parts(&self) -> (&str, &str) {
         (&self.task, &self.output)
     }
 }
 
-/// An input of a task as it is written.
+/// An input of a task as the request has it.
 pub(super) enum Written<'a> {
     Here(Input<'a>),
     Elsewhere(String, Origin),
 }
 
-/// An input of a task as it was read.
+/// An input of a task after parsing.
 pub(super) enum Taken {
     Tensor(NamedTensor),
     Elsewhere(String, Origin),
@@ -76,7 +78,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Written<'a> {
 }
 
 impl Written<'_> {
-    /// Takes a tensor in, which may follow as raw bytes.
+    /// Parses the tensor, which may follow as raw bytes.
     pub(super) fn read(self, raw: &mut Raw<'_>) -> Result<Taken, Fault> {
         match self {
             Self::Here(input) => input.tensor(raw).map(Taken::Tensor),
@@ -85,43 +87,43 @@ impl Written<'_> {
     }
 }
 
-/// Whether any of them may have to be waited for.
+/// Whether an input is the output of another task, which may not have ended.
 pub(super) fn any_elsewhere(inputs: &[Taken]) -> bool {
     inputs.iter().any(|input| matches!(input, Taken::Elsewhere(..)))
 }
 
-/// Tasks whose outputs the inputs of a request are, each of which is read once.
+/// The tasks whose outputs a request uses as inputs. Each task's result is read once.
 pub(super) struct References<'a> {
     state: &'a ServerState,
     caller: &'a Caller,
     began: Instant,
     ended: BTreeMap<TaskId, TaskRecord>,
-    /// Bytes of outputs that were read from files.
+    /// Bytes of outputs read from files.
     read_bytes: usize,
-    /// For those. To be kept until nothing of them is held for the request any more.
+    /// The room for these bytes, to be kept until the request holds none of them any more.
     room: Room,
 }
 
 impl<'a> References<'a> {
-    /// Of a request that begins now.
+    /// The references of a request that begins now.
     pub(super) fn new(state: &'a ServerState, caller: &'a Caller) -> Self {
         let room = state.bodies().room_of(caller.id());
         let (began, ended) = (Instant::now(), BTreeMap::new());
         Self { state, caller, began, ended, read_bytes: 0, room }
     }
 
-    /// The tensors, once the tasks that they are outputs of have ended.
+    /// The tensors of the inputs. Waits until the tasks that output them have ended.
     ///
     /// # Errors
-    /// 404 and 410 as for a task that is shown; 403 for one of a model that the caller's key is not for;
-    /// 409 for one that did not succeed; 400 for an output that it does not have; 413 for more than there
-    /// is room for; 503 for what does not end within `limit` of the request's begin.
+    /// 404 and 410 as for showing a task; 403 for a task whose model the caller's key does not cover; 409 for a
+    /// task that did not succeed; 400 for an unknown output; 413 for outputs that exceed the room; 503 for a task
+    /// that does not end within `limit` of the request's start.
     pub(super) async fn resolve(
         &mut self,
         inputs: Vec<Taken>,
         limit: Duration,
     ) -> Result<Vec<NamedTensor>, Fault> {
-        // Later than any clock tells is never waited for.
+        // If the clock cannot represent the time, the request does not wait.
         let until = self.began.checked_add(limit).unwrap_or(self.began);
         let mut tensors = Vec::with_capacity(inputs.len());
         for input in inputs {
@@ -161,7 +163,7 @@ impl<'a> References<'a> {
         Ok(found.tensor.clone())
     }
 
-    /// The record of a task that has succeeded.
+    /// Waits for a task and returns its record, if it succeeded.
     async fn wait(&mut self, id: TaskId, until: Instant) -> Result<TaskRecord, Fault> {
         let left = until.saturating_duration_since(Instant::now());
         let record = match waiting::ended((self.state, self.caller), id, left).await? {
@@ -187,8 +189,7 @@ impl<'a> References<'a> {
         Err(Fault::new(StatusCode::CONFLICT, "dependency_failed", message))
     }
 
-    /// Room for outputs of one more task, beside what the request holds. One task's alone may be more than
-    /// there is room for, as a body may.
+    /// Takes room for the outputs of one more task. A single task's outputs may exceed the room, as a body may.
     async fn make_room(&mut self, bytes: usize) -> Result<(), Fault> {
         let (all, most) =
             (self.read_bytes.saturating_add(bytes), self.state.config().bodies_bytes_max);
@@ -205,8 +206,8 @@ impl<'a> References<'a> {
     }
 }
 
-/// Refuses a task of a model that the caller's key is for neither by its name nor by that of an alias which
-/// leads to it: a task that was submitted through an alias is one of the model that the alias chose.
+/// Refuses a task whose model the caller's key covers neither by its name nor by an alias that leads to it. A task
+/// submitted through an alias belongs to the model that the alias chose.
 pub(super) async fn check_task(
     state: &ServerState,
     caller: &Caller,
@@ -223,7 +224,7 @@ pub(super) async fn check_task(
     Err(Fault::new(StatusCode::FORBIDDEN, "forbidden_model", message))
 }
 
-/// Leaves out of the cluster's figures what they say of models that a caller may not see.
+/// Drops figures about models that the caller may not see.
 pub(crate) fn leave_out(state: &ServerState, caller: &Caller, stats: &mut Stats) {
     stats.queued_by_model.retain(|model, _| {
         let named = model.rsplit_once('/');
@@ -232,7 +233,7 @@ pub(crate) fn leave_out(state: &ServerState, caller: &Caller, stats: &mut Stats)
     });
 }
 
-/// Whether a caller may see what is told of a model: its tasks, events and figures.
+/// Whether a caller may see a model's tasks, events and figures.
 pub(crate) fn may_see(state: &ServerState, caller: &Caller, (name, version): (&str, u64)) -> bool {
     let leads = |target: &Target| {
         target.model == name && target.version.is_none_or(|leads_to| leads_to == version)

@@ -1,4 +1,4 @@
-//! The table of routes under `/api/v1/cluster`: who may use each, what it takes and what it answers.
+//! The table of routes under `/api/v1/cluster`: who may use each route, its bodies and its answers.
 
 use super::{
     admin, aliases, events, insight, journal, keys, listing, logs, models, sign_ins, tasks, tokens,
@@ -15,7 +15,7 @@ pub(crate) fn routes() -> Vec<Route> {
     all.into_iter().chain(of_models).flatten().collect()
 }
 
-// Nested routes would not see the path that errors are written for.
+// Nested routers would not see the whole path, which decides the form of errors.
 fn at(path: &str) -> String {
     format!("/api/v1/cluster{path}")
 }

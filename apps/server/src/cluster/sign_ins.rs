@@ -1,4 +1,4 @@
-//! Signing in with a browser, and who one is.
+//! Routes for browser sign-ins, and for the caller's identity.
 
 use super::tokens::{own_addresses, picture};
 use crate::access::{Caller, bearer};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
-/// Longest address of a page that a link is made of, in bytes.
+/// Longest page address in a request for a link, in bytes.
 const PAGE_BYTES_MAX: usize = 256;
 
 #[derive(Deserialize)]
@@ -21,9 +21,9 @@ struct Wanted {
     page: Option<String>,
 }
 
-/// `POST sign-ins {"page":URL}`: 201 with a code, to be exchanged once within two minutes. For a page that is
-/// named also the whole link, and the same as a picture that cameras read; in the place of the loopback, which
-/// others do not reach, it has an address of this machine.
+/// `POST sign-ins {"page":URL}`: 201 with a code to be exchanged once within two minutes. With a page, also the
+/// whole link, as text and as a QR code. A loopback address, which other machines cannot reach, is replaced by an
+/// address of this machine.
 pub(crate) async fn link(
     State(state): State<ServerState>,
     caller: Caller,
@@ -42,7 +42,7 @@ pub(crate) async fn link(
     Ok((StatusCode::CREATED, Json(made)))
 }
 
-/// A page's address as other machines reach it.
+/// A page's address for other machines.
 fn reachable(page: &str) -> Result<String, Fault> {
     let wrong = || {
         let shown: String = page.chars().take(64).collect();
@@ -74,7 +74,7 @@ struct Exchange {
     code: String,
 }
 
-/// `POST session {"code":C}`: 201 with a key that is good for half a day, or until the server restarts.
+/// `POST session {"code":C}`: 201 with a key that is valid for half a day, or until the server restarts.
 pub(crate) async fn begin(
     State(state): State<ServerState>,
     body: Whole,
@@ -88,12 +88,12 @@ pub(crate) async fn begin(
     Ok((StatusCode::CREATED, Json(json!({ "key": key, "expires_s": expires_s }))))
 }
 
-/// `GET session`: who the caller is, and what it may do.
+/// `GET session`: the caller's id and rights.
 pub(crate) async fn show(caller: Caller) -> Json<Value> {
     Json(json!({ "id": caller.id(), "role": caller.role(), "models": caller.models() }))
 }
 
-/// `DELETE session`: the key that a link was exchanged for is good no longer; others stay.
+/// `DELETE session`: ends the sign-in of the key in the request; other keys stay valid.
 pub(crate) async fn end(State(state): State<ServerState>, headers: HeaderMap) -> Json<Value> {
     let ended = bearer(&headers).is_ok_and(|key| key.is_some_and(|key| state.access().end(key)));
     Json(json!({ "ended": ended }))

@@ -1,4 +1,4 @@
-//! Tasks: submitting, watching and cancelling them.
+//! Routes for submitting, watching and cancelling tasks.
 
 mod repeats;
 
@@ -17,9 +17,9 @@ use axum::Json;
 use axum::extract::{RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::{
-    Backoff, NamedTensor, Priority, TaskError, TaskId, TaskRecord, TaskSpec, TaskState, WorkerId,
-};
+use lgp_distributed::{Backoff, TaskError, WorkerId};
+use lgp_sdk::cluster::{Priority, TaskId, TaskRecord, TaskSpec, TaskState};
+use lgp_sdk::tensor::NamedTensor;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use std::num::ParseIntError;
@@ -27,9 +27,9 @@ use std::time::Duration;
 
 /// Longest idempotency key in bytes.
 const KEY_BYTES_MAX: usize = 256;
-/// Outputs from this size on are answered piece by piece.
+/// Outputs of at least this many bytes are streamed.
 const LARGE_BYTES: usize = 256 << 10;
-/// Attempts that a caller may ask for.
+/// The most attempts that a caller may ask for.
 const ATTEMPTS_MAX: u32 = 100;
 
 #[derive(Deserialize)]
@@ -49,7 +49,7 @@ struct Task<I> {
     retry_base_ms: Option<u64>,
     retry_max_ms: Option<u64>,
     run_limit_ms: Option<u64>,
-    /// What tells it from other requests with its idempotency key.
+    /// Distinguishes requests with the same idempotency key.
     #[serde(skip)]
     digest: Option<repeats::Digest>,
 }
@@ -60,20 +60,20 @@ struct Batch<I> {
     tasks: Vec<Task<I>>,
 }
 
-/// What a task's inputs came to.
+/// A task's parsed inputs, or the error of parsing them.
 type Inputs = Result<Vec<Taken>, Fault>;
 
-/// `POST tasks`: 202 with id and state; for a durable task once the journal has it.
+/// `POST tasks`: 202 with id and state; for a durable task, after the journal has stored it.
 pub(crate) async fn submit(
     State(state): State<ServerState>,
     caller: Caller,
     body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
-    // Held while the tensors are hashed and written.
+    // The room is held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
     let (counted, size) = (Shared::new(&state, &caller), bytes.len());
     let read = move || read_one((json_bytes, &bytes), Some(&counted));
-    // What the strings hold goes with them, once the tensors are the coordinator's.
+    // The room of the strings is freed once the coordinator owns the tensors.
     let (task, _strings) = off_loop(size, read).await?;
     if let Some(position) = task.depends_on.iter().flatten().find_map(|other| position(other)?.ok())
     {
@@ -86,7 +86,7 @@ pub(crate) async fn submit(
     Ok((StatusCode::ACCEPTED, Json(accepted(&state, id))))
 }
 
-/// The task of a body, and the room of its strings.
+/// Parses a body into its task and the room of its strings.
 fn read_one(
     (json_bytes, body): (Option<usize>, &[u8]),
     counted: Option<&Shared>,
@@ -100,21 +100,21 @@ fn read_one(
     Ok((task, raw.into_room()))
 }
 
-/// Whether a body is a task that can be read.
+/// Whether a body can be parsed as a task.
 #[cfg(feature = "planted")]
 pub(crate) fn can_read(json_bytes: Option<usize>, body: &[u8]) -> bool {
     read_one((json_bytes, body), None).is_ok_and(|(task, _)| task.inputs.is_ok())
 }
 
-/// `POST tasks/batch`: 202 with the tasks in the order in which they were given. All of them are
-/// accepted or none.
+/// `POST tasks/batch`: 202 with the tasks in the order of the request. Either all are accepted or
+/// none.
 pub(crate) async fn submit_batch(
     State(state): State<ServerState>,
     caller: Caller,
     body: WithTensors,
 ) -> Result<(StatusCode, Json<Value>), ClusterError> {
     let most = state.config().batch_tasks_max;
-    // Held while the tensors are hashed and written.
+    // The room is held while the tensors are hashed and written.
     let WithTensors { bytes, json_bytes, room: _room } = body;
     let counted = Shared::new(&state, &caller);
     let batch = off_loop(bytes.len(), move || {
@@ -143,7 +143,7 @@ pub(crate) async fn submit_batch(
     Ok((StatusCode::ACCEPTED, Json(json!({ "tasks": tasks }))))
 }
 
-/// `GET tasks/{id}/why`: each decision about a task, and what it waits for.
+/// `GET tasks/{id}/why`: each decision about a task, and the reason why it waits.
 pub(crate) async fn why(
     State(state): State<ServerState>,
     caller: Caller,
@@ -156,7 +156,7 @@ pub(crate) async fn why(
     Ok(Json(json!({ "task_id": id, "decisions": lines.collect::<Vec<Value>>() })))
 }
 
-/// `GET tasks/{id}?wait_ms=N`: at once, or once the task has ended, after `wait_ms` at the latest.
+/// `GET tasks/{id}?wait_ms=N`: answers once the task has ended, after `wait_ms` at the latest.
 pub(crate) async fn show(
     State(state): State<ServerState>,
     caller: Caller,
@@ -174,7 +174,7 @@ pub(crate) async fn show(
     answer(&state, &caller, record, room).await
 }
 
-/// Room for outputs that are read from a file, as for a body.
+/// Reserves room for outputs that are read from a file, as for a body.
 async fn room_for_result(
     (state, caller): (&ServerState, &Caller),
     id: TaskId,
@@ -185,7 +185,7 @@ async fn room_for_result(
     Ok(room)
 }
 
-/// `DELETE tasks/{id}/result`: the result of a task that has ended is needed no more.
+/// `DELETE tasks/{id}/result`: drops the result of a finished task.
 pub(crate) async fn let_go(
     State(state): State<ServerState>,
     caller: Caller,
@@ -197,7 +197,7 @@ pub(crate) async fn let_go(
     Ok(Json(json!({ "task_id": id, "state": ended, "let_go": true })))
 }
 
-/// `DELETE tasks/{id}`: cancels what is not finished and answers what the task is then.
+/// `DELETE tasks/{id}`: cancels an unfinished task and answers its state after that.
 pub(crate) async fn cancel(
     State(state): State<ServerState>,
     caller: Caller,
@@ -210,7 +210,7 @@ pub(crate) async fn cancel(
     answer(&state, &caller, record, room).await
 }
 
-/// `POST tasks/{id}/retry`: 202, a new task that runs what this one was to run.
+/// `POST tasks/{id}/retry`: 202 with a new task that runs the same work.
 pub(crate) async fn retry(
     State(state): State<ServerState>,
     caller: Caller,
@@ -224,7 +224,7 @@ pub(crate) async fn retry(
 }
 
 impl Task<Vec<Written<'_>>> {
-    /// Takes the tensors in, of which some may follow as raw bytes.
+    /// Parses the inputs, some of which may follow as raw bytes.
     fn read(self, raw: &mut Raw<'_>) -> Task<Inputs> {
         let mut task = Task {
             inputs: self.inputs.into_iter().map(|input| input.read(raw)).collect(),
@@ -248,12 +248,12 @@ impl Task<Vec<Written<'_>>> {
 }
 
 impl Task<Inputs> {
-    /// Refuses a task of a model that the caller's key is not for.
+    /// Refuses a task of a model that the caller's key does not cover.
     fn check_caller(&self, caller: &Caller) -> Result<(), Fault> {
         caller.check_model(model_name(&self.model)?.0)
     }
 
-    /// The task, checked against its model, and the positions of tasks of the same batch that it
+    /// The task's spec, checked against its model, and the batch positions of the tasks that it
     /// depends on.
     async fn spec(
         mut self,
@@ -269,11 +269,11 @@ impl Task<Inputs> {
         let limit = deadline.unwrap_or(state.config().deadline_max());
         let inputs = references.resolve(inputs, limit).await?;
         if is_late {
-            // Another version may have come meanwhile.
+            // Another version may have been added meanwhile.
             named = state.catalog().named(name, version).await?;
         }
         let inputs = Read::from(inputs);
-        // A task is of no sequence: it brings all that the model takes.
+        // A task belongs to no sequence, so it must bring every input of the model.
         oip::check_all(named.entry().all_inputs(), &inputs)?;
         let key = self.idempotency_key.as_deref();
         let entry = state.catalog().answering(&named, key).await?;
@@ -290,7 +290,7 @@ impl Task<Inputs> {
         if let Some(priority) = &self.priority {
             spec.priority = priority.parse::<Priority>().map_err(faults::cluster)?;
         }
-        // As it was asked for: a repeated request is to be the same.
+        // The deadline as requested, so that a repeated request stays identical.
         spec.deadline = deadline;
         (spec.idempotency_key, spec.request_digest) = (self.key()?, self.digest);
         spec.durable = self.durable.unwrap_or(false);
@@ -323,8 +323,8 @@ impl Task<Inputs> {
         }
     }
 
-    /// Of the two waits, the one that is not given is the coordinator's own, or the other one where
-    /// they would not fit together.
+    /// The retry waits. If only one is given, the other is the coordinator's default, or equal to
+    /// the given one if the default does not fit.
     fn backoff(&self, most: u64) -> Result<Option<Backoff>, Fault> {
         let base = bounded_ms("retry_base_ms", self.retry_base_ms, most)?;
         let max = bounded_ms("retry_max_ms", self.retry_max_ms, most)?;
@@ -362,7 +362,7 @@ fn bounded_ms(key: &str, given: Option<u64>, most: u64) -> Result<Option<Duratio
     }
 }
 
-/// The position that `#N` names.
+/// The batch position in `#N`.
 fn position(other: &str) -> Option<Result<usize, ParseIntError>> {
     other.strip_prefix('#').map(str::parse)
 }
@@ -373,7 +373,7 @@ fn unknown_dependency(given: &str) -> Fault {
     Fault::bad_input(format!("depends_on has '{given}', expected {expected}"))
 }
 
-/// `NAME` or `NAME/VERSION`, as workers list their models.
+/// `NAME` or `NAME/VERSION`, as in workers' lists of models.
 pub(super) fn model_name(text: &str) -> Result<(&str, Option<u64>), Fault> {
     match text.split_once('/') {
         None => Ok((text, None)),
@@ -392,7 +392,7 @@ fn task_id(params: &Params) -> Result<TaskId, Fault> {
 }
 
 fn accepted(state: &ServerState, id: TaskId) -> Value {
-    // The task is known: it was accepted a moment ago. A full house may have dropped it already.
+    // The task was accepted just now, but a full coordinator may have dropped its record already.
     let task = state.coordinator().state(id).map_or("queued", TaskState::name);
     json!({ "task_id": id, "state": task })
 }
@@ -458,7 +458,7 @@ fn output(output: &NamedTensor) -> Output<'_> {
     }
 }
 
-/// A record with its outputs, whose JSON is not in memory as a whole where these are large.
+/// A record that serializes its outputs one at a time, so that large JSON is never in memory as a whole.
 struct Told(TaskRecord);
 
 impl Serialize for Told {

@@ -1,5 +1,4 @@
-//! Join tokens: making, listing and taking back what lets machines into the cluster; and revoking
-//! the certificates of those who came.
+//! Routes for join tokens, which admit machines to the cluster, and for revoking the certificates of its members.
 
 use crate::extract::{Params, Whole};
 use crate::fault::{ClusterError, Fault};
@@ -8,7 +7,8 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError as Error, Revocation, Role, TokenInfo, Tokens, WorkerId};
+use lgp_distributed::{Revocation, TokenInfo, WorkerId};
+use lgp_sdk::cluster::{Error, Role, Tokens};
 use qrcode::render::svg;
 use qrcode::{EcLevel, QrCode};
 use serde::Deserialize;
@@ -60,7 +60,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, Json(value)))
 }
 
-/// Where this machine is reached that listens at an address: at each of its own, where it listens at all.
+/// The addresses at which this machine is reachable: `listens`, or all of its own if unspecified.
 fn addresses(listens: SocketAddr) -> Vec<String> {
     if !listens.ip().is_unspecified() {
         return vec![listens.to_string()];
@@ -69,29 +69,29 @@ fn addresses(listens: SocketAddr) -> Vec<String> {
     own.map(|ip| SocketAddr::new(ip, listens.port()).to_string()).collect()
 }
 
-/// The addresses of this machine by which others may reach it.
+/// The addresses at which others may reach this machine.
 pub(super) fn own_addresses() -> Vec<IpAddr> {
     let found = if_addrs::get_if_addrs().unwrap_or_default().into_iter();
     let mut found: Vec<IpAddr> = found.filter(|it| !it.is_loopback()).map(|it| it.ip()).collect();
-    // Those of one link alone have to be named with it.
+    // Link-local addresses only work together with a link's name.
     found.retain(|ip| !matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local()));
     found.sort_by_key(IpAddr::is_ipv6);
     found
 }
 
-/// A text as a code that cameras read; none where it is too long for one.
+/// A text as a QR code; `None` if it is too long.
 pub(super) fn picture(text: &str) -> Option<String> {
     let code = QrCode::with_error_correction_level(text, EcLevel::L).ok()?;
     Some(code.render::<svg::Color<'_>>().min_dimensions(240, 240).build())
 }
 
-/// `GET tokens`: a bare array, oldest first; those that let nobody in any more included.
+/// `GET tokens`: a bare array, oldest first, including expired and used-up tokens.
 pub(crate) async fn list(State(state): State<ServerState>) -> Result<Json<Value>, ClusterError> {
     let tokens = change(&state, |tokens| Ok(tokens.list())).await?;
     Ok(Json(tokens.iter().map(describe).collect()))
 }
 
-/// `DELETE tokens/{id}`: who joined with it stays.
+/// `DELETE tokens/{id}`: machines that joined with the token stay.
 pub(crate) async fn revoke(
     State(state): State<ServerState>,
     params: Params,
@@ -111,10 +111,10 @@ struct Revoke {
     role: Role,
 }
 
-/// `POST revocations {"name":N,"role":R}`: 201; what the member has is refused from now on, and its
-/// connections, as many as it says, are closed. 409 where too many are revoked, and then nothing
-/// happened. Where it cannot be written down, 507 for a full disk and 500 for the rest: then it holds
-/// until the coordinator restarts.
+/// `POST revocations {"name":N,"role":R}`: 201. The member's certificates are refused from now on, and its
+/// connections, whose number is returned, are closed. 409 if too many members are revoked; nothing changes then. If
+/// the revocation cannot be stored, 507 for a full disk and 500 otherwise; it then holds until the coordinator
+/// restarts.
 pub(crate) async fn revoke_member(
     State(state): State<ServerState>,
     body: Whole,
@@ -129,12 +129,12 @@ pub(crate) async fn revoke_member(
     Ok((StatusCode::CREATED, Json(value)))
 }
 
-/// `GET revocations`: a bare array, oldest first, of those whose certificates could still be valid.
+/// `GET revocations`: a bare array, oldest first, of members whose certificates may still be valid.
 pub(crate) async fn revoked_members(State(state): State<ServerState>) -> Json<Vec<Revocation>> {
     Json(state.coordinator().pki().revoked())
 }
 
-/// Works on the tokens away from the threads that serve connections: it waits for the disk.
+/// Changes tokens off the threads that serve connections, because it blocks on the disk.
 async fn change<T: Send + 'static>(
     state: &ServerState,
     work: impl FnOnce(&Tokens) -> Result<T, Error> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Uploaded models: written to a folder of their own, piece by piece, within size and time.
+//! Uploaded models: written piece by piece to a folder of their own, within limits of size and time.
 
 use crate::extract::{Pace, is_form, refuse_encoded, too_large};
 use crate::fault::Fault;
@@ -20,13 +20,13 @@ use tokio::io::AsyncWriteExt;
 
 const MODEL_FILE: &str = "model.onnx";
 
-/// How much of a form may be in memory.
+/// The most bytes of a form that are in memory.
 const AHEAD_BYTES_MAX: u64 = 4 << 20;
 
-/// Most parts of a multipart upload: a model has a handful of data files, if any.
+/// The most parts of a multipart upload: a model has a handful of data files, if any.
 const PARTS_MAX: usize = 256;
 
-/// An upload on disk; the files go when it is dropped.
+/// An upload on disk; dropping it deletes the files.
 #[derive(Debug)]
 pub(crate) struct Received {
     folder: TempDir,
@@ -39,20 +39,20 @@ impl Received {
     }
 }
 
-/// Takes the body of `request`: a plain ONNX file, or `multipart/form-data`.
+/// Receives the body of `request`: a plain ONNX file, or `multipart/form-data`.
 pub(crate) async fn receive(state: &ServerState, request: Request) -> Result<Received, Fault> {
     refuse_encoded(&request)?;
     let config = state.config();
     let limit = config.model_bytes_max;
     let mut budget = Budget { left: limit, limit, pace: Pace::new(config) };
-    // Beside the models: the system's folder for temporary files is often memory. The name is one
-    // that the repository sweeps after a crash.
+    // Stored beside the models, because the system's temporary folder is often in memory. The repository removes
+    // files with this prefix after a crash.
     let folder = tempfile::Builder::new().prefix(".adding-").tempdir_in(state.catalog().root());
     let received = Received { folder: folder.map_err(|e| disk(&e))? };
     if is_form(request.headers()) {
         let written = Arc::new(AtomicU64::new(0));
         let mut request = request.map(|body| in_step(body, Arc::clone(&written)));
-        // It is bounded by the budget.
+        // The budget bounds the body.
         DefaultBodyLimit::disable().apply(&mut request);
         let parts = Multipart::from_request(request, state)
             .await
@@ -80,9 +80,8 @@ async fn take_plain(mut body: Body, path: &Path, budget: &mut Budget) -> Result<
     file.flush().await.map_err(|e| disk(&e))
 }
 
-/// A body that comes no further than so much ahead of what was written of it: who takes it apart holds in
-/// memory what has come, and a part's head that does not end would be all of it. Its reader asks again
-/// after each piece.
+/// Passes a body on only this far ahead of the bytes written to disk. The form parser keeps received bytes in
+/// memory, and a part's endless head would grow without limit. The reader polls again after each piece.
 fn in_step(body: Body, written: Arc<AtomicU64>) -> Body {
     let (mut pieces, mut came) = (body.into_data_stream(), 0u64);
     Body::from_stream(stream::poll_fn(move |context| {
@@ -115,7 +114,7 @@ async fn take_parts(
         if let Some(parent) = path.parent() {
             tokio::fs::create_dir_all(parent).await.map_err(|e| disk(&e))?;
         }
-        // `create_new`: a second part of the same name would silently replace the first.
+        // Without `create_new`, a second part of the same name would silently replace the first.
         let file = File::options().write(true).create_new(true).open(&path).await;
         let mut file = file.map_err(|e| {
             Fault::bad_input(format!("part '{}' of the upload: {e}", part.name().unwrap_or("")))
@@ -134,8 +133,8 @@ async fn take_parts(
     Ok(())
 }
 
-/// Where a part belongs: the model under a fixed name, data under the relative name by which the
-/// model refers to it, which must not leave the folder.
+/// The path of a part: a fixed name for the model, and for data the relative name that the model uses, which must
+/// not leave the folder.
 fn part_path(part: &Field<'_>) -> Result<PathBuf, Fault> {
     match (part.name(), part.file_name()) {
         (Some("model"), _) => Ok(PathBuf::from(MODEL_FILE)),
@@ -161,7 +160,7 @@ fn safe_relative(name: &str) -> Option<PathBuf> {
         .then(|| PathBuf::from(name))
 }
 
-/// What an upload may still have: bytes, and time for those that have come.
+/// What an upload has left: bytes, and time at its pace.
 struct Budget {
     left: u64,
     limit: u64,

@@ -5,10 +5,10 @@ use crate::fault::Fault;
 use crate::faults;
 use crate::query;
 use crate::state::ServerState;
-use lgp_sdk::{TaskId, TaskRecord};
+use lgp_sdk::cluster::{TaskId, TaskRecord};
 use std::time::Duration;
 
-/// How long a query wants to wait, which may be less: not at all where it says nothing.
+/// The wait in a query, capped at `most_ms`; none by default.
 pub(super) fn limit(query: &str, most_ms: u64) -> Result<Duration, Fault> {
     let mut limit = Duration::ZERO;
     for part in query::parts(query) {
@@ -25,18 +25,18 @@ pub(super) fn limit(query: &str, most_ms: u64) -> Result<Duration, Fault> {
     Ok(limit)
 }
 
-/// The record of a task that ends while it is waited for. `None` where it has ended before, where
-/// the wait is over, and where the server is to end.
+/// Waits for a task and returns its record if it ends meanwhile. `None` if it had ended before, if
+/// the limit has passed, and if the server is stopping.
 ///
 /// # Errors
-/// 503 where as many wait as may; 404 and 410 as for a task that is shown.
+/// 503 if too many callers wait; 404 and 410 as for showing a task.
 pub(super) async fn ended(
     (state, caller): (&ServerState, &Caller),
     id: TaskId,
     limit: Duration,
 ) -> Result<Option<TaskRecord>, Fault> {
     let stands = match state.coordinator().state(id) {
-        // No word that it is still open is needed before its end is waited for.
+        // To wait for an open task, the local state suffices; it need not be confirmed.
         Ok(open) if !open.is_terminal() && !limit.is_zero() => open,
         _ => state.coordinator().state_of(id).await.map_err(faults::cluster)?,
     };

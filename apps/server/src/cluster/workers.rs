@@ -1,4 +1,4 @@
-//! Workers: who they are, what they do, and asking one to leave.
+//! Routes that list workers, report their state, and ask them to leave.
 
 use super::references::may_see;
 use crate::access::Caller;
@@ -10,7 +10,8 @@ use crate::state::ServerState;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError as Cause, WorkerInfo, WorkerState};
+use lgp_distributed::{WorkerInfo, WorkerState};
+use lgp_sdk::cluster::Error as Cause;
 use serde_json::{Value, json};
 
 /// `GET workers`: a bare array.
@@ -34,7 +35,7 @@ pub(crate) async fn show(
     Ok(Json(worker))
 }
 
-/// Leaves out what names models that a caller may not use.
+/// Drops data about models that the caller may not use.
 fn narrow(state: &ServerState, caller: &Caller, worker: &mut WorkerInfo) {
     if !caller.is_limited() {
         return;
@@ -49,12 +50,12 @@ fn narrow(state: &ServerState, caller: &Caller, worker: &mut WorkerInfo) {
         device.models.retain(|model| seen(model));
         device.service_ms.retain(|model, _| seen(model));
         device.model_bytes.retain(|model, _| seen(model));
-        // In words it may name any model.
+        // The reason may name any model.
         device.taken_out = device.taken_out.take().map(|_| "runs on it did not stop".to_owned());
     }
 }
 
-/// `GET workers/{id}/metrics`: what changes while a worker works.
+/// `GET workers/{id}/metrics`: values that change while a worker runs.
 pub(crate) async fn metrics(
     State(state): State<ServerState>,
     params: Params,
@@ -74,7 +75,7 @@ pub(crate) async fn metrics(
     })))
 }
 
-/// `POST workers/{id}/shutdown`: 202, the worker finishes what it has and leaves.
+/// `POST workers/{id}/shutdown`: 202; the worker finishes its tasks and leaves.
 pub(crate) async fn shutdown(
     State(state): State<ServerState>,
     params: Params,
@@ -85,8 +86,8 @@ pub(crate) async fn shutdown(
     Ok((StatusCode::ACCEPTED, Json(json!({ "id": id, "state": "draining" }))))
 }
 
-/// `POST workers/{id}/drain {"timeout_s":60}`: 200 once the worker has left; `ended` are the tasks of
-/// which an attempt took longer and was ended.
+/// `POST workers/{id}/drain {"timeout_s":60}`: 200 once the worker has left. `ended` lists the
+/// tasks whose attempt exceeded the timeout and was ended.
 pub(crate) async fn drain(
     State(state): State<ServerState>,
     params: Params,
@@ -98,7 +99,7 @@ pub(crate) async fn drain(
     Ok(Json(json!({ "id": id, "state": "left", "ended": ended })))
 }
 
-/// `POST workers/{id}/enable`: its devices on which runs did not stop take tasks again.
+/// `POST workers/{id}/enable`: re-enables devices that were disabled because a run did not stop.
 pub(crate) async fn enable(
     State(state): State<ServerState>,
     params: Params,
@@ -108,7 +109,7 @@ pub(crate) async fn enable(
     Ok(Json(json!({ "id": id, "enabled": enabled })))
 }
 
-/// Why a worker was not asked to leave. One that is lost is still listed, and so it is known.
+/// Why a worker was not asked to leave. A lost worker is still listed, so it is known.
 fn not_asked(state: &ServerState, id: &str, error: Cause) -> Fault {
     let listed = state.coordinator().worker(id);
     if listed.is_ok_and(|worker| worker.state == WorkerState::Lost) {

@@ -1,13 +1,14 @@
-//! The steps of a file in their order: which values there are, who makes and who reads them.
+//! The ordered steps of an ensemble file: its values, and the steps that make and read them.
 
 use super::file::{self, ModelName, Work as WrittenWork, Written};
 use super::plan::{Step, Work};
 use super::steps;
 use crate::oip;
-use lgp_sdk::{Dim, SymShape, TensorType, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{Dim, SymShape, TensorType};
 use std::collections::HashMap;
 
-/// A file whose names are not looked up yet.
+/// A parsed file whose model names are not resolved yet.
 #[derive(Debug)]
 pub(crate) struct Draft {
     pub(super) inputs: Vec<ValueSpec>,
@@ -16,7 +17,7 @@ pub(crate) struct Draft {
 }
 
 impl Step {
-    /// Its title and the model that it names, if it names one.
+    /// The step's title and the model that it names, if any.
     fn names(&self) -> Option<(&str, &ModelName)> {
         let model = match &self.work {
             Work::Model(model) => Some(model),
@@ -27,10 +28,10 @@ impl Step {
 }
 
 impl Draft {
-    /// Reads a file.
+    /// Parses a file.
     ///
     /// # Errors
-    /// What is wrong with it, whichever models there are.
+    /// The first error in the file that is independent of the existing models.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let Written { inputs, outputs, steps } = file::parse(text)?;
         let mut draft = Self { inputs: Vec::new(), outputs: Vec::new(), steps: Vec::new() };
@@ -67,12 +68,12 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Every model that it names, also those whose labels alone it wants.
+    /// Every model that the steps name, including those used for their labels only.
     pub(crate) fn models(&self) -> Vec<(&str, &ModelName)> {
         self.steps.iter().filter_map(Step::names).collect()
     }
 
-    /// Each value is made once, by an input or a step, and not read before.
+    /// Checks that each value is made once, by an input or a step, and before it is read.
     fn check_order(&self) -> Result<(), String> {
         let mut makers: HashMap<&str, Option<usize>> = HashMap::new();
         for input in &self.inputs {
@@ -126,7 +127,7 @@ impl Draft {
         makers: &HashMap<&str, Option<usize>>,
     ) -> String {
         let title = |at: usize| self.steps.get(at).map_or("", |step| step.title.as_str());
-        // Whatever the maker needs, and what that needs.
+        // The maker's inputs, and their makers in turn.
         let mut needed = vec![maker];
         let mut next = 0;
         while let Some(step) = needed.get(next).and_then(|at| self.steps.get(*at)) {
@@ -167,7 +168,7 @@ mod tests {
             let draft = Draft::parse(text).unwrap_or_else(|reason| panic!("{reason}: {text}"));
             draft.models().into_iter().map(|(_, model)| model.to_string()).collect::<Vec<_>>()
         };
-        // Others are of models' own files.
+        // Other blocks are config files of models.
         let all: Vec<_> = blocks.filter(|text| text.contains("[[steps]]")).map(named).collect();
         assert_eq!(all, [["resnet50"; 2], ["yolov8n"; 2]]);
     }

@@ -1,4 +1,4 @@
-//! `ensemble.toml` as it is written: nothing is known yet of what its names stand for.
+//! The syntax of `ensemble.toml`. Its names are not resolved yet.
 #![deny(clippy::as_conversions)]
 
 use serde::Deserialize;
@@ -7,11 +7,11 @@ use toml::{Table, Value};
 
 /// The file in a model's folder that makes it an ensemble.
 pub(crate) const FILE: &str = "ensemble.toml";
-/// Largest such file.
+/// The largest such file, in bytes.
 pub(crate) const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Most steps of an ensemble.
+/// The most steps of an ensemble.
 const STEPS_MAX: usize = 32;
-/// Most inputs and most outputs.
+/// The most inputs, and the most outputs.
 const PORTS_MAX: usize = 32;
 
 #[derive(Debug, Deserialize)]
@@ -22,22 +22,22 @@ struct File {
     steps: Vec<Table>,
 }
 
-/// What a request brings.
+/// An input of requests.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Input {
     pub(super) name: String,
     pub(super) datatype: String,
-    /// −1 where the size varies.
+    /// The sizes of the dimensions; −1 is open.
     pub(super) shape: Vec<i64>,
 }
 
-/// What is answered.
+/// An output of requests.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Output {
     pub(super) name: String,
-    /// The value that it is; that of its own name, where nothing is said.
+    /// The value of the output; by default the value with its name.
     value: Option<String>,
 }
 
@@ -47,7 +47,7 @@ impl Output {
     }
 }
 
-/// Ports of a step, and the values that they are joined to.
+/// Ports of a step, and the values connected to them.
 pub(super) type Joints = BTreeMap<String, String>;
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ pub(super) enum Work {
     Model(ModelName),
 }
 
-/// A model as a step names it: `NAME` or `NAME/VERSION`.
+/// A model's name in a step: `NAME` or `NAME/VERSION`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ModelName {
     pub(crate) name: String,
@@ -97,7 +97,7 @@ impl std::str::FromStr for ModelName {
     }
 }
 
-/// A whole file.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Written {
     pub(super) inputs: Vec<Input>,
@@ -105,7 +105,7 @@ pub(super) struct Written {
     pub(super) steps: Vec<Step>,
 }
 
-/// Reads the text of a file.
+/// Parses the text of a file.
 pub(super) fn parse(text: &str) -> Result<Written, String> {
     let File { inputs, outputs, steps } = toml::from_str(text).map_err(|error| {
         let line = error.span().map(|span| {

@@ -7,21 +7,21 @@ use crate::state::ServerState;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Bytes that all values of a request hold together.
+/// Bytes that all values of a request hold.
 pub(super) type Total = Arc<AtomicUsize>;
 
-/// Room of the values that one step makes, given back with the last clone of its owner.
+/// The room of one step's values; the last clone of its owner frees it.
 pub(super) struct Held {
     room: Room,
-    /// Whose room it is.
+    /// The caller that the room is charged to.
     caller: Arc<str>,
     bytes: usize,
     total: Total,
 }
 
 impl Held {
-    /// Room for so many bytes. All values of a request together are given what one request is: it
-    /// never waits for what it holds itself, and leaves others the rest.
+    /// Takes room for `wanted` bytes. All values of a request share the limit of one request, so that it never
+    /// waits for room that it holds itself, and others keep the rest.
     pub(super) async fn take(
         (state, caller): (&ServerState, &Arc<str>),
         total: &Total,
@@ -39,8 +39,8 @@ impl Held {
         Ok(held)
     }
 
-    /// Gives back what the values do not take that were made. Where there is no room for a moment to hold
-    /// both, all of it stays.
+    /// Frees the room that the values do not need. If there is no room to hold both for a moment, all of it is
+    /// kept.
     pub(super) fn shrink(&mut self, state: &ServerState, bytes: usize) {
         let mut room = state.bodies().room_of(&self.caller);
         if bytes < self.bytes && state.bodies().try_grow(&mut room, bytes) {

@@ -1,17 +1,17 @@
-//! What values are, as far as it is known before there is a request.
+//! Types of values, as far as they are known before a request.
 
 use crate::oip;
-use lgp_sdk::vision::Channels;
-use lgp_sdk::{DType, Dim, SymShape, TensorType};
+use lgp_common::vision::Channels;
+use lgp_sdk::tensor::{DType, Dim, SymShape, TensorType};
 use std::fmt;
 
-/// What a value is.
+/// The type of a value.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Kind {
-    /// Decoded pictures. As a tensor they are `[count, height, width, channels]` of UINT8.
+    /// Decoded images. As a tensor they are `[count, height, width, channels]` of UINT8.
     Pictures {
         count: Dim,
-        /// Width and height, where all of them have the same.
+        /// Width and height, if all images share them.
         size: Option<(u32, u32)>,
         channels: Channels,
     },
@@ -23,7 +23,7 @@ impl Kind {
         Self::Tensor(TensorType { dtype, shape: Some(SymShape(dims)) })
     }
 
-    /// What it is for who takes tensors.
+    /// The type of the value as a tensor.
     pub(super) fn as_tensor(&self) -> TensorType {
         match self {
             Self::Tensor(ty) => ty.clone(),
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// Whether it may be what is wanted; sizes that nothing is known of are left to each request.
+    /// Checks that the value may have the wanted type. Unknown sizes are checked with each request.
     pub(super) fn fits(&self, wanted: &TensorType) -> Result<(), String> {
         let given = self.as_tensor();
         let contradicts = || format!("it is {self}, expected {}", Shown(wanted));
@@ -64,7 +64,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A type as the protocol words it.
+/// A type in the protocol's words.
 struct Shown<'a>(&'a TensorType);
 
 impl fmt::Display for Shown<'_> {

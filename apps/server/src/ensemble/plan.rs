@@ -1,16 +1,17 @@
-//! An ensemble whose wiring was checked: every value is made once and before it is read, and fits where
-//! it goes.
+//! A checked ensemble: every value is made once, before it is read, and has a type that fits its readers.
 
 use super::draft::{Draft, nobody_makes};
 use super::file::{Joints, ModelName};
 use super::kind::Kind;
 use super::steps::{BuiltIn, Given, Joint};
 use crate::catalog::ModelEntry;
-use lgp_sdk::{Dim, SymShape, TensorType, ValueKind, ValueSpec};
+use lgp_memory::ValueKind;
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{Dim, SymShape, TensorType};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-/// The models that an ensemble names, as they are now.
+/// The models that an ensemble names, in their present versions.
 pub(crate) type Models = BTreeMap<ModelName, ModelEntry>;
 
 /// A checked ensemble.
@@ -18,16 +19,16 @@ pub(crate) type Models = BTreeMap<ModelName, ModelEntry>;
 pub(crate) struct Ensemble {
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
-    /// The value that each output is.
+    /// The value of each output.
     pub(super) answered: Vec<String>,
     pub(super) steps: Vec<Step>,
     models: Models,
 }
 
-/// A step, which stands after those whose values it reads.
+/// A step. Steps are ordered such that each follows those whose values it reads.
 #[derive(Debug)]
 pub(super) struct Step {
-    /// What it is called in messages.
+    /// The step's name in messages.
     pub(super) title: String,
     pub(super) work: Work,
     pub(super) inputs: Joints,
@@ -49,7 +50,7 @@ impl Ensemble {
         &self.outputs
     }
 
-    /// The models whose readiness is its own.
+    /// The models that must be ready for the ensemble to be ready.
     pub(crate) fn models(&self) -> impl Iterator<Item = (&ModelName, &ModelEntry)> {
         let runs = |name: &ModelName| {
             self.steps.iter().any(|step| matches!(&step.work, Work::Model(run) if run == name))
@@ -57,7 +58,7 @@ impl Ensemble {
         self.models.iter().filter(move |(name, _)| runs(name))
     }
 
-    /// Whether it is wired to the same models as another.
+    /// Whether both ensembles use the same models.
     pub(crate) fn has_models_of(&self, other: &Self) -> bool {
         let same = |(a, b): (&ModelEntry, &ModelEntry)| a.model() == b.model();
         self.models.len() == other.models.len()
@@ -66,10 +67,10 @@ impl Ensemble {
 }
 
 impl Draft {
-    /// The ensemble, once what it is joined to was seen to fit.
+    /// Checks the types of all connections and makes the ensemble.
     ///
     /// # Errors
-    /// Where types contradict one another, and what is joined to nothing.
+    /// If types contradict one another, or an input is not connected.
     pub(crate) fn with(self, models: Models) -> Result<Ensemble, String> {
         let Self { inputs, outputs, steps } = self;
         let typed = |spec: &ValueSpec| (spec.name.clone(), Kind::Tensor(spec.ty.clone()));
@@ -95,7 +96,7 @@ impl Draft {
     }
 }
 
-/// What a value is called: those that requests bring go by the name that their senders know.
+/// The name of a value in messages. Inputs of requests have the name that clients know.
 pub(super) fn label(inputs: &[ValueSpec], value: &str) -> String {
     match inputs.iter().any(|input| input.name == value) {
         true => format!("input '{value}'"),
@@ -103,7 +104,7 @@ pub(super) fn label(inputs: &[ValueSpec], value: &str) -> String {
     }
 }
 
-/// The kinds of the values that a step makes.
+/// The kinds of a step's outputs.
 type Kinds = Result<Vec<(String, Kind)>, String>;
 
 fn built_in(
@@ -175,7 +176,7 @@ fn of_model(entry: &ModelEntry, step: &Step, kinds: &HashMap<String, Kind>) -> K
     step.outputs.iter().map(kind).collect()
 }
 
-/// Symbols mean something within their model alone.
+/// Drops symbol names, which have a meaning within their model only.
 fn unnamed(ty: &TensorType) -> TensorType {
     let dim = |dim: &Dim| dim.known().map_or(Dim::Unknown, Dim::Known);
     let shape = ty.shape.as_ref().map(|shape| SymShape(shape.0.iter().map(dim).collect()));

@@ -1,4 +1,4 @@
-//! Runs the steps of one request: each as soon as what it reads is there.
+//! Runs the steps of one request: each step starts as soon as its inputs are available.
 
 use super::file::ModelName;
 use super::held::{Held, Total};
@@ -12,24 +12,25 @@ use crate::oip::{self, Given as Request, InferRequest};
 use crate::state::ServerState;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use lgp_sdk::{NamedTensor, Priority};
+use lgp_sdk::cluster::Priority;
+use lgp_sdk::tensor::NamedTensor;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Longer than anybody waits.
+/// Longer than any caller waits.
 const NEVER: Duration = Duration::from_secs(365 * 24 * 3_600);
 
-/// What a request came to.
+/// The result of a request.
 pub(crate) struct Ran {
     /// The outputs, in their order.
     pub(crate) outputs: Vec<NamedTensor>,
-    /// The id of a task that it led to.
+    /// The id of a task that the request ran.
     pub(crate) task: Option<String>,
 }
 
-/// What all steps of a request share.
+/// State that all steps of a request share.
 struct Shared<'a> {
     state: &'a ServerState,
     call: &'a Call,
@@ -38,29 +39,28 @@ struct Shared<'a> {
     id: Option<String>,
     priority: Priority,
     deadline: Instant,
-    /// Bytes of the room for bodies that its values hold.
+    /// Bytes of the room for bodies that the request's values hold.
     total: Total,
 }
 
-/// What one step has made.
+/// The result of one step.
 struct Done {
     values: Vec<(String, Value)>,
     task: Option<String>,
     held: Option<Arc<Held>>,
 }
 
-/// What a step reads.
+/// The inputs of a step.
 struct Read {
     given: Given<Value>,
-    /// Kept until it has read.
+    /// Held until the step has read them.
     rooms: Vec<Arc<Held>>,
 }
 
-/// A value that is there, and the room that it holds.
+/// An available value, and the room that it holds.
 type There = (Value, Option<Arc<Held>>);
 
-/// Runs an ensemble. What is under way ends with the first step that fails, with the deadline, and when
-/// the caller goes away.
+/// Runs an ensemble. The first step that fails, the deadline, and a disconnecting caller end all running steps.
 pub(crate) fn run<'a>(
     state: &'a ServerState,
     (call, entry): (&'a Call, &'a ModelEntry),
@@ -70,7 +70,7 @@ pub(crate) fn run<'a>(
     let longest = state.config().deadline_max();
     let limit = request.timeout.map_or(longest, |timeout| timeout.min(longest));
     let now = Instant::now();
-    // Later than any clock tells is never.
+    // If the clock cannot represent the deadline, it is `NEVER`.
     let deadline = now.checked_add(limit).unwrap_or(now + NEVER);
     let (id, priority) = (request.id.take(), request.priority);
     let total = Total::default();
@@ -103,7 +103,7 @@ impl Shared<'_> {
             for step in now {
                 running.push(self.step(step, self.given(step, &values)));
             }
-            // What nobody will read again goes, and its room with the last step that reads it now.
+            // A value that no step reads any more is dropped, and its room with the last step that reads it now.
             values.retain(|value, _| {
                 let is_read = |step: &&Step| step.inputs.values().any(|read| read == value);
                 waiting.iter().any(is_read) || self.ensemble.answered.contains(value)
@@ -118,7 +118,7 @@ impl Shared<'_> {
         Ok(Ran { outputs: self.outputs(values).await?, task })
     }
 
-    /// What a step reads, and the room that this holds.
+    /// The inputs of a step, and the room that they hold.
     fn given(&self, step: &Step, values: &HashMap<String, There>) -> Read {
         let mut rooms = Vec::new();
         let mut joint = |(port, value): (&String, &String)| {
@@ -131,10 +131,10 @@ impl Shared<'_> {
         Read { given, rooms }
     }
 
-    /// The answer. Pictures become tensors, of which each is a copy.
+    /// The outputs of the request. Images become tensors, each a copy.
     async fn outputs(&self, values: HashMap<String, There>) -> Result<Vec<NamedTensor>, Fault> {
         let specs = self.ensemble.outputs().iter().zip(&self.ensemble.answered);
-        let output = |(spec, value): (&lgp_sdk::ValueSpec, &String)| {
+        let output = |(spec, value): (&lgp_sdk::model::ValueSpec, &String)| {
             let made = values.get(value);
             let made = made.ok_or_else(|| Fault::internal("a step made less than was checked"))?;
             Ok((spec.name.clone(), made.0.clone()))
@@ -143,7 +143,7 @@ impl Shared<'_> {
         let copied = all.iter().map(|(_, value)| value.copied_bytes()).sum();
         let held = Held::take((self.state, self.call.caller()), &self.total, copied).await?;
         oip::off_loop(copied, move || {
-            // Both stay taken until the copies are made.
+            // Both are held until the copies are made.
             let (_values, _held) = (values, held);
             let output =
                 |(name, value): (String, Value)| Ok(NamedTensor::new(name, value.tensor()?));
@@ -183,7 +183,7 @@ impl Shared<'_> {
         let (wanted, given) = judging.await?;
         let held = Held::take((self.state, self.call.caller()), &self.total, wanted).await?;
         let work = Arc::clone(work);
-        // The room stays taken until the work ends, also when nobody waits for it any more.
+        // The room is held until the work ends, even if the caller is gone.
         let running = oip::off_loop(bytes.max(wanted), move || {
             let labels = labels.as_ref().map(ModelEntry::labels).unwrap_or_default();
             let made = work.run(given, labels)?;
@@ -210,7 +210,7 @@ impl Shared<'_> {
         let named = self.state.catalog().named(&model.name, model.version).await?;
         let bytes = given.0.iter().map(|joint| joint.value.bytes()).sum();
         let copied = given.0.iter().map(|joint| joint.value.copied_bytes()).sum();
-        // Until the model has answered.
+        // Held until the model has answered.
         let _copies = Held::take((self.state, self.call.caller()), &self.total, copied).await?;
         let (id, priority, deadline) = (self.id.clone(), self.priority, self.deadline);
         let decode = move |entry: &ModelEntry| {

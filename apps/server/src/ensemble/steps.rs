@@ -1,4 +1,4 @@
-//! The built-in steps: a table, and a file for each.
+//! The built-in steps: a table, and a file for each step.
 
 mod decode;
 mod nms;
@@ -12,7 +12,8 @@ use super::kind::Kind;
 use super::value::Value;
 use crate::fault::Fault;
 use crate::oip;
-use lgp_sdk::{DType, Dim, Tensor, plainly};
+use lgp_common::plainly;
+use lgp_sdk::tensor::{DType, Dim, Tensor};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::borrow::Cow;
@@ -20,15 +21,15 @@ use std::fmt;
 use std::sync::Arc;
 use toml::Table;
 
-/// Pictures that one step takes.
+/// The most images in one step.
 const PICTURES_MAX: usize = 64;
-/// Pixels of all of them together.
+/// The most pixels of all images in one step.
 const PIXELS_MAX: u64 = 64 << 20;
 
-/// Makes a step of its parameters.
+/// Makes a step from its parameters.
 type Make = fn(Table) -> Result<Arc<dyn BuiltIn>, String>;
 
-/// Every built-in step by the name that `use` has for it.
+/// Every built-in step by its name in `use`.
 const STEPS: [(&str, Make); 6] = [
     ("decode", made::<decode::Decode>),
     ("resize", made::<resize::Resize>),
@@ -40,28 +41,28 @@ const STEPS: [(&str, Make); 6] = [
 
 /// A built-in step with its parameters.
 pub(super) trait BuiltIn: fmt::Debug + Send + Sync {
-    /// The inputs that it needs.
+    /// The required inputs.
     fn needs(&self) -> &'static [&'static str];
 
-    /// Those that it may have besides.
+    /// The optional inputs.
     fn may_have(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// What it makes of such values, by output.
+    /// The kinds of the outputs for inputs of these kinds.
     fn kinds(&self, given: &Given<Kind>) -> Result<Made<Kind>, String>;
 
-    /// The model whose labels it wants.
+    /// The model whose labels the step needs.
     fn labels(&self) -> Option<&ModelName> {
         None
     }
 
-    /// Bytes that it will take, and whether there are too many.
+    /// Bytes that the step will take, or an error if they are too many.
     fn room(&self, _given: &Given<Value>) -> Result<usize, Fault> {
         Ok(0)
     }
 
-    /// Whether it takes long, however few bytes it is given.
+    /// Whether the step is slow even for few bytes.
     fn is_slow(&self) -> bool {
         false
     }
@@ -69,17 +70,17 @@ pub(super) trait BuiltIn: fmt::Debug + Send + Sync {
     fn run(&self, given: Given<Value>, labels: &[String]) -> Result<Made<Value>, Fault>;
 }
 
-/// What a step makes, by output.
+/// A step's outputs.
 pub(super) type Made<T> = Vec<(&'static str, T)>;
 
-/// What is joined to the inputs of a step.
+/// A step's connected inputs.
 #[derive(Debug)]
 pub(super) struct Given<T>(pub(super) Vec<Joint<T>>);
 
 #[derive(Debug)]
 pub(super) struct Joint<T> {
     pub(super) port: String,
-    /// What the value is called, for messages.
+    /// The value's name in messages.
     pub(super) label: String,
     pub(super) value: T,
 }
@@ -99,7 +100,7 @@ impl Given<Kind> {
         self.find(port).ok_or_else(|| format!("input '{port}' gets no value"))
     }
 
-    /// Pictures of one number of channels.
+    /// The images of an input, all with the same number of channels.
     fn pictures(&self, port: &str) -> Result<&Kind, String> {
         match self.need(port)? {
             kind @ Kind::Pictures { .. } => Ok(kind),
@@ -110,7 +111,7 @@ impl Given<Kind> {
         }
     }
 
-    /// Dimensions of a tensor of floating-point numbers, if they are known.
+    /// Dimensions of an input of floating-point numbers, if known.
     fn floats(&self, port: &str) -> Result<Option<Vec<Dim>>, String> {
         let ty = self.need(port)?.as_tensor();
         match ty.dtype {
@@ -136,7 +137,7 @@ impl Given<Value> {
     }
 }
 
-/// The step of a name.
+/// Makes the step with this name.
 pub(super) fn find(name: &str, parameters: Table) -> Result<Arc<dyn BuiltIn>, String> {
     let known = STEPS.iter().find(|(known, _)| *known == name);
     let (_, make) = known.ok_or_else(|| {
@@ -146,7 +147,7 @@ pub(super) fn find(name: &str, parameters: Table) -> Result<Arc<dyn BuiltIn>, St
     make(parameters)
 }
 
-/// A step that is made of its parameters and checks them.
+/// A step that is deserialized from its parameters and checks them.
 trait Checked: DeserializeOwned + BuiltIn + 'static {
     fn check(&self) -> Result<(), String> {
         Ok(())
@@ -161,12 +162,12 @@ fn made<T: Checked>(parameters: Table) -> Result<Arc<dyn BuiltIn>, String> {
     Ok(Arc::new(step))
 }
 
-/// A model's name in a parameter.
+/// Deserializes a model's name.
 fn model_name<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<ModelName>, D::Error> {
     String::deserialize(from)?.parse().map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Floating-point numbers of a value.
+/// The floating-point numbers of a value.
 fn floats(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Fault> {
     oip::floats(tensor).ok_or_else(|| {
         let datatype = oip::datatype_name(tensor.dtype());
@@ -174,7 +175,7 @@ fn floats(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Fault> {
     })
 }
 
-/// How many rows a tensor has: what its first dimension counts, where there are more.
+/// The number of rows of a tensor: its first dimension, if it has more than one.
 fn rows(dims: &[usize]) -> usize {
     match dims {
         [rows, _, ..] => *rows,
@@ -182,19 +183,19 @@ fn rows(dims: &[usize]) -> usize {
     }
 }
 
-/// What a class is called: its number, where there is no label.
+/// The label of a class, or its index without a label.
 fn label(labels: &[String], class: usize) -> String {
     labels.get(class).cloned().unwrap_or_else(|| class.to_string())
 }
 
-/// Without labels there is nothing to name classes by.
+/// Adds the labels' output only if there are labels.
 fn with_labels<T>(made: &mut Made<T>, port: &'static str, has: bool, kind: T) {
     if has {
         made.push((port, kind));
     }
 }
 
-/// Refuses more pictures or pixels than one step takes.
+/// Refuses more images or pixels than one step takes.
 fn check_pixels(label: &str, count: usize, pixels: u64) -> Result<(), Fault> {
     if count > PICTURES_MAX {
         return Err(Fault::bad_input(format!(
@@ -209,7 +210,7 @@ fn check_pixels(label: &str, count: usize, pixels: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-fn tensor<T: lgp_sdk::Element>(shape: Vec<usize>, data: &[T]) -> Result<Value, Fault> {
+fn tensor<T: lgp_sdk::tensor::Element>(shape: Vec<usize>, data: &[T]) -> Result<Value, Fault> {
     Tensor::from_slice(shape, data).map(Value::Tensor).map_err(Fault::internal)
 }
 

@@ -1,24 +1,24 @@
-//! What passes between the steps of a request.
+//! Values that pass between the steps of a request.
 
 use crate::fault::Fault;
 use crate::oip::Blobs;
 use axum::body::Bytes;
-use lgp_sdk::vision::Pixels;
-use lgp_sdk::{DType, Tensor};
+use lgp_common::vision::Pixels;
+use lgp_sdk::tensor::{DType, Tensor};
 use std::sync::Arc;
 
-/// A value. Clones share it.
+/// A value. Clones share its data.
 #[derive(Debug, Clone)]
 pub(super) enum Value {
-    /// BYTES of which not all are text.
+    /// BYTES elements of which some are not text.
     Blobs(Arc<Blobs>),
-    /// Decoded pictures.
+    /// Decoded images.
     Pictures(Arc<Vec<Pixels>>),
     Tensor(Tensor),
 }
 
 impl Value {
-    /// Elements of BYTES, one after another.
+    /// The elements of a BYTES value.
     pub(super) fn elements(&self) -> Result<Vec<Bytes>, Fault> {
         match self {
             Self::Blobs(blobs) => Ok(blobs.elements.clone()),
@@ -30,7 +30,7 @@ impl Value {
         }
     }
 
-    /// Decoded pictures.
+    /// The decoded images.
     pub(super) fn pictures(&self) -> Result<&[Pixels], Fault> {
         match self {
             Self::Pictures(all) => Ok(all),
@@ -38,7 +38,7 @@ impl Value {
         }
     }
 
-    /// As a tensor: pictures as `[count, height, width, channels]` of UINT8.
+    /// The value as a tensor; images become `[count, height, width, channels]` of UINT8.
     pub(super) fn tensor(&self) -> Result<Tensor, Fault> {
         match self {
             Self::Tensor(tensor) => Ok(tensor.clone()),
@@ -60,7 +60,7 @@ impl Value {
         }
     }
 
-    /// Bytes that it takes, for the question whether work on it takes long.
+    /// Bytes of the value, which decide whether work on it runs off the request's thread.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Blobs(blobs) => blobs.elements.iter().map(Bytes::len).sum(),
@@ -70,7 +70,7 @@ impl Value {
     }
 }
 
-/// Width, height and channels that all pictures have; zeros of none.
+/// The width, height and channels that all images share; zeros for no images.
 pub(super) fn common_size(all: &[Pixels]) -> Result<[usize; 3], Fault> {
     let Some(first) = all.first() else { return Ok([0; 3]) };
     let (width, height) = (first.width(), first.height());

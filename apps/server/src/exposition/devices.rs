@@ -1,11 +1,11 @@
-//! Triton's figures of graphics cards, from what workers report of their devices. What no sensor says is
-//! no series: a zero would read as an idle card.
+//! Triton's GPU metrics, from workers' reports of their devices. A value without a sensor has no series, because a
+//! zero would read as an idle card.
 
 use super::page::{Number, Page, label};
-use lgp_sdk::{WorkerDevice, WorkerInfo, WorkerState};
+use lgp_distributed::{DeviceInfo as WorkerDevice, WorkerInfo, WorkerState};
 use prometheus::proto::{LabelPair, MetricFamily};
 
-/// Name, kind, help, and the value where there is one.
+/// Name, kind, help, and how to read the value, if there is one.
 type Figure = (&'static str, Number, &'static str, fn(&WorkerDevice) -> Option<f64>);
 
 const FIGURES: [Figure; 5] = [
@@ -35,7 +35,7 @@ const FIGURES: [Figure; 5] = [
     ),
 ];
 
-/// The figures of every device that is no CPU, of workers that are heard of now.
+/// The metrics of every device other than CPUs, for workers with current heartbeats.
 pub(super) fn families(workers: &[WorkerInfo]) -> Vec<MetricFamily> {
     let heard = [WorkerState::Ready, WorkerState::Draining];
     let devices: Vec<(&WorkerInfo, &WorkerDevice)> = workers
@@ -58,7 +58,7 @@ pub(super) fn families(workers: &[WorkerInfo]) -> Vec<MetricFamily> {
     page.families()
 }
 
-/// Triton tells cards apart by their UUID. Workers report none; worker and device together are as good.
+/// Triton identifies cards by UUID. Workers do not report UUIDs; worker and device identify a card as well.
 fn labels(worker: &WorkerInfo, device: &WorkerDevice) -> Vec<LabelPair> {
     let (worker, device) = (worker.id.as_str(), device.device.as_str());
     let uuid = format!("{worker}/{device}");

@@ -1,8 +1,8 @@
-//! OpenMetrics, for those who ask for it: the same series, with traces beside the buckets of
-//! [`LATENCY`].
+//! OpenMetrics, if a client asks for it: the same series, with exemplars of traces on the buckets
+//! of [`LATENCY`].
 //!
-//! Its counters end in `_total`, which Triton's do not: these are of the type `unknown` here, so that
-//! their names are the same in both formats.
+//! OpenMetrics counters end in `_total`, which Triton's do not. Triton's get the type `unknown`
+//! here, so that names are the same in both formats.
 
 use crate::metrics::Exemplar;
 use axum::http::{HeaderMap, header};
@@ -11,16 +11,16 @@ use prometheus::{Result, TextEncoder};
 use std::fmt::Write;
 use std::time::UNIX_EPOCH;
 
-/// The media type, as answers have it.
+/// The media type of answers.
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The histogram whose buckets have exemplars.
 pub(super) const LATENCY: &str = "lgp_inference_request_duration_seconds";
 
-/// What the names of counters end in.
+/// The suffix of counters' names.
 const TOTAL: &str = "_total";
 
-/// Whether a request would rather have this format than the other.
+/// Whether a request prefers this format to the text format.
 pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     let given = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let (mut ours, mut other) = (0.0, 0.0);
@@ -38,7 +38,7 @@ pub(super) fn is_wanted(headers: &HeaderMap) -> bool {
     ours > 0.0 && ours >= other
 }
 
-/// The page, with the exemplars of the buckets of [`LATENCY`] in their order.
+/// The page; `exemplars` has one for each bucket of [`LATENCY`], in order.
 pub(super) fn page(
     families: &[MetricFamily],
     exemplars: impl Iterator<Item = Option<Exemplar>>,
@@ -47,7 +47,7 @@ pub(super) fn page(
     let bucket = format!("{LATENCY}_bucket{{");
     for family in families {
         let (name, kind) = named(family);
-        // Writing to text does not fail.
+        // Writing to a string does not fail.
         let _ = writeln!(page, "# HELP {name} {}", family.help());
         let _ = writeln!(page, "# TYPE {name} {kind}");
         let samples = encoder.encode_to_string(std::slice::from_ref(family))?;
@@ -67,7 +67,7 @@ pub(super) fn page(
     Ok(page)
 }
 
-/// The name and the type that a family has in this format.
+/// The name and type of a family in this format.
 fn named(family: &MetricFamily) -> (&str, &'static str) {
     let name = family.name();
     match family.get_field_type() {

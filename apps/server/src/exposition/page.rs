@@ -1,6 +1,6 @@
-//! A page of metrics as it is put together.
+//! Assembles a page of metrics.
 
-use lgp_sdk::Percentiles;
+use lgp_distributed::Percentiles;
 use prometheus::proto::{
     Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType, Quantile,
     Summary,
@@ -55,7 +55,7 @@ impl Page {
         self.0
     }
 
-    /// Counts of durations by upper bounds in microseconds, the last without one, and their sums.
+    /// Adds histograms of durations, with upper bounds in microseconds, the last one unbounded.
     pub(super) fn histogram<'a>(
         &mut self,
         (name, help): (&str, &str),
@@ -104,7 +104,7 @@ impl Page {
         (name, number, help): (&str, Number, &str),
         samples: impl IntoIterator<Item = (Vec<LabelPair>, u64)>,
     ) {
-        // Exact up to 2^53, and the format knows no other numbers.
+        // Exact up to 2^53; the format only has floating-point numbers.
         let samples = samples.into_iter().map(|(labels, value)| (labels, value as f64));
         self.measures((name, number, help), samples);
     }
@@ -137,7 +137,7 @@ impl Page {
             });
             summary.set_quantile(quantiles.to_vec());
         }
-        // The mean times the count is the sum that the mean was made of.
+        // The mean times the count gives the sum.
         summary.set_sample_sum(values.mean * values.count as f64 / 1e3);
         summary.set_sample_count(values.count);
         let mut metric = Metric::default();

@@ -1,21 +1,21 @@
-//! JSON whose structs are objects: serde's own would also take an array, whose elements are the fields in
-//! their order. `[]` for a body whose fields may all be left out would be an order that nobody gave.
+//! Accepts only JSON objects for structs. Serde would also accept arrays with the fields in order, so that `[]`
+//! would pass for a body with optional fields only.
 
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, MapAccess, SeqAccess, VariantAccess, Visitor,
 };
 use std::fmt;
 
-/// What structs are read from, at any depth.
+/// A deserializer that refuses arrays for structs, at any depth.
 pub(super) struct Objects<D>(pub(super) D);
 
-/// The same for whoever is told of values.
+/// Wraps a visitor, with the same rule.
 struct Told<V>(V);
 
-/// The same for whoever is told of the fields of a struct, whose name nobody knows who sent it.
+/// Wraps a visitor of structs. Its messages omit the struct's name, which senders do not know.
 struct Fields<V>(V);
 
-/// The same for the values inside of another.
+/// Wraps the access to nested values, with the same rule.
 struct Inside<A>(A);
 
 macro_rules! as_they_are {

@@ -1,11 +1,11 @@
-//! How fast a body has to come.
+//! The required pace of a body.
 
 use crate::config::ServerConfig;
 use crate::fault::Fault;
 use axum::http::StatusCode;
 use std::time::{Duration, Instant};
 
-/// 408 for a body that stands still.
+/// 408 for a body that stalls.
 fn too_slow(limit: Duration) -> Fault {
     Fault::new(
         StatusCode::REQUEST_TIMEOUT,
@@ -19,11 +19,11 @@ async fn in_time<T>(stall: Duration, step: impl Future<Output = T>) -> Result<T,
     tokio::time::timeout(stall, step).await.map_err(|_| too_slow(stall))
 }
 
-/// How a body comes in: something of it again and again, and never too slowly for long. It has a time, to
-/// which each byte adds; what was fast once gives no more than the time that a body may stand still.
+/// The pace of a body: it must not stall, nor be too slow for long. The body has a time budget to which each byte
+/// adds. Fast bytes never save up more than the stall limit.
 pub(crate) struct Pace {
     began: Instant,
-    /// When its time is over, counted from the beginning.
+    /// When the budget ends, counted from the start.
     ends: Duration,
     got: usize,
     stall: Duration,
@@ -41,20 +41,20 @@ impl Pace {
         }
     }
 
-    /// The time that is left to a body of which so many bytes are there now.
+    /// The budget left for a body of which `got` bytes have arrived.
     fn left(&mut self, got: usize, elapsed: Duration) -> Duration {
         let more = got.saturating_sub(self.got);
         if more > 0 {
             self.got = got;
             let earned = Duration::from_secs_f64(more as f64 / f64::from(self.bytes_per_s_min));
-            // What is left of the first grace may be more.
+            // The rest of the initial grace may be larger.
             let most = elapsed.saturating_add(self.stall).max(self.ends);
             self.ends = self.ends.saturating_add(earned).min(most);
         }
         self.ends.saturating_sub(elapsed)
     }
 
-    /// Waits for the next piece of a body of which so many bytes are there.
+    /// Waits for the next piece of a body of which `got` bytes have arrived.
     pub(crate) async fn next<T>(
         &mut self,
         got: usize,
@@ -74,7 +74,7 @@ impl Pace {
         })
     }
 
-    /// Time that the server took for itself does not count.
+    /// Excludes time that the server itself took.
     pub(crate) fn waited(&mut self, time: Duration) {
         self.began += time;
     }
@@ -99,7 +99,7 @@ mod tests {
         let s = Duration::from_secs;
         let mut burst = pace(10_000);
         assert_eq!(burst.left(0, s(0)), s(10));
-        // Bytes of eleven days, and then one a minute.
+        // Enough bytes for eleven days, then one a minute.
         assert_eq!(burst.left(1_000_000_000, s(1)), s(60));
         assert_eq!(burst.left(1_000_000_001, s(60)), Duration::from_millis(1_001));
         assert_eq!(burst.left(1_000_000_001, s(62)), s(0));

@@ -1,4 +1,4 @@
-//! Room for bodies, waited for or not.
+//! Takes room for bodies, with or without waiting.
 
 use crate::access::{Caller, NO_KEY};
 use crate::bodies::Room;
@@ -7,13 +7,13 @@ use crate::state::ServerState;
 use axum::extract::Request;
 use std::time::{Duration, Instant};
 
-/// Room for the body of a request, none of which is taken yet.
+/// The room for the body of a request, still empty.
 pub(crate) fn room_of(request: &Request, state: &ServerState) -> Room {
     let caller = request.extensions().get::<Caller>();
     state.bodies().room_of(caller.map_or(NO_KEY, Caller::id))
 }
 
-/// Has the room of a body grow; 503 where it is not there in time.
+/// Grows a body's room; 503 if there is none in time.
 pub(crate) async fn make_room(
     state: &ServerState,
     room: &mut Room,
@@ -24,8 +24,8 @@ pub(crate) async fn make_room(
     growing.await.map_err(|_| no_room(state))
 }
 
-/// The same for a body of which only a part was known before. One that has room for that part does not wait
-/// for more, with others doing the same until none of them gets on.
+/// Like `make_room`, for a body whose length was only partly known. With room for that part, it fails instead of
+/// waiting for more, so that several such bodies cannot block each other.
 pub(crate) async fn grow_room(
     state: &ServerState,
     room: &mut Room,
@@ -46,8 +46,8 @@ pub(crate) async fn grow_room(
         .hint("a body that says its length first waits for room"))
 }
 
-/// The same for a request that holds some room already. It does not stand in the line, where it would keep
-/// others from theirs while it keeps its own: it asks again until the time is over.
+/// Like `make_room`, for a request that already holds room. It retries until the time limit instead of waiting in
+/// line, where it would block others while it keeps its own room.
 pub(crate) async fn make_more_room(
     state: &ServerState,
     room: &mut Room,

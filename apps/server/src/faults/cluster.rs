@@ -1,9 +1,9 @@
-//! Errors of the coordinator as answers: their statuses and codes, and what to do about them.
+//! Converts errors of the coordinator into answers: statuses, codes, and hints.
 
 use super::{disk, is_full, unknown_task};
 use crate::fault::Fault;
 use axum::http::StatusCode;
-use lgp_sdk::ClusterError;
+use lgp_sdk::cluster::Error as ClusterError;
 
 /// An error of the coordinator.
 pub(crate) fn cluster(error: ClusterError) -> Fault {
@@ -14,7 +14,7 @@ pub(crate) fn cluster(error: ClusterError) -> Fault {
     }
 }
 
-/// The answer with what is told of the error, and the log has the rest.
+/// The answer, with what the caller may know; the log has the rest.
 fn answer(error: &ClusterError) -> Fault {
     let message = error.to_string();
     match error {
@@ -74,7 +74,7 @@ fn answer(error: &ClusterError) -> Fault {
     }
 }
 
-/// What to do, where neither the message nor the answer says it.
+/// A hint for the caller, if neither the message nor the answer gives one.
 fn hint(error: &ClusterError) -> Option<&'static str> {
     Some(match error {
         ClusterError::Conflict { .. } => "use another idempotency key for another request",

@@ -1,31 +1,31 @@
-//! From what a detector's network puts out to the twenty boxes that Frigate wants, for each kind of
+//! Converts the outputs of a detector's network into the twenty boxes that Frigate expects, for each kind of
 //! network that Frigate names.
 
 use crate::fault::Fault;
-use lgp_sdk::vision::{NmsOptions, PixelBox, nms, softmax};
-use lgp_sdk::{DType, Tensor};
+use lgp_common::vision::{NmsOptions, PixelBox, nms, softmax};
+use lgp_sdk::tensor::{DType, Tensor};
 use std::borrow::Cow;
 
-/// Boxes in an answer.
+/// The number of boxes in an answer.
 const ROWS: usize = 20;
-/// Scores from here on count, and boxes whose intersection over union is above it are one thing.
+/// The least score of a box, and the largest intersection over union of two distinct boxes.
 const THRESHOLD: f32 = 0.4;
-/// Cells of the three outputs of a pyramid, in pixels.
+/// The cell sizes of a pyramid's three outputs, in pixels.
 const STRIDES: [u16; 3] = [8, 16, 32];
-/// The anchors, width and height in pixels, of YOLO networks that leave them to whoever asks.
+/// Anchors (width, height in pixels) of YOLO networks that leave decoding to the client.
 const ANCHORS: [[(f32, f32); 3]; 3] = [
     [(12.0, 16.0), (19.0, 36.0), (40.0, 28.0)],
     [(36.0, 75.0), (76.0, 55.0), (72.0, 146.0)],
     [(142.0, 110.0), (192.0, 243.0), (459.0, 401.0)],
 ];
 
-/// Class, score, then top, left, bottom and right as shares of the image; zeros where nothing is.
+/// Class, score, then top, left, bottom and right as shares of the image; unused rows are zero.
 pub(super) type Rows = [[f32; 6]; ROWS];
 
-/// What kind of network it is, by Frigate's `model_type`.
+/// The kind of the network, by Frigate's `model_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// YOLO v3 to v9 and alike, boxes decoded or not.
+    /// YOLO v3 to v9 and similar ones, with decoded or raw boxes.
     YoloGeneric,
     YoloNas,
     YoloX,
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Frigate sends the name of the choice, other programs its value.
+    /// Accepts the option's name, as Frigate sends it, and its value, as other programs do.
     pub(super) fn parse(name: &str) -> Result<Self, Fault> {
         match name {
             "yologeneric" | "yolo-generic" => Ok(Self::YoloGeneric),
@@ -67,10 +67,10 @@ impl Found {
     }
 }
 
-/// The boxes that a network of this kind found, on an image of so many pixels in width and height.
+/// The boxes that a network of this kind found on an image of this size in pixels.
 ///
 /// # Errors
-/// Where the outputs are not those of such a network.
+/// If the outputs do not fit this kind of network.
 pub(super) fn rows(
     kind: Kind,
     outputs: &[&Tensor],
@@ -85,7 +85,7 @@ pub(super) fn rows(
         (Kind::YoloX, [one]) => (distinct(gridded(one, (width, height))?), pixels),
         (Kind::YoloNas, [one]) => (flat(kind, one, [6, 5, 1, 2, 3, 4])?, pixels),
         (Kind::Ssd, [one]) => (flat(kind, one, [1, 2, 3, 4, 5, 6])?, (1.0, 1.0)),
-        // Its sizes are asked for as height and width, and it scales x by the first of them.
+        // The network is given its sizes as height and width, and scales x by the first.
         (Kind::DFine, [classes, boxes, scores]) => {
             (distinct(listed(classes, boxes, scores)?), (pixels.1, pixels.0))
         }
@@ -108,7 +108,7 @@ fn unlike(kind: Kind, outputs: &[&Tensor]) -> Fault {
     ))
 }
 
-/// Best first, without those that another one covers, whatever their classes; no more than are wanted.
+/// The best boxes first, at most `ROWS`, without those that overlap a better one of any class.
 fn distinct(found: Vec<Found>) -> Vec<Found> {
     let boxed = |found: &Found| {
         let ([x1, y1, x2, y2], score) = (found.corners, found.score);
@@ -120,7 +120,7 @@ fn distinct(found: Vec<Found>) -> Vec<Found> {
 }
 
 fn floats(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Fault> {
-    // Classes come as integers; more than these no detector has.
+    // Classes come as integers. No detector has more classes than `i16` counts.
     let class = |value: i64| f32::from(i16::try_from(value).unwrap_or(-1));
     match tensor.dtype() {
         DType::F32 => tensor.as_slice::<f32>().map(Cow::Borrowed).map_err(Fault::internal),
@@ -138,14 +138,14 @@ fn floats(tensor: &Tensor) -> Result<Cow<'_, [f32]>, Fault> {
     }
 }
 
-/// Columns as rows, of which each has `length` elements.
+/// Turns columns into rows of `length` elements.
 fn transposed(values: &[f32], length: usize) -> Vec<f32> {
     let count = values.len().checked_div(length).unwrap_or(0);
     let column = |i| values.iter().skip(i).step_by(count.max(1)).take(length).copied();
     (0..count).flat_map(column).collect()
 }
 
-/// The first of the largest.
+/// Index and score of the best class; the first if several are equal.
 fn best(scores: &[f32]) -> Option<(f32, f32)> {
     let mut best: Option<(f32, f32)> = None;
     for (class, score) in (0..=u16::MAX).zip(scores) {
@@ -156,7 +156,7 @@ fn best(scores: &[f32]) -> Option<(f32, f32)> {
     best
 }
 
-/// YOLO with boxes in pixels: `[1, 4 + classes, boxes]`, or the other way round.
+/// YOLO with boxes in pixels: `[1, 4 + classes, boxes]`, or transposed.
 fn decoded(output: &Tensor) -> Result<Vec<Found>, Fault> {
     let dims: Vec<usize> = output.shape().dims().iter().copied().filter(|dim| *dim != 1).collect();
     let [first, second] = dims[..] else { return Err(unlike(Kind::YoloGeneric, &[output])) };
@@ -171,7 +171,7 @@ fn decoded(output: &Tensor) -> Result<Vec<Found>, Fault> {
     Ok(found.collect())
 }
 
-/// YOLO with three outputs `[1, 3 × (5 + classes), rows, columns]`, whose boxes are relative to anchors.
+/// YOLO with three outputs `[1, 3 × (5 + classes), rows, columns]` and boxes relative to anchors.
 fn anchored(outputs: [&Tensor; 3], (width, height): (f32, f32)) -> Result<Vec<Found>, Fault> {
     let mut all = Vec::new();
     for ((output, stride), anchors) in outputs.into_iter().zip(STRIDES).zip(ANCHORS) {
@@ -232,8 +232,8 @@ fn gridded(output: &Tensor, (width, height): (u16, u16)) -> Result<Vec<Found>, F
     Ok(found.collect())
 }
 
-/// Rows of seven that are final: where class, score and the corners stand in them. Those end early at a
-/// negative first column or class.
+/// Final rows of seven values. `order` gives the positions of class, score and corners. A negative first column or
+/// class ends the list.
 fn flat(kind: Kind, output: &Tensor, order: [usize; 6]) -> Result<Vec<Found>, Fault> {
     match (kind, output.shape().dims()) {
         (Kind::YoloNas, [_, 7]) | (Kind::Ssd, [1, 1, _, 7]) => {}
@@ -248,7 +248,7 @@ fn flat(kind: Kind, output: &Tensor, order: [usize; 6]) -> Result<Vec<Found>, Fa
     Ok(found.take(ROWS).collect())
 }
 
-/// D-FINE: classes, corners and scores.
+/// D-FINE: outputs with classes, corners and scores.
 fn listed(classes: &Tensor, boxes: &Tensor, scores: &Tensor) -> Result<Vec<Found>, Fault> {
     if boxes.len() != classes.len().saturating_mul(4) || scores.len() != classes.len() {
         return Err(unlike(Kind::DFine, &[classes, boxes, scores]));
@@ -259,7 +259,7 @@ fn listed(classes: &Tensor, boxes: &Tensor, scores: &Tensor) -> Result<Vec<Found
     Ok(all.map(|((&class, &score), &corners)| Found { class, score, corners }).collect())
 }
 
-/// RF-DETR: centres and sizes, and a logit a class, of which the first means nothing.
+/// RF-DETR: centres and sizes, and a logit per class; the first logit is unused.
 fn queries(boxes: &Tensor, logits: &Tensor) -> Result<Vec<Found>, Fault> {
     let ([1, count, 4], [1, as_many, length]) = (boxes.shape().dims(), logits.shape().dims())
     else {

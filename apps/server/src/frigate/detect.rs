@@ -1,4 +1,4 @@
-//! An image for a detector's network, as a tensor behind its description, and the boxes found on it.
+//! Runs a detector's network on an image, and finds the boxes in its outputs.
 #![deny(clippy::as_conversions)]
 
 use super::boxes::{self, Kind, Rows};
@@ -7,14 +7,15 @@ use crate::catalog::{ModelEntry, Named};
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Given, InferRequest};
 use crate::state::ServerState;
-use lgp_sdk::{DType, NamedTensor, Tensor, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, NamedTensor, Tensor};
 use serde::Deserialize;
 use std::time::Duration;
 
-/// The input of D-FINE networks that says how large the image is.
+/// The input of D-FINE networks for the image's size.
 const SIZES: &str = "orig_target_sizes";
 
-/// What a request says of itself: one that asks for a model or sends one says so, any other has a tensor.
+/// The description of a request: it asks for a model, sends one, or else comes with a tensor.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Header {
     #[serde(default)]
@@ -34,8 +35,7 @@ pub(super) struct Header {
 /// Runs a model on an image.
 ///
 /// # Errors
-/// Where tensor and model do not fit together, and what inference is refused for; 503 where it takes
-/// longer than `limit`.
+/// If the tensor does not fit the model, and the errors of inference; 503 after `limit`.
 pub(super) async fn detect(
     state: &ServerState,
     (call, entry): (&Call, &ModelEntry),
@@ -73,7 +73,7 @@ pub(super) async fn detect(
     })
 }
 
-/// Width and height of an image with one or three channels, which come first or last.
+/// Width and height of an image whose one or three channels come first or last.
 fn size(shape: &[usize]) -> Result<(u16, u16), Fault> {
     let (width, height) = match shape {
         [1, 1 | 3, height, width] | [1, height, width, _] => (width, height),
@@ -91,7 +91,7 @@ fn size(shape: &[usize]) -> Result<(u16, u16), Fault> {
     }
 }
 
-/// Whether a description and the tensor behind it can be used as inputs.
+/// Whether a description and its tensor are valid inputs.
 #[cfg(feature = "planted")]
 pub(crate) fn can_read((header, bytes): (&[u8], &[u8]), specs: &[ValueSpec]) -> bool {
     let Ok(header) = serde_json::from_slice::<Header>(header) else { return false };

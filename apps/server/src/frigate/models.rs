@@ -1,5 +1,5 @@
-//! The models that detectors ask for and send. They are named `frigate.` and the file's name, so that
-//! nothing that came without a credential takes the place of another model.
+//! The models that detectors ask for and send. Their names begin with `frigate.`, so that a sender without
+//! credentials cannot replace other models.
 
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
@@ -14,28 +14,28 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-/// What the names of these models begin with.
+/// The prefix of these models' names.
 const PREFIX: &str = "frigate.";
-/// Longest name of a file.
+/// Longest name of a file, in bytes.
 const NAME_BYTES_MAX: usize = 128;
-/// Models that may have come this way; more would be a way to fill the disk.
+/// The most models that detectors may send, so that they cannot fill the disk.
 const MODELS_MAX: usize = 16;
 
-/// How long a client hears nothing while its model loads; it waits for 30 seconds itself.
+/// The longest load before an answer; the client waits for 30 seconds.
 const LOAD_WAIT: Duration = Duration::from_secs(25);
 
-/// Sent models are taken one after another: detectors of one machine send the same one at once, and no
-/// two lie on the disk before one was looked at.
+/// Sent models are received one by one: detectors of one machine send the same model at once, and each must be
+/// checked before the next one takes disk space.
 pub(super) type Turns = Arc<Mutex<()>>;
 
-/// A model on its way.
+/// A model that is being received.
 pub(super) struct Incoming {
     folder: TempDir,
     _turn: OwnedMutexGuard<()>,
 }
 
 impl Incoming {
-    /// A place for it beside the models, which a crash leaves to the repository to sweep.
+    /// A folder for the model beside the others; the repository removes it after a crash.
     pub(super) async fn new(state: &ServerState, turns: &Turns, file: &str) -> Result<Self, Fault> {
         if file.len() > NAME_BYTES_MAX {
             let bytes = file.len();
@@ -53,12 +53,12 @@ impl Incoming {
     }
 }
 
-/// The name in the repository of the file that Frigate names.
+/// The repository's name for a file of Frigate.
 pub(super) fn registered(file: &str) -> String {
     format!("{PREFIX}{}", file.strip_suffix(".onnx").unwrap_or(file))
 }
 
-/// Whether there is a model of this name, and what to tell who asked; it is loaded if need be.
+/// Whether a model of this name exists, as an answer; loads it if need be.
 pub(super) async fn asked(state: &ServerState, file: &str) -> (Option<ModelEntry>, Value) {
     let found = state.catalog().get(&registered(file), None).await;
     let is_there = found.is_ok();
@@ -69,7 +69,7 @@ pub(super) async fn asked(state: &ServerState, file: &str) -> (Option<ModelEntry
     told(("model_available", is_there), file, ready)
 }
 
-/// Registers a model that was sent, and what to tell who sent it.
+/// Registers a model that was sent; returns the answer.
 pub(super) async fn sent(
     state: &ServerState,
     (file, incoming): (&str, Result<Incoming, Fault>),
@@ -121,7 +121,7 @@ fn told(
     let message = match &ready {
         Ok(entry) => format!("model {} is loaded", entry.model()),
         Err(fault) => {
-            // One that is not there yet is about to be sent.
+            // A model that does not exist yet is about to be sent.
             if fault.code != "unknown_model" {
                 tracing::warn!(file, error = fault.message, "a detector's model is not ready");
             }

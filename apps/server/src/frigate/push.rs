@@ -1,5 +1,5 @@
-//! A part of a message taken in piece by piece, at a pace: a model that a detector sends, into a file, or
-//! what cannot be kept, so that its sender is answered and the next request is found.
+//! Receives a part of a message in pieces, at a pace: either into a file, for a model that a detector sends, or
+//! discarded, so that the sender gets an answer and the next request is found.
 #![deny(clippy::as_conversions)]
 
 use super::zmtp::{Head, Peer};
@@ -9,10 +9,10 @@ use std::path::Path;
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-/// Reads past a part of `bytes_max` bytes at most.
+/// Discards a part of at most `bytes_max` bytes.
 ///
 /// # Errors
-/// For a part that is longer, breaks off or stands still: the connection cannot go on.
+/// If the part is longer, breaks off or stalls; the connection cannot continue then.
 pub(super) async fn pass(
     peer: &mut Peer<impl AsyncRead + AsyncWrite + Unpin>,
     part: (Head, u64),
@@ -22,10 +22,10 @@ pub(super) async fn pass(
     copy(peer, part, pace, not_kept).await.map(drop)
 }
 
-/// Writes such a part to a new file.
+/// Writes a part to a new file.
 ///
 /// # Errors
-/// As [`pass`]. Within it, why the file was not written: the part was read past then.
+/// As [`pass`]. The inner error says why the file was not written; the part was discarded then.
 pub(super) async fn take_in(
     peer: &mut Peer<impl AsyncRead + AsyncWrite + Unpin>,
     part: (Head, u64),
@@ -60,7 +60,7 @@ async fn copy(
         left = left.saturating_sub(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
     Ok(match file {
-        // What is written is on its way until it is flushed.
+        // Written bytes may be buffered until the flush.
         Ok(mut file) => file.flush().await,
         Err(error) => Err(error),
     })
@@ -80,7 +80,7 @@ mod tests {
         far.write_all(&sent).await.expect("room");
         let mut pace = Pace::new(&ServerConfig::default());
         let part = peer.part().await.expect("a part");
-        // A device that is full.
+        // A device that is always full.
         let kept = take_in(&mut peer, (part, 8), &mut pace, Path::new("/dev/full")).await;
         let error = kept.expect("the connection goes on").expect_err("no room");
         assert_eq!(error.kind(), ErrorKind::StorageFull);

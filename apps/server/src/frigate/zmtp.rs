@@ -1,5 +1,5 @@
-//! The answering side of ZMTP 3.0, ZeroMQ's wire protocol, without security (mechanism `NULL`): greeting,
-//! handshake, and the frames of a request and of its answer, each bounded before memory is taken.
+//! The replying side of ZMTP 3.0, ZeroMQ's wire protocol, without security (mechanism `NULL`): greeting, handshake,
+//! and the frames of requests and answers. Sizes are checked before memory is allocated.
 #![deny(clippy::as_conversions)]
 
 use std::io::{Error, ErrorKind, Result};
@@ -9,18 +9,18 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWrite
 const MORE: u8 = 1;
 /// The length has eight bytes instead of one.
 const LONG: u8 = 2;
-/// A command of the protocol instead of a part of a message.
+/// The frame is a command of the protocol, not a part of a message.
 const COMMAND: u8 = 4;
-/// Commands name types of sockets, reasons and short contexts.
+/// The largest command. Commands carry socket types, reasons and short contexts.
 const COMMAND_BYTES_MAX: u64 = 4 << 10;
-/// What a `PING` may want to have back.
+/// The largest context of a `PING`, which `PONG` repeats.
 const CONTEXT_BYTES_MAX: usize = 16;
 
-/// A part of a message that is about to come.
+/// The header of a part whose content is still to come.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head {
     bytes: u64,
-    /// Whether another part follows it.
+    /// Whether another part of the message follows.
     pub(super) more: bool,
 }
 
@@ -29,7 +29,7 @@ impl Head {
         self.bytes
     }
 
-    /// Refuses one that is longer.
+    /// Refuses a part longer than `bytes_max`.
     pub(super) fn check(self, bytes_max: u64) -> Result<()> {
         let bytes = self.bytes;
         if bytes > bytes_max {
@@ -39,20 +39,20 @@ impl Head {
     }
 }
 
-/// A connection whose other end asks.
+/// A connection to a client, which sends requests.
 #[derive(Debug)]
 pub(super) struct Peer<S> {
     stream: BufReader<S>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
-    /// Greets, and finds out that the other end is a socket that asks.
+    /// Exchanges greetings, and checks that the other end is a requesting socket.
     ///
     /// # Errors
-    /// What the stream has against it, and `InvalidData` where the other end speaks something else.
+    /// Errors of the stream, and `InvalidData` if the other end speaks another protocol.
     pub(super) async fn greet(stream: S) -> Result<Self> {
         let mut peer = Self { stream: BufReader::new(stream) };
-        // At once: the other end sends ten bytes and waits for ours.
+        // Sent at once, because the other end sends ten bytes and then waits for ours.
         peer.send(&greeting()).await?;
         let mut theirs = [0; 64];
         peer.stream.read_exact(&mut theirs).await?;
@@ -80,18 +80,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// One whose other end has greeted already.
+    /// A connection that has exchanged greetings already.
     #[cfg(test)]
     pub(super) fn greeted(stream: S) -> Self {
         Self { stream: BufReader::new(stream) }
     }
 
-    /// Waits for something to come; false where the other end has left.
+    /// Waits for data; false if the other end has closed.
     pub(super) async fn wait(&mut self) -> Result<bool> {
         Ok(!self.stream.fill_buf().await?.is_empty())
     }
 
-    /// The first part of a request behind its envelope, which is an empty part.
+    /// The first part of a request, after the empty part that delimits its envelope.
     pub(super) async fn request(&mut self) -> Result<Head> {
         match self.part().await? {
             Head { bytes: 0, more: true } => self.part().await,
@@ -99,7 +99,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// The next part. Commands before it are taken care of.
+    /// The next part. Handles commands before it.
     pub(super) async fn part(&mut self) -> Result<Head> {
         loop {
             let (flags, bytes) = self.flags().await?;
@@ -117,7 +117,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// The content of a part. Memory grows with what comes, not with what was announced.
+    /// The content of a part. Memory grows with the received bytes, not with the announced length.
     pub(super) async fn take(&mut self, head: Head, bytes_max: u64) -> Result<Vec<u8>> {
         head.check(bytes_max)?;
         let mut content = Vec::new();
@@ -129,7 +129,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Peer<S> {
         }
     }
 
-    /// What has come of the content of a part, of which so many bytes are left. It is there until it is
+    /// The received content of a part that lacks `left` bytes. The bytes stay buffered until they are
     /// [consumed](Self::consume).
     pub(super) async fn piece(&mut self, left: u64) -> Result<&[u8]> {
         let all = self.stream.fill_buf().await?;
@@ -196,8 +196,8 @@ fn framed(flags: u8, content: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a `READY` says of the socket: its properties are a name behind one byte of length, and a value
-/// behind four.
+/// The socket type in a `READY` command. Each property is a name with a one-byte length and a value with a
+/// four-byte length.
 fn socket_type(command: &[u8]) -> Option<&[u8]> {
     let mut rest = command.strip_prefix(b"\x05READY")?;
     while let Some((length, behind)) = rest.split_first() {

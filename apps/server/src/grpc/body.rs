@@ -1,5 +1,4 @@
-//! Room for the messages of calls: they share the budget of all request bodies, and have to keep
-//! coming as those do.
+//! Room for the messages of gRPC calls: they share the budget of all request bodies and its rules of pace.
 
 use super::weigh::Weight;
 use crate::access::{Caller, NO_KEY, key_is_gone};
@@ -20,17 +19,17 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Instant;
 use tonic::Status;
 
-/// Bytes before each message: whether it is compressed, and its length.
+/// Bytes before each message: a compression flag and the length.
 const PREFIX_BYTES: usize = 5;
-/// Room that every message is given, which is enough for most of what small ones become.
+/// The least room of a message, which covers the parsed form of most small ones.
 const LEAST_BYTES: usize = 4 << 10;
 
-/// What the messages of one call hold of the room for bodies.
+/// The room that the messages of one call hold.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Held(Arc<Mutex<Room>>);
 
 impl Held {
-    /// The room of the message that came last, to be kept until nothing of it is held any more.
+    /// The room of the last message, to be kept until nothing of it is held any more.
     pub(super) fn take(&self) -> Room {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -40,11 +39,10 @@ impl Held {
     }
 }
 
-/// Calls whose messages have no end.
+/// Calls with an unlimited number of messages.
 const STREAM: &str = "/ModelStreamInfer";
 
-/// Middleware that lets the messages of a call in once there is room for them, and gives it back when
-/// the call has ended.
+/// Middleware that reads the messages of a call as room allows, and frees the room when the call ends.
 pub(super) async fn bounded(
     State(state): State<ServerState>,
     request: Request,
@@ -89,7 +87,7 @@ pub(super) async fn bounded(
     next.run(request).await.map(holding)
 }
 
-/// What answers that are about to be written hold of the room for answers.
+/// The room that outgoing answers hold.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answered(Arc<Mutex<Vec<Room>>>);
 
@@ -105,23 +103,23 @@ impl Answered {
 
 struct Incoming {
     body: Body,
-    /// What has come and is not passed on.
+    /// Bytes that were received and not yet passed on.
     came: Bytes,
     pace: Pace,
     state: ServerState,
-    /// Who calls, where that is asked.
+    /// The caller; `None` where callers are not identified.
     caller: Option<Caller>,
     held: Held,
     message: Coming,
     is_stream: bool,
     /// The call, which keeps its connection busy.
     under_way: Option<Arc<UnderWay>>,
-    /// A message of a stream that has begun does so too.
+    /// Also keeps the connection busy while a message of a stream is incomplete.
     _busy: Option<Arc<UnderWay>>,
 }
 
 impl Incoming {
-    /// The next piece of the body, which ends where a message does.
+    /// The next piece of the body; pieces end where messages end.
     async fn next(&mut self) -> Option<Result<Frame<Bytes>, Fault>> {
         while self.came.is_empty() {
             let frame = match self.frame().await? {
@@ -148,7 +146,7 @@ impl Incoming {
 
     async fn frame(&mut self) -> Option<Result<Frame<Bytes>, Fault>> {
         let frame = if self.is_stream && !self.message.has_begun() {
-            // A client may keep a stream open without a word; its connection is watched over by pings.
+            // A stream may stay silent; pings check its connection meanwhile.
             self._busy = None;
             tokio::select! {
                 biased;
@@ -167,8 +165,8 @@ impl Incoming {
         Some(frame.map_err(broken))
     }
 
-    /// Room for the whole message as soon as it has said how long it is, and for what it turns out to be
-    /// besides. Until then none is held, so that it may be waited for.
+    /// Takes room for the whole message once its length is known, and for its parsed form. Holds no room before
+    /// that, so that the message may wait for it.
     async fn make_room(&mut self) -> Result<(), Fault> {
         let wanted = self.message.wanted();
         let weight = self.message.weight.bytes();
@@ -194,16 +192,16 @@ impl Incoming {
     }
 }
 
-/// A message that comes.
+/// The message that is being received.
 #[derive(Debug, Default)]
 struct Coming {
     prefix: Vec<u8>,
-    /// How long it is, once that is known.
+    /// The length, once known.
     length: usize,
-    /// Bytes of it that are there.
+    /// Bytes received so far.
     came: usize,
     weight: Weight,
-    /// Longer ones are refused by their reader as soon as it sees the length.
+    /// The reader of the body refuses longer messages as soon as it sees their length.
     most: usize,
 }
 
@@ -212,7 +210,7 @@ impl Coming {
         Self { most, ..Self::default() }
     }
 
-    /// Whether something of it is there, and something is missing.
+    /// Whether the message has begun and is incomplete.
     fn has_begun(&self) -> bool {
         self.came > 0 && !self.is_whole()
     }
@@ -221,7 +219,7 @@ impl Coming {
         self.prefix.len() == PREFIX_BYTES && self.came == self.length.saturating_add(PREFIX_BYTES)
     }
 
-    /// How many of these bytes belong to the message, or to the next one where it is whole.
+    /// How many of these bytes belong to the message, or to the next one if it is complete.
     fn take(&mut self, data: &[u8]) -> usize {
         if self.is_whole() {
             *self = Self::new(self.most);
@@ -245,7 +243,7 @@ impl Coming {
         prefix.len() + taken
     }
 
-    /// The room that it needs; none where it is too long to be taken at all.
+    /// The room that the message needs; 0 if it is too long to be accepted.
     fn wanted(&self) -> usize {
         match self.prefix.len() == PREFIX_BYTES && self.length <= self.most {
             true => self.length.max(self.weight.bytes()).max(LEAST_BYTES),
@@ -254,8 +252,8 @@ impl Coming {
     }
 }
 
-/// Follows the messages of a call through bytes that come whole, and through the same in pieces: both have
-/// the same ends and weights.
+/// Follows the messages of a call through the bytes as a whole and in pieces. Both must give the same ends and
+/// weights.
 #[cfg(feature = "planted")]
 pub(crate) fn follow(data: &[u8]) {
     let through = |piece: &dyn Fn(usize) -> usize| {

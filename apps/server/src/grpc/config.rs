@@ -1,4 +1,4 @@
-//! A model's configuration as Triton writes it.
+//! A model's configuration in Triton's form.
 
 use super::proto::model_config::SchedulingChoice;
 use super::proto::model_sequence_batching::control::Kind;
@@ -11,25 +11,27 @@ use super::proto::{
     ModelSequenceBatching, ModelVersionPolicy, ModelWarmup,
 };
 use crate::catalog::ModelEntry;
+use crate::deployment::{ControlKind, Deployment};
 use crate::oip::{self, Settings, WarmUpInput, WarmUpRun};
 use crate::sequences::Stateful;
-use lgp_sdk::{Batching, ControlKind, DType, Deployment, VersionPolicy};
+use crate::versions::VersionPolicy;
+use lgp_distributed::Batching;
+use lgp_sdk::tensor::DType;
 
-/// The configuration of a model, with what holds for it by now. Where `max_batch_size` is 0, batches are
-/// part of the shapes.
+/// A model's configuration with its current settings. If `max_batch_size` is 0, the shapes include the batch.
 pub(super) fn config(
     entry: &ModelEntry,
     policy: VersionPolicy,
     deployment: &Deployment,
 ) -> ModelConfig {
     let settings = Settings::of(entry, deployment);
-    let input = |spec: &lgp_sdk::ValueSpec| ModelInput {
+    let input = |spec: &lgp_sdk::model::ValueSpec| ModelInput {
         name: spec.name.clone(),
         data_type: data_type(spec.ty.dtype).into(),
         dims: settings.dims(spec),
         ..ModelInput::default()
     };
-    let output = |spec: &lgp_sdk::ValueSpec| ModelOutput {
+    let output = |spec: &lgp_sdk::model::ValueSpec| ModelOutput {
         name: spec.name.clone(),
         data_type: data_type(spec.ty.dtype).into(),
         dims: settings.dims(spec),
@@ -82,7 +84,7 @@ fn warm_up(run: &WarmUpRun) -> ModelWarmup {
     ModelWarmup { batch_size: run.batch_size, inputs, count: 1, ..ModelWarmup::default() }
 }
 
-/// What a model does with sequences.
+/// A model's settings of sequences.
 fn sequences(stateful: &Stateful) -> SchedulingChoice {
     let control = |(name, kind, dtype): (&str, ControlKind, DType)| {
         let named = Kind::from_str_name(oip::control_name(kind)).unwrap_or_default();
@@ -95,7 +97,7 @@ fn sequences(stateful: &Stateful) -> SchedulingChoice {
         }
         ControlInput { name: name.to_owned(), control: vec![control] }
     };
-    let state = |(spec, output): (&lgp_sdk::ValueSpec, &str)| State {
+    let state = |(spec, output): (&lgp_sdk::model::ValueSpec, &str)| State {
         input_name: spec.name.clone(),
         output_name: output.to_owned(),
         data_type: data_type(spec.ty.dtype).into(),

@@ -1,4 +1,4 @@
-//! Inference over gRPC: one request, or a stream of them.
+//! Inference over gRPC: single requests and streams of requests.
 
 use super::body::{Answered, Held};
 use super::proto::infer_parameter::ParameterChoice;
@@ -28,7 +28,7 @@ use std::sync::Arc;
 use tonic::{Status, Streaming};
 use tracing::Instrument;
 
-/// Requests of one stream that are under way together; their answers keep their order.
+/// The most concurrent requests of one stream; their answers keep their order.
 const UNDER_WAY_MAX: usize = 64;
 
 /// The answers of a stream.
@@ -36,16 +36,16 @@ pub(super) type Answers =
     Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
 impl Service {
-    /// The place of a message among the inferences of its sequence, if it is of one: taken before anything
-    /// is waited for, it keeps the order in which messages came.
+    /// The ticket of a message in its sequence, if any. Taken before any wait, so that the sequence keeps the order
+    /// of messages.
     pub(super) fn ticket(&self, caller: &Caller, message: &ModelInferRequest) -> Option<Ticket> {
-        // What is wrong with it is told when the message is read.
+        // Errors are reported when the message is decoded.
         let asked = request::sequence(message).ok()??;
         let version = message.model_version.parse().ok();
         Some(Line::of(self.state(), caller, &message.model_name, version).ticket(asked))
     }
 
-    /// One inference, with its place in the line of its sequence.
+    /// Runs one inference, with its ticket in its sequence.
     pub(super) async fn infer(
         &self,
         call: &Call,
@@ -63,7 +63,7 @@ impl Service {
         oip::serve(self.state(), (call, &named), (bytes, decode), encode).await
     }
 
-    /// Each request of a stream, as they come; one that fails is answered so and ends nothing else.
+    /// Runs each request of a stream as it arrives. A failed request gets an error answer; the stream goes on.
     pub(super) fn infer_each(
         &self,
         call: Call,
@@ -72,7 +72,7 @@ impl Service {
         requests: Streaming<ModelInferRequest>,
     ) -> Answers {
         let service = self.clone();
-        // One that the key has no place for waits in the stream.
+        // Requests beyond the key's limit wait in the stream.
         let together = caller.concurrent_max().unwrap_or(UNDER_WAY_MAX).min(UNDER_WAY_MAX);
         let requests = stream::unfold(Some(requests), |requests| async {
             let mut requests = requests?;
@@ -99,7 +99,7 @@ impl Service {
                     error_message: String::new(),
                     infer_response: Some(answer),
                 });
-                // Until it has room it waits with the others.
+                // The answer waits for room like the others.
                 let answer = answer.and_then(|answer| {
                     let waiting = service.state().answers().wait(answer.encoded_len())?;
                     Ok((answer, Some(waiting)))
@@ -109,7 +109,7 @@ impl Service {
             };
             answer.instrument(span)
         });
-        // They have room in their order, and until then what their requests had.
+        // Answers get room in their order. Until then they hold the room of their requests.
         let state = self.state().clone();
         let answers = answers.buffered(together).then(move |answer: Result<_, Status>| {
             let (state, answered) = (state.clone(), answered.clone());
@@ -122,7 +122,7 @@ impl Service {
     }
 }
 
-/// An answer of a stream once it has its room, which one that says why there is none does not need.
+/// Takes room for a stream's answer; an answer that reports missing room needs none.
 async fn in_room(
     state: &ServerState,
     caller: &Caller,
@@ -139,7 +139,7 @@ async fn in_room(
     }
 }
 
-/// An answer that says that it is all there is of its request, as clients of Triton ask.
+/// Marks an answer as the only one of its request, as Triton's clients expect.
 fn last(mut answer: ModelStreamInferResponse) -> ModelStreamInferResponse {
     let is_last = InferParameter { parameter_choice: Some(ParameterChoice::BoolParam(true)) };
     let response = answer.infer_response.get_or_insert_default();
@@ -147,7 +147,7 @@ fn last(mut answer: ModelStreamInferResponse) -> ModelStreamInferResponse {
     answer
 }
 
-/// An answer that says why there is none; its id tells a client which of its requests is meant.
+/// An error answer. Its id tells the client which request failed.
 fn refused(id: String, fault: Fault) -> ModelStreamInferResponse {
     let parameters = fault.place.as_deref().map(parameters).unwrap_or_default();
     let infer_response =
@@ -155,7 +155,7 @@ fn refused(id: String, fault: Fault) -> ModelStreamInferResponse {
     ModelStreamInferResponse { error_message: fault.told().into_owned(), infer_response }
 }
 
-/// A place as parameters of an answer, whose names have no hyphens in this protocol.
+/// A place as parameters of an answer, with underscores for hyphens, as this protocol has them.
 fn parameters(place: &Place) -> HashMap<String, InferParameter> {
     let parameter = |(name, value): (&str, &str)| {
         let choice = ParameterChoice::StringParam(value.to_owned());
@@ -193,7 +193,7 @@ fn encode(answer: Answer) -> Result<ModelInferResponse, Fault> {
             shape: shape.map(|&dim| i64::try_from(dim).unwrap_or(i64::MAX)).collect(),
             ..InferOutputTensor::default()
         });
-        // Each output has its entry: clients count on their order.
+        // Each output has an entry, because clients match them by order.
         response.raw_output_contents.push(match form {
             Form::Json | Form::Binary => output.tensor.packed().into_owned().into(),
             Form::Region(slot) => {

@@ -1,4 +1,4 @@
-//! The server, its models and what they have done, as messages.
+//! Messages about the server, its models and their statistics.
 
 use super::proto::model_metadata_response::TensorMetadata;
 use super::proto::{
@@ -8,7 +8,7 @@ use super::proto::{
 use crate::catalog::ModelEntry;
 use crate::metrics::{BatchReading, ModelReading};
 use crate::oip;
-use lgp_sdk::ValueSpec;
+use lgp_sdk::model::ValueSpec;
 
 pub(super) fn server() -> ServerMetadataResponse {
     ServerMetadataResponse {

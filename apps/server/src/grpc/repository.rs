@@ -1,4 +1,4 @@
-//! Which models there are, and loading and unloading them.
+//! Calls that list, load and unload models.
 
 use super::proto::ModelRepositoryParameter;
 use super::proto::repository_index_response::ModelIndex;

@@ -1,4 +1,4 @@
-//! An inference request as gRPC carries it: raw bytes for all inputs, or typed elements.
+//! An inference request over gRPC: raw bytes for all inputs, or typed elements.
 #![deny(clippy::as_conversions)]
 
 use super::proto::infer_parameter::ParameterChoice;
@@ -9,14 +9,15 @@ use crate::oip::{self, Data, Given, InferRequest, Inputs, Output, Parameters};
 use crate::sequences::Asked;
 use crate::shared_memory::{Shared, Taken};
 use axum::body::Bytes;
-use lgp_sdk::{DType, Element, NamedTensor, Shape, Tensor, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Element, NamedTensor, Shape, Tensor};
 use serde_json::Value;
 use std::collections::HashMap;
 
-/// Bytes before each string of raw contents: its length.
+/// Bytes of each string's length prefix in raw contents.
 const LENGTH_BYTES: usize = 4;
 
-/// Reads a request for a model with these inputs and outputs.
+/// Parses a request for a model with these inputs and outputs.
 pub(crate) fn read(
     message: ModelInferRequest,
     shared: Option<&Shared>,
@@ -37,15 +38,15 @@ pub(crate) fn read(
     Ok(request)
 }
 
-/// The regions that a request may use, and what its inputs in them hold.
+/// The regions that a request may use, and the room that its inputs take.
 struct Regions<'a> {
     shared: Option<&'a Shared>,
     taken: Taken,
 }
 
 impl Regions<'_> {
-    /// Before strings are taken apart: the model takes them, and there is room for as many as there are in
-    /// the contents, or may be in so many raw bytes.
+    /// Before strings are parsed: checks that the model takes strings here, and takes room for those in the
+    /// contents, or for as many as the raw bytes can hold.
     fn check_strings(
         &mut self,
         input: &InferInputTensor,
@@ -64,13 +65,13 @@ impl Regions<'_> {
     }
 }
 
-/// Inputs of a message that lie in shared memory.
+/// The number of a message's inputs in shared memory.
 pub(super) fn places(message: &ModelInferRequest) -> usize {
     let inputs = message.inputs.iter();
     inputs.filter(|input| input.parameters.contains_key("shared_memory_region")).count()
 }
 
-/// The sequence that a message is of.
+/// The sequence of a message, if any.
 pub(super) fn sequence(message: &ModelInferRequest) -> Result<Option<Asked>, Fault> {
     let names = ["sequence_id", "sequence_start", "sequence_end"].into_iter();
     let named = names.filter_map(|name| {
@@ -100,7 +101,7 @@ fn output(asked: InferRequestedOutputTensor) -> Output {
     Output { name: asked.name, parameters: Some(parameters(asked.parameters)) }
 }
 
-/// The inputs of a message. Those in shared memory have no raw contents.
+/// The inputs of a message. Inputs in shared memory have no raw contents.
 fn inputs(
     message: &ModelInferRequest,
     expected: &[ValueSpec],
@@ -159,7 +160,7 @@ fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<Data, Fault> {
             let tensor = typed(name, dtype, &shape, contents)?;
             Ok(Data::Tensor(NamedTensor::new(name.clone(), tensor)))
         }
-        // Where there is nothing to send, nothing is sent.
+        // An empty tensor has neither.
         (None, None) => Data::binary(name, dtype, &shape, &[]),
         (Some(_), Some(_)) => Err(Fault::bad_input(format!(
             "input '{name}' has contents, and the request has raw_input_contents, expected one of \
@@ -168,7 +169,7 @@ fn tensor(input: &InferInputTensor, raw: Option<&[u8]>) -> Result<Data, Fault> {
     }
 }
 
-/// A tensor from elements, which come as the next wider type that protocol buffers know.
+/// A tensor from typed elements, which protobuf widens to its next larger type.
 fn typed(
     name: &str,
     dtype: DType,

@@ -1,4 +1,4 @@
-//! The calls of the service, each in the words of the rest of the server.
+//! The gRPC calls, mapped to the rest of the server.
 
 use super::body::{Answered, Held};
 use super::infer::Answers;
@@ -18,7 +18,7 @@ use prost::Message;
 use std::sync::Weak;
 use tonic::{Request, Response, Status, Streaming};
 
-/// The service. Clones share it.
+/// The service. Clones share its state.
 #[derive(Clone)]
 pub(super) struct Service {
     state: ServerState,
@@ -37,7 +37,7 @@ impl Service {
         self.state.access().limits()
     }
 
-    /// The model that a message names; of an alias its first one.
+    /// The model in a message; for an alias, its first target.
     pub(super) async fn find(
         &self,
         caller: &Caller,
@@ -47,7 +47,7 @@ impl Service {
         Ok(self.named(caller, name, version).await?.entry().clone())
     }
 
-    /// What the name in a message stands for; of a model without a version it is the newest.
+    /// Resolves the name in a message; for a model without a version, to the newest.
     pub(super) async fn named(
         &self,
         caller: &Caller,
@@ -63,28 +63,28 @@ impl Service {
     }
 }
 
-/// Who sent a request.
+/// The caller of a request.
 fn caller<T>(request: &Request<T>) -> Result<Caller, Status> {
     let caller = request.extensions().get::<Caller>().cloned();
     caller.ok_or_else(|| Fault::internal("a call came past the check of its key").into())
 }
 
-/// The call as logs know it.
+/// The call, with its log span.
 fn call<T>(request: &Request<T>) -> Call {
     request.extensions().get::<Call>().cloned().unwrap_or_else(Call::unseen)
 }
 
-/// What a request holds of the room for bodies.
+/// The room for bodies that a request holds.
 fn held<T>(request: &Request<T>) -> Held {
     request.extensions().get::<Held>().cloned().unwrap_or_default()
 }
 
-/// What its answer holds of the room for answers.
+/// The room for answers that its answer holds.
 fn answered<T>(request: &Request<T>) -> Answered {
     request.extensions().get::<Answered>().cloned().unwrap_or_default()
 }
 
-/// There is one repository, and it has no name.
+/// Refuses a named repository: the only one has no name.
 fn check_repository(name: &str) -> Result<(), Fault> {
     match name {
         "" => Ok(()),
@@ -92,7 +92,7 @@ fn check_repository(name: &str) -> Result<(), Fault> {
     }
 }
 
-/// Whom a request came from.
+/// The peer of a request.
 fn peer<T>(request: &Request<T>) -> Peer {
     request.extensions().get::<Peer>().cloned().unwrap_or_default()
 }
@@ -117,7 +117,7 @@ impl GrpcInferenceService for Service {
         let ModelReadyRequest { name, version } = request.into_inner();
         let ready = match self.find(&caller, &name, &version).await {
             Ok(entry) => self.state.catalog().readiness(&entry) == Readiness::Ready,
-            // What is not there is not ready, and no error: Triton's clients ask before they add a model.
+            // A missing model counts as not ready, not as an error: Triton's clients ask before they add it.
             Err(fault) if fault.status == StatusCode::NOT_FOUND => false,
             Err(fault) => return Err(fault.into()),
         };
@@ -147,7 +147,7 @@ impl GrpcInferenceService for Service {
 
     async fn model_infer(&self, request: Request<ModelInferRequest>) -> Answer<ModelInferResponse> {
         let (caller, call) = (caller(&request)?, call(&request));
-        // Held until the task has ended.
+        // The room is held until the task has ended.
         let _room = held(&request).take();
         let sent = answered(&request);
         let message = request.into_inner();
@@ -163,7 +163,7 @@ impl GrpcInferenceService for Service {
         request: Request<Streaming<ModelInferRequest>>,
     ) -> Answer<Self::ModelStreamInferStream> {
         let (caller, call, held) = (caller(&request)?, call(&request), held(&request));
-        // Each of its messages takes a place of its own, and keeps the connection busy while it is under way.
+        // Each message takes its own place, and keeps the connection busy while it is in progress.
         let caller = caller.without_place();
         let stream = request.extensions().get::<Weak<UnderWay>>().and_then(Weak::upgrade);
         let about = (held, answered(&request), stream);

@@ -1,4 +1,4 @@
-//! Regions of shared memory, as this protocol words them: an empty name means all of the caller's.
+//! Calls for shared memory regions; in this protocol an empty name means all of the caller's.
 
 use super::proto::system_shared_memory_status_response::RegionStatus;
 use super::proto::{SystemSharedMemoryRegisterRequest, SystemSharedMemoryStatusResponse};

@@ -1,4 +1,4 @@
-//! A refusal as gRPC writes it.
+//! Refusals as gRPC statuses.
 
 use crate::fault::Fault;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -6,9 +6,9 @@ use axum::response::Response;
 use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 
-/// When to try again, in milliseconds, as the retry policies of clients understand it (gRFC A6).
+/// When to retry, in milliseconds, as clients' retry policies expect it (gRFC A6).
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
-/// The stable name of what went wrong, as the REST interfaces have it.
+/// The stable error code, as in the REST interfaces.
 pub(crate) const CODE: &str = "lgp-code";
 
 impl From<Fault> for Status {
@@ -40,7 +40,7 @@ impl From<Fault> for Status {
     }
 }
 
-/// A refusal before any call has begun.
+/// A refusal before a call has begun.
 pub(crate) fn respond(fault: Fault) -> Response {
     let mut response = Status::from(fault).into_http::<axum::body::Body>();
     let grpc = HeaderValue::from_static("application/grpc");
@@ -48,8 +48,8 @@ pub(crate) fn respond(fault: Fault) -> Response {
     response
 }
 
-/// The status of an answer, whatever protocol it is of: a call that failed is answered 200, and a header says
-/// how it failed. One that is a stream has its status at the end, which nobody waits for here.
+/// The status of an answer of any protocol. A failed gRPC call has HTTP status 200 and a header with its status. A
+/// stream's status comes at its end, which is not awaited here.
 pub(crate) fn status_of(response: &Response) -> StatusCode {
     let Some(status) = Status::from_header_map(response.headers()) else {
         return response.status();

@@ -1,26 +1,26 @@
-//! What a message of inference takes in memory once it is read: tiny parts of it become large ones, so
-//! they are weighed as they come, before anything is made of them.
+//! Estimates the memory of an inference message after parsing. Tiny encoded parts become large objects, so the
+//! estimate follows the bytes as they arrive, before they are parsed.
 #![deny(clippy::as_conversions)]
 
-/// Bytes that are counted for each part besides its own: its place in a list that grows by doubling, and
-/// the copies that are made of it on the way to a tensor.
+/// Bytes that count for each part besides its content: its place in a list that grows by doubling, and its copies
+/// on the way to a tensor.
 const INPUT: usize = 640;
 const OTHER: usize = 128;
 const ELEMENT: usize = 64;
 const NUMBER: usize = 24;
-/// What a byte of a part may become: a number of eight bytes, three times where elements are converted.
+/// Memory per encoded byte: a number of eight bytes, three times if elements are converted.
 const BYTE_OF_OTHER: usize = 8;
 const BYTE_OF_INTEGERS: usize = 24;
 const BYTE_OF_FLOATS: usize = 3;
 
-/// Follows a `ModelInferRequest` through its bytes, whatever the pieces that they come in.
+/// Follows the bytes of a `ModelInferRequest`, in pieces of any size.
 #[derive(Debug, Default)]
 pub(super) struct Weight {
     bytes: usize,
-    /// Bytes of the message, and of these such as have come.
+    /// Length of the message, and the position in it.
     total: usize,
     at: usize,
-    /// Where the messages end that the next byte is within: an input, and its contents.
+    /// The ends of the nested messages at this position: an input, and its contents.
     ends: Vec<usize>,
     step: Step,
     value: u64,
@@ -32,25 +32,25 @@ enum Step {
     #[default]
     Tag,
     Varint,
-    /// The length of a field of this number.
+    /// The length of a field with this number.
     Length(u64),
     Skip(usize),
-    /// What comes is no message: it is refused when it is read.
+    /// The bytes are not a valid message; parsing will refuse them.
     Lost,
 }
 
 impl Weight {
-    /// Of a message of so many bytes.
+    /// The weight of a message of this length.
     pub(super) fn of(total: usize) -> Self {
         Self { total, ..Self::default() }
     }
 
-    /// What has come so far takes so many bytes.
+    /// Estimated memory of the bytes so far.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// More of the message.
+    /// Follows more bytes of the message.
     pub(super) fn add(&mut self, mut data: &[u8]) {
         while let Some((&byte, rest)) = data.split_first() {
             match self.step {
@@ -74,7 +74,7 @@ impl Weight {
         }
     }
 
-    /// The next byte of a number of variable length.
+    /// Takes the next byte of a varint.
     fn digit(&mut self, byte: u8) {
         self.value |= u64::from(byte & 0x7f) << self.shift;
         if byte & 0x80 == 0 {
@@ -97,7 +97,7 @@ impl Weight {
                     0 => Step::Varint,
                     1 => Step::Skip(8),
                     2 => Step::Length(value >> 3),
-                    // Of a group, which no field here is, the parts are weighed as if they were fields.
+                    // No field here is a group, so a group's parts count as fields.
                     3 | 4 => Step::Tag,
                     5 => Step::Skip(4),
                     _ => Step::Lost,
@@ -105,7 +105,7 @@ impl Weight {
             }
             Step::Varint => Step::Tag,
             Step::Length(field) => {
-                // What is longer than its message never comes.
+                // A field cannot extend beyond its message.
                 let left = self.total.saturating_sub(self.at);
                 let length = usize::try_from(value).unwrap_or(usize::MAX).min(left);
                 let times = |bytes: usize| length.saturating_mul(bytes);
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_a_message_claims_weighs_no_more_than_it_can_hold() {
-        // An input with contents whose integers are said to take 13 MB.
+        // An input whose contents claim 13 MB of integers.
         let claimed = [0x2a, 0x7f, 0x2a, 0x7f, 0x1a, 0x80, 0x80, 0x98, 0x06];
         let mut weight = Weight::of(40);
         weight.add(&claimed);

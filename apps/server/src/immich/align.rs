@@ -1,9 +1,9 @@
-//! Where the parts of a face are to be for the network that tells faces apart, and how to get them there.
+//! Aligns a face to the positions that the face recognition network expects.
 
-/// The side of a face's picture.
+/// The side of a face's image in pixels.
 pub(super) const SIDE: u32 = 112;
 
-/// Eyes, nose and corners of the mouth on the pictures that ArcFace was trained with.
+/// Eyes, nose and corners of the mouth in ArcFace's training images.
 const TEMPLATE: [[f32; 2]; 5] = [
     [38.2946, 51.6963],
     [73.5318, 51.5014],
@@ -12,7 +12,7 @@ const TEMPLATE: [[f32; 2]; 5] = [
     [70.7299, 92.2041],
 ];
 
-/// Turns, scales and moves: (x, y) becomes (a·x − b·y + dx, b·x + a·y + dy).
+/// A similarity transform: (x, y) becomes (a·x − b·y + dx, b·x + a·y + dy).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Similarity {
     a: f64,
@@ -24,7 +24,7 @@ pub(super) struct Similarity {
 impl Similarity {
     pub(super) fn apply(&self, [x, y]: [f32; 2]) -> [f32; 2] {
         let (x, y) = (f64::from(x), f64::from(y));
-        // Pixels need no more than f32 has.
+        // f32 is precise enough for pixels.
         [self.a * x - self.b * y + self.dx, self.b * x + self.a * y + self.dy].map(|v| v as f32)
     }
 
@@ -41,9 +41,8 @@ impl Similarity {
     }
 }
 
-/// What brings the points of a face nearest to the template, by the sum of squared distances: Umeyama's
-/// transformation, which in a plane is a regression with complex numbers. None where the points say of no
-/// direction that it is up.
+/// The transform that fits a face's points to the template with the least sum of squared distances: Umeyama's
+/// method, which in the plane is a regression with complex numbers. `None` if the points define no direction.
 pub(super) fn to_template(points: &[[f32; 2]; 5]) -> Option<Similarity> {
     let (from, to) = (centred(points), centred(&TEMPLATE));
     let (mut a, mut b, mut spread) = (0.0, 0.0, 0.0);
@@ -76,7 +75,7 @@ mod tests {
 
     #[test]
     fn a_turned_face_comes_back_upright() {
-        // Turned by a quarter, three times as large, and moved.
+        // Rotated by 90°, three times as large, and moved.
         let turned = TEMPLATE.map(|[x, y]| [100.0 - 3.0 * y, 7.0 + 3.0 * x]);
         let found = to_template(&turned).expect("it is a face");
         for (from, to) in turned.into_iter().zip(TEMPLATE) {

@@ -1,4 +1,4 @@
-//! Embeddings of pictures and of texts, by the two halves of a CLIP model.
+//! Embeddings of images and texts, by the two halves of a CLIP model.
 
 use super::languages;
 use super::models::{Models, embeddings, image_input, settings, unusable};
@@ -6,31 +6,31 @@ use super::pictures::{Picture, bad};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip;
-use lgp_sdk::vision::{self, Filter, Order, Pixels, Scaling, VisionError};
-use lgp_sdk::{NamedTensor, Tensor};
+use lgp_common::vision::{self, Filter, Order, Pixels, Scaling, VisionError};
+use lgp_sdk::tensor::{NamedTensor, Tensor};
 use serde::Deserialize;
 use serde_json::Value;
 
-/// How pixels become the input, as OpenCLIP writes it down beside a model.
+/// OpenCLIP's file beside a model with the preprocessing of images.
 const PREPROCESSING: &str = "preprocess_cfg.json";
-/// The side of the input where nothing says it.
+/// The default side of the input.
 const SIDE: u32 = 224;
-/// No model of pictures sees more.
+/// The largest side; no image model takes a larger input.
 const SIDE_MAX: u32 = 512;
-/// Of a picture that is longer than so many times its shorter side the ends are cut off first.
+/// If the longer side exceeds this multiple of the shorter one, the ends are cut off first.
 const LONGEST: u32 = 4;
 
-/// What is asked for of a text, with the name of the model as Immich has it.
+/// A request for the embedding of a text, with Immich's name of the model.
 pub(super) struct Textual {
     pub(super) model: String,
-    /// What the text is written in, as Immich names it.
+    /// The language of the text, by Immich's name.
     pub(super) language: Option<String>,
 }
 
-/// The embedding of a picture.
+/// The embedding of an image.
 ///
 /// # Errors
-/// Where the model is not there, does not fit, or fails.
+/// If the model is missing, does not fit or fails.
 pub(super) async fn visual(
     models: &Models,
     model: &str,
@@ -63,7 +63,7 @@ fn one(entry: &ModelEntry, outputs: &[Tensor]) -> Result<Value, Fault> {
     embedding.map(Value::from).ok_or_else(|| Fault::internal("an embedding is missing"))
 }
 
-/// OpenCLIP's settings; what a file leaves out is as OpenAI trained its models.
+/// OpenCLIP's settings; defaults are those of OpenAI's models.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 struct Preprocessing {
@@ -105,14 +105,14 @@ enum Interpolation {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum ResizeMode {
-    /// The shorter side gets the size, and the middle is cut out.
+    /// The shorter side gets the size, and the centre is cut out.
     #[default]
     Shortest,
-    /// Both sides do, whatever the proportions.
+    /// Both sides get the size, without keeping proportions.
     Squash,
 }
 
-/// A picture as the model's input.
+/// The image as the model's input.
 fn input(entry: &ModelEntry, pixels: &Pixels) -> Result<NamedTensor, Fault> {
     let settings: Preprocessing = settings(entry, PREPROCESSING)?.unwrap_or_default();
     let spec = image_input(entry)?;
@@ -151,7 +151,7 @@ fn input(entry: &ModelEntry, pixels: &Pixels) -> Result<NamedTensor, Fault> {
     Ok(NamedTensor::new(&spec.name, tensor))
 }
 
-/// What the crop will be of: of a long and thin picture no more than is needed around it.
+/// The part of an image from which the crop comes: the ends of a long image are cut off.
 fn middle(pixels: &Pixels) -> Result<Pixels, VisionError> {
     let (width, height) = (pixels.width(), pixels.height());
     let most = width.min(height).saturating_mul(LONGEST);
@@ -161,11 +161,11 @@ fn middle(pixels: &Pixels) -> Result<Pixels, VisionError> {
     }
 }
 
-/// The size at which the shorter side has `side` pixels. The division is that of Immich, rounding
-/// included: where it is off by one, the crop would be.
+/// The size at which the shorter side has `side` pixels. The division rounds as Immich's does;
+/// otherwise the crop could be off by one pixel.
 fn shortest((width, height): (u32, u32), side: u32) -> (u32, u32) {
     let longer = |long: u32, short: u32| {
-        // Positive, and cut to what a side may have.
+        // The value is positive, and the cast saturates.
         (f64::from(long) / f64::from(short) * f64::from(side)) as u32
     };
     match width < height {
@@ -185,7 +185,7 @@ mod tests {
             ((480, 640), 224, (224, 298)),
             ((1, 1), 224, (224, 224)),
             ((1, u32::MAX), 224, (224, u32::MAX)),
-            // As Python divides: 25 / 7 × 7 is less than 25 there.
+            // As in Python, where 25 / 7 × 7 is less than 25.
             ((7, 25), 7, (7, 25)),
         ] {
             assert_eq!(shortest(size, side), expected, "{size:?}");

@@ -1,14 +1,13 @@
-//! Characters from the steps of a network that reads a line of text.
+//! CTC decoding: characters from the output steps of a text recogniser.
 
-/// A text, and how sure the network is of its characters on the average.
+/// A text, and the mean score of its characters.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Line {
     pub(super) text: String,
     pub(super) score: f32,
 }
 
-/// The likeliest class of each step; of those that follow one another the first, and without the class 0,
-/// which says that there is no character.
+/// Takes the likeliest class of each step, merges repeats, and drops class 0, which means no character.
 pub(super) fn line<'a>(
     steps: impl Iterator<Item = &'a [f32]>,
     character: impl Fn(usize) -> &'a str,
@@ -45,7 +44,7 @@ mod tests {
             (vec![one(1, 0.5), one(0, 0.9), one(1, 0.7)], "aa", 0.6),
             (vec![one(0, 0.5), one(2, 0.5), one(3, 0.5), one(2, 0.5), one(0, 0.5)], "b b", 0.5),
             (vec![one(0, 0.9); 3], "", 0.0),
-            // Of equal ones the first.
+            // Of equal scores, the first class counts.
             (vec![vec![0.25; 4], vec![0.0, 0.5, 0.5, 0.0]], "a", 0.5),
             (vec![], "", 0.0),
         ] {

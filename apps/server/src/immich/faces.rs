@@ -1,5 +1,4 @@
-//! Faces: where they are by a network of the kind SCRFD or RetinaFace, and an embedding of each by one of
-//! the kind ArcFace.
+//! Faces: a network of the kind SCRFD or RetinaFace detects them, and one of the kind ArcFace embeds each.
 
 use super::align;
 use super::models::{Models, batch, embeddings, image_input, numbers, wrong_model};
@@ -8,33 +7,35 @@ use super::warp::{Beyond, warp};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip;
-use lgp_sdk::vision::{self, Channels, NmsOptions, Order, PixelBox, Pixels, Scaling, VisionError};
-use lgp_sdk::{NamedTensor, Tensor};
+use lgp_common::vision::{
+    self, Channels, NmsOptions, Order, PixelBox, Pixels, Scaling, VisionError,
+};
+use lgp_sdk::tensor::{NamedTensor, Tensor};
 use serde_json::{Value, json};
 
-/// The side of a detector's input where its shape does not say it.
+/// The side of the detector's input if its shape leaves it open.
 const SIDE: usize = 640;
 const SIDE_MAX: usize = 2048;
-/// Pixels from one place at which a face may be found to the next, at each of the three sizes of faces.
+/// Distances in pixels between the detector's anchor points, one for each of its three levels.
 const STRIDES: [usize; 3] = [8, 16, 32];
-/// Faces that may be found at one place.
+/// Anchors at each point.
 const AT_ONE_PLACE: usize = 2;
-/// What overlaps more is the same face.
+/// Boxes with a larger intersection over union are the same face.
 const IOU_MAX: f32 = 0.4;
-/// A crowd; each face costs a run of the other network.
+/// The most faces in an image. Each face costs a run of the recognition network.
 const FACES_MAX: usize = 512;
-/// Faces of one run.
+/// Faces in one run of the recognition network.
 const BATCH: usize = 16;
 
-/// What is asked for, with the names of the models as Immich has them.
+/// A request for faces, with Immich's names of the models.
 pub(super) struct Faces {
     pub(super) detection: String,
     pub(super) recognition: String,
-    /// Below it nothing is a face.
+    /// The least score of a face.
     pub(super) score_min: f32,
 }
 
-/// A face in pixels of the picture.
+/// A face in pixels of the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Face {
     place: PixelBox,
@@ -42,10 +43,10 @@ struct Face {
     points: [[f32; 2]; 5],
 }
 
-/// The faces on a picture, the surest first.
+/// The faces in an image, the highest score first.
 ///
 /// # Errors
-/// Where a model is not there, does not fit, or fails.
+/// If a model is missing, does not fit or fails.
 pub(super) async fn find(
     models: &Models,
     asked: &Faces,
@@ -72,8 +73,8 @@ pub(super) async fn find(
     Ok(described.collect())
 }
 
-/// A picture as a detector's input, which is a square: the picture in the upper left corner, as large as
-/// fits, and black. Also the side, and pixels of the input for one of the picture.
+/// The detector's input: a black square with the image in the upper left corner, as large as it fits. Also returns
+/// the square's side and the scale from image pixels to input pixels.
 fn detector_input(entry: &ModelEntry, pixels: &Pixels) -> Result<(NamedTensor, usize, f32), Fault> {
     let spec = image_input(entry)?;
     let shape = spec.ty.shape.as_ref().map(|shape| shape.0.as_slice());
@@ -116,12 +117,12 @@ fn letterboxed(pixels: &Pixels, side: usize) -> Result<(Pixels, f32), VisionErro
 }
 
 fn ratio(a: u64, b: u64) -> f32 {
-    // Sides of pictures: nothing is lost that a pixel would show.
+    // The rounding is far below a pixel.
     (a as f64 / b as f64) as f32
 }
 
 impl Face {
-    /// In pixels of the picture, of which an input's pixel is one by `scale`.
+    /// Converts input pixels to image pixels; `scale` is input pixels per image pixel.
     fn scaled(self, scale: f32) -> Self {
         let PixelBox { x1, y1, x2, y2, .. } = self.place;
         let [x1, y1, x2, y2] = [x1, y1, x2, y2].map(|value| value / scale);
@@ -130,16 +131,16 @@ impl Face {
     }
 }
 
-/// The outputs of a detector for the places at one distance from each other.
+/// The detector's outputs at one level.
 struct Level<'a> {
     scores: &'a [f32],
-    /// How far the sides are from the place, in strides: left, upper, right, lower.
+    /// Distances of the box's sides from the anchor point, in strides: left, upper, right, lower.
     sides: &'a [f32],
-    /// How far the points are from the place, in strides.
+    /// Offsets of the face's points from the anchor point, in strides.
     points: &'a [f32],
 }
 
-/// Faces of at least some score, the surest first, in pixels of the input.
+/// Faces of at least `score_min`, the highest score first, in pixels of the input.
 fn faces(
     entry: &ModelEntry,
     outputs: &[Tensor],
@@ -157,7 +158,7 @@ fn faces(
                 continue;
             }
             let place = row / AT_ONE_PLACE;
-            // Exact: an input has at most 2048 pixels in a row.
+            // Exact, because an input has at most 2048 pixels in a row.
             let [x, y] = [place % across, place / across].map(|cell| (cell * stride) as f32);
             let stride = stride as f32;
             let [left, upper, right, lower] = sides.map(|distance| distance * stride);
@@ -174,11 +175,11 @@ fn faces(
     let options = NmsOptions { iou_max: IOU_MAX, score_min, boxes_max: FACES_MAX };
     let kept = vision::nms(&boxes, &options);
     let kept = kept.into_iter().filter_map(|at| found.get(at).copied());
-    // A face whose points are all in one place has no upright.
+    // A face whose points coincide cannot be turned upright.
     Ok(kept.filter(|face| align::to_template(&face.points).is_some()).collect())
 }
 
-/// The three outputs with so many rows, by their widths: their order is not the same in every network.
+/// The three outputs with `rows` rows. Networks order them differently, so their widths tell them apart.
 fn level<'a>(entry: &ModelEntry, outputs: &'a [Tensor], rows: usize) -> Result<Level<'a>, Fault> {
     let wide = |width: usize| {
         let fits = |output: &&Tensor| {
@@ -221,7 +222,7 @@ async fn recognise(
     Ok(all)
 }
 
-/// Faces that are upright and of one size, as an input.
+/// The faces, turned upright and scaled to one size, as a network's input.
 fn crops(input: &str, pixels: &Pixels, faces: &[Face]) -> Result<NamedTensor, Fault> {
     let scaling = Scaling { scale: 1.0, mean: vec![127.5], std: vec![127.5] };
     let mut values = Vec::new();

@@ -1,16 +1,16 @@
-//! Languages as Immich names them, which are Weblate's codes, and as models of NLLB want them before a text,
-//! which are codes of FLORES-200.
+//! Maps Immich's names of languages (Weblate's codes) to FLORES-200's codes, which NLLB models expect before a
+//! text.
 
-/// Texts of models whose names begin so begin with their language.
+/// Models with this prefix expect a language before the text.
 const OF_NLLB: &str = "nllb";
-/// What a text is taken for whose language is not known.
+/// The assumed language if a text's language is unknown.
 const ENGLISH: &str = "eng_Latn";
-/// Characters of an unknown language that the log repeats.
+/// The most characters of an unknown language in the log.
 const SHOWN_CHARS_MAX: usize = 32;
 
-/// What Immich's own service puts before texts, by what its server calls the language: with a hyphen, or with
-/// an underscore in earlier versions. FLORES-200 has another code of Japanese; that of Immich stays, so that
-/// embeddings are those of its own service.
+/// Immich's own codes, by its server's name of the language: with a hyphen, or in earlier versions with an
+/// underscore. For Japanese, FLORES-200 has another code; Immich's is kept so that embeddings equal those of its
+/// own service.
 const CODES: [(&str, &str); 61] = [
     ("af", "afr_Latn"),
     ("ar", "arb_Arab"),
@@ -75,8 +75,7 @@ const CODES: [(&str, &str); 61] = [
     ("zh_SIMPLIFIED", "zho_Hans"),
 ];
 
-/// What stands before a text for a model of this name; nothing for most models, nor where a request says no
-/// language.
+/// The language before a text for this model; empty for most models, and if the request has no language.
 pub(super) fn prefix(model: &str, language: Option<&str>) -> &'static str {
     match language {
         Some(language) if model.starts_with(OF_NLLB) => code(language).unwrap_or_else(|| {
@@ -88,7 +87,7 @@ pub(super) fn prefix(model: &str, language: Option<&str>) -> &'static str {
     }
 }
 
-/// The code of a language, or of that without its country: `de-AT` is `de`.
+/// The code of a language, or of the language without its country: `de` for `de-AT`.
 fn code(language: &str) -> Option<&'static str> {
     let find = |wanted: &str| CODES.iter().find(|(own, _)| *own == wanted).map(|(_, code)| *code);
     find(language).or_else(|| find(language.split('-').next()?))
@@ -109,7 +108,7 @@ mod tests {
             ("sr-Cyrl", Some("srp_Cyrl")),
             ("zh-TW", Some("zho_Hant")),
             ("zh_SIMPLIFIED", Some("zho_Hans")),
-            // Without the country there is none either.
+            // Without the country, it is unknown too.
             ("zh-HK", None),
             ("sr", None),
             ("DE", None),

@@ -1,5 +1,5 @@
-//! The models that Immich names. Each is one of the repository: `ViT-B-32__openai` of the type `visual` is
-//! the model `ViT-B-32__openai.visual`.
+//! The models that Immich names, mapped to the repository's: `ViT-B-32__openai` of the type `visual` is the model
+//! `ViT-B-32__openai.visual`.
 
 use super::tokens::Tokens;
 use crate::call::Call;
@@ -7,17 +7,19 @@ use crate::catalog::{ModelEntry, Named};
 use crate::fault::Fault;
 use crate::oip::{self, Answer, Given, InferRequest};
 use crate::state::ServerState;
-use lgp_sdk::{DType, Dim, ModelRef, NamedTensor, Tensor, ValueSpec};
+use lgp_sdk::cluster::ModelRef;
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Dim, NamedTensor, Tensor};
 use quick_cache::sync::Cache;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
-/// Tokenizers that are kept; a cluster has one or two models of texts.
+/// The most cached tokenizers; a cluster has one or two text models.
 const TOKENS_KEPT: usize = 8;
-/// The largest file of settings beside a model.
+/// The largest file of settings beside a model, in bytes.
 const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
-/// The server's models as Immich knows them, for a request. Clones share what is kept.
+/// Immich's view of the server's models, for one request. Clones share the tokenizer cache.
 #[derive(Clone)]
 pub(super) struct Models {
     state: ServerState,
@@ -30,7 +32,7 @@ impl Models {
         Self { state, tokens: Arc::new(Cache::new(TOKENS_KEPT)), call: Call::unseen() }
     }
 
-    /// The same for another request.
+    /// Uses the models for another request.
     pub(super) fn used_by(self, call: Call) -> Self {
         Self { call, ..self }
     }
@@ -39,11 +41,11 @@ impl Models {
         &self.state
     }
 
-    /// A model by Immich's name for it and its type; of an alias the one that answers this request, for its
-    /// inputs are made as the files beside it say. It is loaded if need be.
+    /// Finds a model by Immich's name and type, and loads it if need be. An alias is resolved for the whole
+    /// request, because the inputs are made by the files beside the model that answers.
     ///
     /// # Errors
-    /// 404 that says which model is to be registered; what keeps it from being loaded.
+    /// 404 that names the model to register; the error if the model cannot be loaded.
     pub(super) async fn find(&self, given: &str, kind: &str) -> Result<Named, Fault> {
         let name = registered(given, kind);
         let catalog = self.state.catalog();
@@ -61,24 +63,24 @@ impl Models {
         catalog.named(&name, None).await
     }
 
-    /// What turns a model's texts into numbers, read once.
+    /// The tokenizer of a model, read once.
     pub(super) async fn tokens(&self, entry: &ModelEntry) -> Result<Arc<Tokens>, Fault> {
         let key = entry.model();
         if let Some(tokens) = self.tokens.get(key) {
             return Ok(tokens);
         }
         let read = entry.clone();
-        // Such a file has megabytes.
+        // The file has megabytes.
         let tokens = oip::off_loop(oip::LARGE_BYTES, move || Tokens::read(&read)).await?;
         let tokens = Arc::new(tokens);
         self.tokens.insert(key.clone(), Arc::clone(&tokens));
         Ok(tokens)
     }
 
-    /// Runs a model once, as any request for inference does. Lines of the log tell of it.
+    /// Runs a model once like any inference request. The log has a line about it.
     ///
     /// # Errors
-    /// Where the inputs do not fit it, and what inference is refused for.
+    /// If the inputs do not fit the model, and the errors of inference.
     pub(super) async fn run(
         &self,
         named: &Named,
@@ -87,8 +89,8 @@ impl Models {
         self.run_for(&self.call, named, inputs).await
     }
 
-    /// The same for a model that runs many times. Lines of the log tell nothing of it: what a span is told is
-    /// kept as long as the span.
+    /// Like `run`, for a model that runs many times in a request. Adds nothing to the log's span, because a span
+    /// keeps every recorded field until it ends.
     pub(super) async fn run_again(
         &self,
         named: &Named,
@@ -122,7 +124,7 @@ impl Models {
     }
 }
 
-/// The name in the repository. Immich writes `ViT-B-32::openai` too, and puts an owner before a name.
+/// The name in the repository. Immich also writes `ViT-B-32::openai`, and an owner before a name.
 fn registered(given: &str, kind: &str) -> String {
     let own = given.rsplit('/').next().unwrap_or(given);
     format!("{}.{kind}", own.replace("::", "__"))
@@ -137,10 +139,10 @@ fn missing(given: &str, name: &str) -> Fault {
     ))
 }
 
-/// Settings of a file beside a model.
+/// The settings in a file beside a model.
 ///
 /// # Errors
-/// 500 that names the file where it cannot be used.
+/// 500 that names the file if it is not usable.
 pub(super) fn settings<T: DeserializeOwned>(
     entry: &ModelEntry,
     file: &str,
@@ -151,18 +153,18 @@ pub(super) fn settings<T: DeserializeOwned>(
     parsed.map_err(|error| unusable(entry, file, error))
 }
 
-/// A file beside a model that cannot be used: the server's owner has to mend it, and no client.
+/// The error for an unusable file beside a model. The server's owner must fix it, not the client.
 pub(super) fn unusable(entry: &ModelEntry, file: &str, why: impl std::fmt::Display) -> Fault {
     let what = format!("the file {file} of the model '{}' is not usable: {why}", entry.name());
     Fault::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, "model_files", what)
 }
 
-/// A model that is of another kind than is asked for.
+/// The error for a model of another kind than the request needs.
 pub(super) fn wrong_model(entry: &ModelEntry, why: impl std::fmt::Display) -> Fault {
     Fault::bad_input(format!("the model '{}' does not fit: {why}", entry.name()))
 }
 
-/// The one input of a network that sees pictures.
+/// The single input of an image network.
 pub(super) fn image_input(entry: &ModelEntry) -> Result<&ValueSpec, Fault> {
     match entry.inputs() {
         [spec] => Ok(spec),
@@ -173,8 +175,7 @@ pub(super) fn image_input(entry: &ModelEntry) -> Result<&ValueSpec, Fault> {
     }
 }
 
-/// How many pictures one run of a network takes: as many as are wanted, where it takes any number
-/// and its file says nothing else.
+/// The batch size of a network: `wanted` if it takes any number, up to the maximum in its config file.
 pub(super) fn batch(entry: &ModelEntry, spec: &ValueSpec, wanted: usize) -> Result<usize, Fault> {
     let first = spec.ty.shape.as_ref().and_then(|shape| shape.0.first());
     match first.and_then(Dim::known) {
@@ -187,10 +188,10 @@ pub(super) fn batch(entry: &ModelEntry, spec: &ValueSpec, wanted: usize) -> Resu
     }
 }
 
-/// The numbers of an output, all of which are finite.
+/// The values of an output; all must be finite.
 ///
 /// # Errors
-/// 400 where the model is of another kind, 500 where it has computed none.
+/// 400 for a wrong type of output, 500 for values that are not finite.
 pub(super) fn numbers<'a>(entry: &ModelEntry, tensor: &'a Tensor) -> Result<&'a [f32], Fault> {
     let values = tensor.as_slice::<f32>().map_err(|_| {
         let given = oip::datatype_name(tensor.dtype());
@@ -205,10 +206,10 @@ pub(super) fn numbers<'a>(entry: &ModelEntry, tensor: &'a Tensor) -> Result<&'a 
     }
 }
 
-/// An embedding as Immich stores it: JSON in a string.
+/// Embeddings as Immich stores them: JSON in a string.
 ///
 /// # Errors
-/// As [`numbers`]; where the output is not one list of numbers for each of `count` things.
+/// As [`numbers`]; also if the output is not one list of numbers for each of `count` items.
 pub(super) fn embeddings(
     entry: &ModelEntry,
     outputs: &[Tensor],

@@ -1,5 +1,5 @@
-//! Text on pictures: where it is by a network of differentiable binarization, and what it says by one that
-//! reads lines, as PaddleOCR exports both.
+//! Text recognition on images with PaddleOCR's exported networks: a differentiable-binarization detector finds the
+//! text, a recogniser reads its lines.
 
 use super::ctc::{self, Line};
 use super::models::{Models, batch, image_input, numbers, unusable, wrong_model};
@@ -9,43 +9,43 @@ use super::warp::{Beyond, Projection, warp};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip;
-use lgp_sdk::vision::{self, Filter, Order, Pixels, Scaling};
-use lgp_sdk::{NamedTensor, Tensor};
+use lgp_common::vision::{self, Filter, Order, Pixels, Scaling};
+use lgp_sdk::tensor::{NamedTensor, Tensor};
 use serde_json::{Value, json};
 
-/// Sides of the detector's input are multiples of it, and smaller pictures have no text.
+/// The detector's input sides are multiples of this; smaller images count as having no text.
 const STEP: u32 = 32;
-/// Pixels of the detector's input, whose numbers take twelve bytes each.
+/// The most pixels of the detector's input; each takes twelve bytes in the tensor.
 const PIXELS_MAX: u64 = 1 << 24;
-/// Bytes for each pixel: its three numbers as they are resized, turned, and in the tensor, and what the
-/// network answers.
+/// Bytes for each pixel: its three values when resized, when transposed and in the tensor, and the network's
+/// output.
 const PIXEL_BYTES: usize = 44;
-/// The height of a line as the reader wants it.
+/// The height of a line for the recogniser.
 const LINE_HEIGHT: u32 = 48;
-/// How wide a reader's input is at least, and at most; longer lines are narrowed.
+/// The least and the largest width of the recogniser's input; longer lines are narrowed.
 const LINE_WIDTHS: [u32; 2] = [320, 3200];
-/// Lines of one run.
+/// Lines in one run of the recogniser.
 const BATCH: usize = 6;
-/// Text that is so much higher than wide is on its side.
+/// From this ratio of height to width on, text counts as rotated by 90°.
 const UPRIGHT_MAX: f32 = 1.5;
 
-/// What is asked for, with the names of the models as Immich has them.
+/// A request for text recognition, with Immich's names of the models.
 pub(super) struct Ocr {
     pub(super) detection: String,
     pub(super) recognition: String,
-    /// Below it there is no text.
+    /// The least score of a text region.
     pub(super) region_score_min: f32,
-    /// A text that is read less surely is left out.
+    /// The least score of a recognised text.
     pub(super) text_score_min: f32,
-    /// Pixels of the shorter side when text is looked for.
+    /// Pixels of the shorter side of the detector's input.
     pub(super) resolution: u32,
 }
 
 impl Ocr {
-    /// Bytes that it takes to look for text on a picture of so many pixels.
+    /// Bytes that detection takes on an image of this size.
     ///
     /// # Errors
-    /// 400 where the picture is too long.
+    /// 400 if the image is too long.
     pub(super) fn room(&self, size: (u32, u32)) -> Result<usize, Fault> {
         if size.0.min(size.1) < STEP {
             return Ok(0);
@@ -55,16 +55,16 @@ impl Ocr {
     }
 }
 
-/// The texts on a picture, line by line.
+/// Reads the text of an image, line by line.
 ///
 /// # Errors
-/// Where a model is not there, does not fit, or fails; 400 where the picture is too long.
+/// If a model is missing, does not fit or fails; 400 if the image is too long.
 pub(super) async fn read(models: &Models, asked: &Ocr, picture: &Picture) -> Result<Value, Fault> {
     let regions = find(models, asked, picture).await?;
     let lines = recognise(models, &asked.recognition, picture, &regions).await?;
     let read = regions.iter().zip(lines).filter(|(_, line)| line.score > asked.text_score_min);
     let (regions, lines): (Vec<&Region>, Vec<Line>) = read.unzip();
-    // Exact: sides are shorter than 2^24.
+    // Exact, because sides are shorter than 2^24.
     let size = [picture.width() as f32, picture.height() as f32];
     let corners = regions.iter().flat_map(|region| region.corners);
     let places = corners.flat_map(|[x, y]| [x / size[0], y / size[1]]);
@@ -76,7 +76,7 @@ pub(super) async fn read(models: &Models, asked: &Ocr, picture: &Picture) -> Res
     }))
 }
 
-/// Where there is text.
+/// Detects the text regions.
 async fn find(models: &Models, asked: &Ocr, picture: &Picture) -> Result<Vec<Region>, Fault> {
     let size = (picture.width(), picture.height());
     let detection = models.find(&asked.detection, "detection").await?;
@@ -88,10 +88,10 @@ async fn find(models: &Models, asked: &Ocr, picture: &Picture) -> Result<Vec<Reg
     let (name, shared) = (image_input(detection.entry())?.name.clone(), picture.clone());
     let prepare = move || {
         let resized = vision::resize(shared.pixels().clone(), width, height, Filter::Lanczos);
-        // Odd, but what Immich does, and what its scores are for.
+        // Unusual, but Immich uses this scaling, and its score limits assume it.
         let scaling = Scaling { scale: 1.0, mean: vec![0.5], std: vec![127.5] };
         let planes = vision::normalise(&resized.map_err(bad)?, &scaling, Order::Nchw);
-        // Blue comes first.
+        // The network takes BGR.
         let planes = planes.map_err(bad)?;
         let values: Vec<f32> = planes.chunks_exact(pixels).rev().flatten().copied().collect();
         let shape = vec![1, 3, index(height), index(width)];
@@ -117,13 +117,13 @@ async fn find(models: &Models, asked: &Ocr, picture: &Picture) -> Result<Vec<Reg
     oip::off_loop(oip::LARGE_BYTES, search).await
 }
 
-/// The size at which text is looked for: the shorter side has `resolution` pixels, and both are rounded.
+/// The detector's input size: the shorter side has `resolution` pixels, and both are rounded.
 fn detector_size((width, height): (u32, u32), resolution: u32) -> Result<(u32, u32), Fault> {
     let short = u64::from(width.min(height));
     let side = |own: u32| {
         let exact = u64::from(own) * u64::from(resolution) / short;
         let (whole, rest) = (exact / u64::from(STEP), exact % u64::from(STEP));
-        // A half goes to the even neighbour.
+        // Rounds half to even.
         let up = rest * 2 + whole % 2 > u64::from(STEP);
         (whole + u64::from(up)).max(1) * u64::from(STEP)
     };
@@ -139,7 +139,7 @@ fn detector_size((width, height): (u32, u32), resolution: u32) -> Result<(u32, u
     }
 }
 
-/// What the texts say, in their order.
+/// Recognises the text of the regions, in their order.
 async fn recognise(
     models: &Models,
     name: &str,
@@ -153,7 +153,7 @@ async fn recognise(
     let entry = recognition.entry();
     let spec = image_input(entry)?;
     let batch = batch(entry, spec, BATCH)?;
-    // Lines of one length go together, so that little of an input is empty.
+    // Sorted by length, the lines of a batch need little padding.
     let mut order: Vec<usize> = (0..regions.len()).collect();
     order.sort_by(|&a, &b| ratio(&regions[a]).total_cmp(&ratio(&regions[b])));
     let mut all = vec![Line { text: String::new(), score: 0.0 }; regions.len()];
@@ -186,17 +186,17 @@ fn is_on_its_side(region: &Region) -> bool {
     height / width >= UPRIGHT_MAX
 }
 
-/// How much wider than high a text is once it is upright.
+/// The ratio of width to height of a text once it is upright.
 fn ratio(region: &Region) -> f32 {
     let (width, height) = size(region);
     if is_on_its_side(region) { height / width } else { width / height }
 }
 
-/// Texts as an input of a reader: upright, of one height, with nothing after short ones.
+/// Text regions as an input of the recogniser: upright, of one height, zero-padded on the right.
 fn lines(name: &str, pixels: &Pixels, regions: &[Region]) -> Result<NamedTensor, Fault> {
     let [least, most] = LINE_WIDTHS;
     let own = |region: &Region| {
-        // Positive, and cut to what is wide enough.
+        // The ratio is positive; larger values are clamped.
         ((ratio(region) * LINE_HEIGHT as f32).ceil() as u32).clamp(1, most)
     };
     let width = regions.iter().map(own).max().unwrap_or(least).max(least);
@@ -210,7 +210,7 @@ fn lines(name: &str, pixels: &Pixels, regions: &[Region]) -> Result<NamedTensor,
         let mut padded = vec![0.0; 3 * plane];
         let rows = padded.chunks_exact_mut(row).zip(scaled.chunks_exact(index(own)));
         rows.for_each(|(to, from)| to.iter_mut().zip(from).for_each(|(to, from)| *to = *from));
-        // Blue comes first.
+        // The network takes BGR.
         values.extend(padded.chunks_exact(plane).rev().flatten());
     }
     let shape = vec![regions.len(), 3, index(LINE_HEIGHT), row];
@@ -220,7 +220,7 @@ fn lines(name: &str, pixels: &Pixels, regions: &[Region]) -> Result<NamedTensor,
 
 fn upright(pixels: &Pixels, region: &Region, width: u32) -> Result<Pixels, Fault> {
     let [a, b, c, d] = region.corners;
-    // From where a line begins, clockwise. One that is on its side is read downwards.
+    // Clockwise, from the start of the line. Rotated text is read downwards.
     let corners = if is_on_its_side(region) { [b, c, d, a] } else { [a, b, c, d] };
     let place = Projection::from_square(corners);
     let across = [width, LINE_HEIGHT].map(|side| side as f32);
@@ -231,7 +231,7 @@ fn upright(pixels: &Pixels, region: &Region, width: u32) -> Result<Pixels, Fault
     line.map_err(bad)
 }
 
-/// What a reader says of each line. Its classes are: no character, the lines of `labels.txt`, a space.
+/// Decodes the recogniser's output. Its classes are: blank, the lines of `labels.txt`, a space.
 fn characters(entry: &ModelEntry, outputs: &[Tensor], count: usize) -> Result<Vec<Line>, Fault> {
     let output = outputs.first().ok_or_else(|| wrong_model(entry, "it has no output"))?;
     let dims = output.shape().dims();
@@ -276,7 +276,7 @@ mod tests {
         for (size, resolution, expected) in [
             ((1920, 1440), 736, Some((992, 736))),
             ((1440, 1920), 736, Some((736, 992))),
-            // A half goes to the even neighbour: 7.5 up, 8.5 down.
+            // Rounds half to even: 7.5 up, 8.5 down.
             ((320, 240), 240, Some((320, 256))),
             ((272, 320), 272, Some((256, 320))),
             ((40, 40), 1, Some((32, 32))),

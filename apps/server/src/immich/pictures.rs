@@ -1,4 +1,4 @@
-//! Pictures as Immich sends them, decoded once for all that is asked of them.
+//! Immich's images, decoded once for all tasks of a request.
 
 use crate::bodies::Room;
 use crate::extract::make_more_room;
@@ -6,22 +6,22 @@ use crate::fault::Fault;
 use crate::oip;
 use crate::state::ServerState;
 use axum::body::Bytes;
-use lgp_sdk::vision::{self, Channels, DecodeLimits, Pixels, VisionError};
+use lgp_common::vision::{self, Channels, DecodeLimits, Pixels, VisionError};
 use std::sync::Arc;
 
-/// What a pixel takes at most while it is decoded.
+/// The most bytes of a pixel during decoding.
 const PIXEL_BYTES: usize = 8;
 
-/// The pixels, upright, in RGB. Clones share them.
+/// The upright pixels in RGB. Clones share them.
 #[derive(Clone)]
 pub(super) struct Picture(Arc<(Pixels, Room)>);
 
 impl Picture {
-    /// Decodes it, once there is room among the bodies that are held for its pixels, and for what the tasks
-    /// say that they need for one of its width and height.
+    /// Decodes an image, once there is room for its pixels, and for the bytes that the tasks need for an image of
+    /// its width and height.
     ///
     /// # Errors
-    /// 400 for what is no picture, 503 where there is no room in time.
+    /// 400 if the bytes are not an image, 503 if there is no room in time.
     pub(super) async fn decode(
         state: &ServerState,
         bytes: Bytes,
@@ -34,7 +34,7 @@ impl Picture {
         let pixels = usize::try_from(pixels).unwrap_or(usize::MAX).saturating_mul(PIXEL_BYTES);
         let all = pixels.saturating_add(needs((width, height))?);
         make_more_room(state, &mut room, bytes.len().saturating_add(all)).await?;
-        // The room stays taken as long as anything has the pixels, also when nobody waits for it any more.
+        // The room is held as long as the pixels, even if the request is gone.
         let decode =
             move || Ok((vision::decode(&bytes, Channels::Rgb, &limits).map_err(bad)?, room));
         Ok(Self(Arc::new(oip::off_loop(oip::LARGE_BYTES, decode).await?)))
@@ -53,7 +53,7 @@ impl Picture {
     }
 }
 
-/// A picture that cannot be used.
+/// The error for an unusable image.
 pub(super) fn bad(error: VisionError) -> Fault {
     let fault = Fault::bad_input(error.to_string());
     match error {

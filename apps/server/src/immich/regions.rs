@@ -1,34 +1,34 @@
-//! Where there is text: from a map of probabilities, as networks of differentiable binarization make it, to
-//! rectangles that may be turned.
+//! Locates text: turns a probability map of a differentiable-binarization network into rectangles, which may be
+//! rotated.
 
-/// From here on a place is part of a text.
+/// Map pixels above this probability belong to text.
 const PROBABILITY_MIN: f32 = 0.3;
-/// Networks mark the middle of a text; a rectangle grows by this share of its area over its circumference.
+/// Networks mark a text's core. A rectangle grows by this factor times its area over its circumference.
 const GROWTH: f64 = 1.6;
-/// The shorter side of a rectangle before it grows, in places of the map.
+/// The least shorter side of a rectangle before it grows, in map pixels.
 const SIDE_MIN: f64 = 3.0;
-/// A page of text has some hundred lines.
+/// The most regions of an image; a page of text has some hundred lines.
 const REGIONS_MAX: usize = 1000;
-/// Texts whose upper corners are less apart are in one line, in pixels.
+/// Texts whose upper corners differ in height by less than this are on one line, in pixels.
 const LINE: f32 = 10.0;
 
-/// The probabilities of places, row by row.
+/// The probabilities of the map's pixels, row by row.
 pub(super) struct Map<'a> {
     pub(super) values: &'a [f32],
     pub(super) width: usize,
     pub(super) height: usize,
 }
 
-/// A text in pixels of the picture.
+/// A text region in pixels of the image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Region {
     /// Upper left, upper right, lower right, lower left.
     pub(super) corners: [[f32; 2]; 4],
-    /// The mean of the probabilities in it, before it has grown.
+    /// The mean probability in the region before it grew.
     pub(super) score: f32,
 }
 
-/// Texts of at least some score on a picture of so many pixels, line by line.
+/// The text regions of at least `score_min` in an image of this size, line by line.
 pub(super) fn regions(map: &Map<'_>, (width, height): (u32, u32), score_min: f32) -> Vec<Region> {
     let (width, height) = (f64::from(width), f64::from(height));
     let scale = [width / map.width as f64, height / map.height as f64];
@@ -45,7 +45,7 @@ pub(super) fn regions(map: &Map<'_>, (width, height): (u32, u32), score_min: f32
         }
         let corner = |[x, y]: [f64; 2]| {
             let inside = |value: f64, side: f64| value.round_ties_even().clamp(0.0, side - 1.0);
-            // Whole numbers below 2^24.
+            // Exact, because these are whole numbers below 2^24.
             [inside(x * scale[0], width) as f32, inside(y * scale[1], height) as f32]
         };
         let corners = in_order(grown.corners().map(corner));
@@ -62,7 +62,7 @@ pub(super) fn distance([x, y]: [f32; 2], [u, v]: [f32; 2]) -> f32 {
     (x - u).hypot(y - v)
 }
 
-/// Corners from the upper left one on, clockwise.
+/// Orders the corners clockwise from the upper left.
 fn in_order(mut corners: [[f32; 2]; 4]) -> [[f32; 2]; 4] {
     corners.sort_by(|a, b| a[0].total_cmp(&b[0]));
     let [a, b, c, d] = corners;
@@ -71,7 +71,7 @@ fn in_order(mut corners: [[f32; 2]; 4]) -> [[f32; 2]; 4] {
     [upper_left, upper_right, lower_right, lower_left]
 }
 
-/// From above, and from the left where texts are in one line.
+/// Sorts from top to bottom, and from left to right within a line.
 fn by_lines(all: &mut [Region]) {
     let start = |region: &Region| region.corners[0];
     all.sort_by(|a, b| {
@@ -90,7 +90,7 @@ fn by_lines(all: &mut [Region]) {
 }
 
 impl Map<'_> {
-    /// The first and the last place in each row of everything that hangs together.
+    /// The first and the last pixel in each row of every connected component.
     fn outlines(&self) -> Vec<Vec<[i32; 2]>> {
         let mut open = self.marked();
         let mut all = Vec::new();
@@ -102,7 +102,7 @@ impl Map<'_> {
             if all.len() == REGIONS_MAX {
                 break;
             }
-            // The first place comes first: it is in the highest row.
+            // The scan meets a component's highest row first.
             let first_row = start / self.width;
             let mut rows: Vec<[usize; 2]> = Vec::new();
             open[start] = false;
@@ -133,7 +133,7 @@ impl Map<'_> {
         all
     }
 
-    /// Which places are part of a text, or on the right of one or below it.
+    /// Marks text pixels, with the pixels to the right of them and below.
     fn marked(&self) -> Vec<bool> {
         let mut marked = vec![false; self.width * self.height];
         for (place, &value) in self.values.iter().enumerate().take(self.width * self.height) {
@@ -150,14 +150,14 @@ impl Map<'_> {
         marked
     }
 
-    /// The mean of the places within a rectangle.
+    /// The mean probability within a rectangle.
     fn mean_in(&self, rectangle: &Rectangle) -> f32 {
         let corners = rectangle.corners();
         let span = |axis: usize, length: usize| {
             let values = corners.map(|corner| corner[axis]);
             let least = values.into_iter().fold(f64::INFINITY, f64::min).floor().max(0.0);
             let most = values.into_iter().fold(0.0, f64::max).ceil();
-            // Cut to the map, whose sides are far below 2^32.
+            // Clamped to the map, whose sides are far below 2^32.
             (least as usize)..(most as usize + 1).min(length)
         };
         let (mut sum, mut count) = (0.0, 0_u32);
@@ -173,7 +173,7 @@ impl Map<'_> {
     }
 }
 
-/// The corners of the smallest convex figure around points, by Andrew's monotone chain.
+/// The corners of the convex hull of points, by Andrew's monotone chain.
 fn hull(mut points: Vec<[i32; 2]>) -> Vec<[f64; 2]> {
     points.sort_unstable();
     points.dedup();
@@ -191,7 +191,7 @@ fn hull(mut points: Vec<[i32; 2]>) -> Vec<[f64; 2]> {
             }
             chain.push(point);
         }
-        // The last one is the first of the other half.
+        // The last point is the first of the other half.
         chain.pop();
         chain
     };
@@ -200,7 +200,7 @@ fn hull(mut points: Vec<[i32; 2]>) -> Vec<[f64; 2]> {
     all.into_iter().map(|point| point.map(f64::from)).collect()
 }
 
-/// A rectangle by its middle, the direction of its first side, and the lengths of both.
+/// A rectangle by its centre, the direction of its first side, and the lengths of both sides.
 #[derive(Debug, Clone, Copy)]
 struct Rectangle {
     middle: [f64; 2],
@@ -209,7 +209,7 @@ struct Rectangle {
 }
 
 impl Rectangle {
-    /// The one of the smallest area around a convex figure: one of its sides lies on a side of the figure.
+    /// The smallest rectangle around a convex polygon: one of its sides lies on a side of the polygon.
     fn around(figure: &[[f64; 2]]) -> Option<Self> {
         let ends = figure.iter().skip(1).chain(figure.first());
         let all = figure.iter().zip(ends).filter_map(|(&[x, y], &[u, v])| {
@@ -253,7 +253,7 @@ impl Rectangle {
     }
 
     fn has(&self, [x, y]: [f64; 2]) -> bool {
-        /// Sides go through the middles of places.
+        /// Sides run through pixel centres, so the test needs a tolerance.
         const ROUNDING: f64 = 1e-6;
         let [x, y] = [x - self.middle[0], y - self.middle[1]];
         let [u, v] = self.along;

@@ -11,14 +11,14 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use std::collections::BTreeMap;
 
-/// Parts of a form, as many as the library takes that Immich's own service is built on; Immich sends two.
+/// The most parts of a form, as in the library of Immich's own service; Immich sends two.
 const PARTS_MAX: usize = 1000;
-/// The tasks as JSON have some hundred bytes.
+/// The most bytes of the tasks' JSON, which usually has some hundred.
 const ENTRIES_BYTES_MAX: usize = 64 << 10;
-/// What somebody searches for. What a model sees of it is shorter still.
+/// The longest search text, in bytes. Models use even less of it.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
-/// What is asked for, and what it is asked of.
+/// The tasks of a request, and their image or text.
 pub(super) struct Predict {
     pub(super) tasks: Vec<Task>,
     pub(super) sent: Sent,
@@ -29,10 +29,10 @@ pub(super) enum Sent {
     Text(String),
 }
 
-/// Reads a form of which all bytes are there.
+/// Parses a complete form.
 ///
 /// # Errors
-/// 415 where it is no form, 422 where the tasks are missing or not understood, 400 for all else.
+/// 415 if it is not a form, 422 if the tasks are missing or invalid, 400 for other errors.
 pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> {
     if !is_form(&head.headers) {
         let kind = head.headers.get(header::CONTENT_TYPE);
@@ -50,7 +50,7 @@ pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> 
             return Err(broken(&format!("more than {PARTS_MAX} parts")));
         }
         match part.name() {
-            // Of several of one name the last counts, and others are left alone, as with Immich's own service.
+            // Of duplicate parts the last one counts, and others are ignored, as in Immich's own service.
             Some("entries") => entries = Some(content(part).await?),
             Some("image") => image = Some(content(part).await?),
             Some("text") => text = Some(content(part).await?),
@@ -72,14 +72,14 @@ pub(super) async fn read(head: Parts, bytes: Vec<u8>) -> Result<Predict, Fault> 
     Ok(Predict { tasks, sent })
 }
 
-/// Whether a form that begins with its boundary can be read.
+/// Whether a form that begins with its boundary can be parsed.
 #[cfg(feature = "planted")]
 pub(crate) fn can_read(form: &[u8]) -> bool {
     use futures_util::FutureExt;
     let kind = crate::oip::form_kind(form);
     let request = Request::builder().header(header::CONTENT_TYPE, kind).body(());
     let Ok((head, ())) = request.map(Request::into_parts) else { return false };
-    // All of it is there.
+    // All bytes are available, so parsing never waits.
     read(head, form.to_vec()).now_or_never().is_some_and(|read| read.is_ok())
 }
 
@@ -116,7 +116,7 @@ fn broken(why: &str) -> Fault {
     Fault::bad_input(format!("the form is not valid: {why}"))
 }
 
-/// 422, as Immich's own service answers tasks that it does not understand.
+/// 422, as Immich's own service answers invalid tasks.
 pub(super) fn invalid(what: String) -> Fault {
     Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_entries", what)
 }

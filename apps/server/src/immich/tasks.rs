@@ -1,4 +1,4 @@
-//! What may be asked for: a task by its name, and for it models by their types.
+//! Parses the tasks of a request: each has a name, and models by their types.
 #![deny(clippy::as_conversions)]
 
 use super::clip::Textual;
@@ -9,18 +9,18 @@ use crate::fault::Fault;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-// What holds where a request does not say it: Immich's own defaults.
+// Immich's own defaults of optional settings.
 const FACE_SCORE_MIN: f32 = 0.7;
 const REGION_SCORE_MIN: f32 = 0.5;
 const TEXT_SCORE_MIN: f32 = 0.9;
 const RESOLUTION: u32 = 736;
 const RESOLUTION_MAX: u32 = 4096;
 
-/// Bytes that making an input of CLIP's takes besides the pixels, at most, or one of a detector of faces
-/// with sides of up to 1024. What is between two steps of resizing is never more than the larger picture.
+/// The most bytes besides the pixels that making an input takes, for CLIP or for a face detector with sides of up
+/// to 1024. The intermediate image of a resize never exceeds the larger image.
 const INPUT_BYTES: usize = 40 << 20;
 
-/// One thing that is asked for, with the names of its models as Immich has them.
+/// A requested task, with Immich's names of its models.
 pub(super) enum Task {
     Visual(String),
     Textual(Textual),
@@ -28,7 +28,7 @@ pub(super) enum Task {
     Ocr(Ocr),
 }
 
-/// A model, and what is to be heeded when it is used.
+/// A model and its options.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Entry {
@@ -37,7 +37,7 @@ pub(super) struct Entry {
     options: Options,
 }
 
-/// What is not known here is left alone, as Immich's own service does.
+/// Unknown options are ignored, as in Immich's own service.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Options {
@@ -47,10 +47,10 @@ struct Options {
 }
 
 impl Task {
-    /// Reads one of the tasks of a request.
+    /// Parses one task of a request.
     ///
     /// # Errors
-    /// 422 for a task or a type that is not served, or where a type is missing.
+    /// 422 for a task or type that is not served, or a missing type.
     pub(super) fn of(task: &str, types: BTreeMap<String, Entry>) -> Result<Self, Fault> {
         match task {
             "clip" => clip(types),
@@ -78,7 +78,7 @@ impl Task {
         }
     }
 
-    /// The name under which it is asked for and answered.
+    /// The task's name in requests and answers.
     pub(super) fn name(&self) -> &'static str {
         match self {
             Self::Visual(_) | Self::Textual(_) => "clip",
@@ -87,10 +87,10 @@ impl Task {
         }
     }
 
-    /// Bytes that it needs besides the pixels of a picture of so many.
+    /// Bytes that the task needs besides the pixels of an image of this size.
     ///
     /// # Errors
-    /// 400 where the picture cannot be used for it.
+    /// 400 if the task cannot use the image.
     pub(super) fn room(&self, size: (u32, u32)) -> Result<usize, Fault> {
         match self {
             Self::Ocr(ocr) => ocr.room(size),
@@ -129,7 +129,7 @@ fn clip(mut types: BTreeMap<String, Entry>) -> Result<Task, Fault> {
     }
 }
 
-/// The models of a task that has two, one after the other.
+/// The two models of a task that uses one after the other.
 fn both(task: &str, mut types: BTreeMap<String, Entry>) -> Result<[Entry; 2], Fault> {
     match (types.remove("detection"), types.remove("recognition"), types.keys().next()) {
         (Some(detection), Some(recognition), None) => Ok([detection, recognition]),

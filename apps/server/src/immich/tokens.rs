@@ -1,31 +1,32 @@
-//! Texts as the numbers that a model knows them by, with the tokenizer that lies beside it.
+//! Converts texts into token ids with the tokenizer beside a model.
 
 use super::models::{settings, unusable, wrong_model};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip;
-use lgp_sdk::{DType, Dim, NamedTensor, Tensor, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Dim, NamedTensor, Tensor};
 use serde::Deserialize;
 use tokenizers::{PaddingParams, PaddingStrategy, Tokenizer, TruncationParams};
 
 const TOKENIZER: &str = "tokenizer.json";
 const TOKENIZER_SETTINGS: &str = "tokenizer_config.json";
 const MODEL_SETTINGS: &str = "config.json";
-/// Those of languages with many characters have 30 MB.
+/// The largest tokenizer file; those of languages with many characters have 30 MB.
 const TOKENIZER_BYTES_MAX: u64 = 128 << 20;
-/// Numbers of a text where nothing says how many a model takes.
+/// The default number of tokens in a text.
 const LENGTH: usize = 77;
 const LENGTH_MAX: usize = 8192;
-/// The input that says which numbers are no padding.
+/// The input that marks tokens other than padding.
 const MASK: &str = "attention_mask";
 
-/// A tokenizer that gives every text the same length.
+/// A tokenizer that pads or cuts every text to the same length.
 pub(super) struct Tokens {
     tokenizer: Tokenizer,
     canonical: bool,
 }
 
-/// Of the settings of the whole model, those of texts.
+/// The text settings within those of the whole model.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct ModelSettings {
@@ -62,7 +63,7 @@ impl Tokens {
     /// Reads `tokenizer.json` and the settings beside a model.
     ///
     /// # Errors
-    /// Where a file is missing or cannot be used.
+    /// If a file is missing or cannot be used.
     pub(super) fn read(entry: &ModelEntry) -> Result<Self, Fault> {
         let text = entry.beside(TOKENIZER, TOKENIZER_BYTES_MAX);
         let text = text.map_err(|error| unusable(entry, TOKENIZER, error))?;
@@ -81,10 +82,10 @@ impl Tokens {
         Ok(Self { tokenizer, canonical })
     }
 
-    /// The inputs of a model for a text, before which a prefix is put as it is.
+    /// The inputs of a model for a text, with a prefix that is not cleaned.
     ///
     /// # Errors
-    /// Where the model takes something else.
+    /// If the model takes other inputs.
     pub(super) fn inputs(
         &self,
         entry: &ModelEntry,
@@ -119,7 +120,7 @@ impl Tokens {
     }
 }
 
-/// How many numbers each text has: as the input's shape says, or else the settings of the model.
+/// The number of tokens in a text: from the input's shape, or else from the model's settings.
 fn length(entry: &ModelEntry, told: Option<usize>) -> Result<usize, Fault> {
     let shape = entry.inputs().first().and_then(|spec| spec.ty.shape.as_ref());
     let own = shape.and_then(|shape| shape.0.last()).and_then(Dim::known);
@@ -133,8 +134,8 @@ fn length(entry: &ModelEntry, told: Option<usize>) -> Result<usize, Fault> {
     }
 }
 
-/// How short texts get their length: with the token that the settings name, or that of the tokenizer, or
-/// the first.
+/// The padding of short texts: with the token in the settings, or else that of the tokenizer, or else the first
+/// token.
 fn padding(
     entry: &ModelEntry,
     tokenizer: &Tokenizer,
@@ -154,8 +155,7 @@ fn padding(
     Ok(padding)
 }
 
-/// Words with one space between them; without punctuation and in small letters where a model was trained
-/// so.
+/// Normalises whitespace to single spaces. If the model was trained so, also removes punctuation and lower-cases.
 fn cleaned(text: &str, canonical: bool) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     match canonical {

@@ -1,18 +1,18 @@
-//! Pixels at places between pixels, for pictures that are turned, moved and scaled at once.
+//! Bilinear sampling between pixels, to rotate, move and scale images in one step.
 
-use lgp_sdk::vision::{Channels, Pixels, VisionError};
+use lgp_common::vision::{Channels, Pixels, VisionError};
 
-/// What lies beyond the edge of a picture.
+/// The colour beyond an image's edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beyond {
-    /// The pixel at the edge, again and again.
+    /// The nearest pixel of the edge.
     Edge,
     /// Nothing but black.
     Black,
 }
 
-/// A picture in RGB whose pixel (x, y) is what `place` says of the other one, found bilinearly between the
-/// four pixels around it. The middle of the first pixel is (0, 0).
+/// An RGB image. The colour of its pixel (x, y) lies at `place(x, y)` in `from`, interpolated bilinearly. (0, 0) is
+/// the centre of the first pixel.
 pub(super) fn warp(
     from: &Pixels,
     (width, height): (u32, u32),
@@ -22,23 +22,22 @@ pub(super) fn warp(
     let mut data = Vec::new();
     for y in 0..height {
         for x in 0..width {
-            // Exact: sides are shorter than 2^24.
+            // Exact, because sides are shorter than 2^24.
             data.extend(at(from, beyond, place(x as f32, y as f32)));
         }
     }
     Pixels::new(width, height, Channels::Rgb, data)
 }
 
-/// What sees a square as four corners, however they lie.
+/// A projective transform of the unit square to any four corners.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Projection([f32; 8]);
 
 impl Projection {
-    /// From places between (0, 0) and (1, 1) to those between corners, which are given clockwise from the
-    /// first one on.
+    /// The transform from the square (0, 0) to (1, 1) to these corners, which are given clockwise from the first.
     pub(super) fn from_square([[x0, y0], [x1, y1], [x2, y2], [x3, y3]]: [[f32; 2]; 4]) -> Self {
         let ([right_x, right_y], [lower_x, lower_y]) = ([x1 - x2, y1 - y2], [x3 - x2, y3 - y2]);
-        // Nothing where the corners are those of a parallelogram.
+        // Zero for a parallelogram.
         let [skew_x, skew_y] = [x0 - x1 + x2 - x3, y0 - y1 + y2 - y3];
         let area = right_x * lower_y - lower_x * right_y;
         let g = (skew_x * lower_y - lower_x * skew_y) / area;
@@ -55,11 +54,11 @@ impl Projection {
     }
 }
 
-/// The colour at a place.
+/// The colour at a position.
 fn at(from: &Pixels, beyond: Beyond, (x, y): (f32, f32)) -> [u8; 3] {
     let (left, top) = (x.floor(), y.floor());
     let (right_share, lower_share) = (x - left, y - top);
-    // What is no number becomes 0, and what is too large the largest there is.
+    // The casts map NaN to 0 and saturate.
     let (left, top) = (left as i32, top as i32);
     let pixel = |right: i32, down: i32| {
         pixel(from, beyond, (left.saturating_add(right), top.saturating_add(down)))

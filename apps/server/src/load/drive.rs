@@ -1,4 +1,4 @@
-//! Lanes that ask, in turn with their answers or at a rate, and what is counted of it.
+//! Drives the lanes, in turn with their answers or at a rate, and counts the results.
 
 use super::grpc::{self, Streamed, Unary};
 use super::http::Http;
@@ -12,32 +12,32 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::LocalSet;
 
-/// What became of a load.
+/// The results of a load.
 #[derive(Debug, Clone, Serialize)]
 pub struct LoadReport {
-    /// How long requests were counted.
+    /// Measured time, in seconds.
     pub seconds: f64,
-    /// Requests that were answered well.
+    /// Successful requests.
     pub good: usize,
-    /// How many of them there were a second.
+    /// Successful requests a second.
     pub per_s: f64,
-    /// Of those that were answered well, from sending to the answer, or from when a request was due.
+    /// Latency of successful requests, from sending or, with a rate, from the due time.
     pub latency_us: LoadLatency,
-    /// What each answer took besides the model that gave it; none where the server does not tell.
+    /// Latency beside the time in the model; `None` if the server does not report that time.
     pub over_model_us: Option<LoadLatency>,
-    /// Mean of the time in the model.
+    /// Mean time in the model, in microseconds.
     pub model_us: Option<f64>,
-    /// Requests that the server had no room for.
+    /// Requests that the server refused for lack of room.
     pub refused: usize,
-    /// How many of these answers say when to come again.
+    /// Refusals that say when to retry.
     pub refused_saying_when: usize,
-    /// Half of the refusals came within so long.
+    /// Median time to a refusal, in microseconds.
     pub refused_us_p50: f64,
-    /// Requests that were due, and that nothing was free to send before the end.
+    /// Requests that were due but found no free lane before the end.
     pub unsent: usize,
-    /// Requests that were answered otherwise.
+    /// Failed requests, without refusals.
     pub bad: usize,
-    /// The first such answer.
+    /// The first failure.
     pub first_bad: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl LoadLatency {
     }
 }
 
-/// Nearest rank; 0 of nothing.
+/// The nearest-rank quantile; 0 for no values.
 fn rank(sorted: &[f64], per_mille: usize) -> f64 {
     let at = (sorted.len() * per_mille).div_ceil(1000).saturating_sub(1);
     sorted.get(at).copied().unwrap_or_default()
@@ -79,13 +79,13 @@ struct Count {
     first_bad: Option<String>,
 }
 
-/// When requests are due.
+/// Decides when requests are due.
 struct Clock {
     counted_from: Instant,
     end: Instant,
-    /// The moments at which requests are due, where they have a rate.
+    /// The due times, if the load has a rate.
     due: Option<Mutex<mpsc::UnboundedReceiver<Instant>>>,
-    /// Requests that were due and found no lane before the end.
+    /// Requests that were due but found no lane before the end.
     unsent: Cell<usize>,
 }
 
@@ -96,16 +96,15 @@ impl Clock {
         let due = run.rate.map(|rate| {
             let (sender, due) = mpsc::unbounded_channel();
             let pause = Duration::from_secs_f64(1.0 / rate);
-            // The runtime's timers are late by a millisecond, those of the system by some 50 us.
+            // Tokio's timers are late by about 1 ms, the system's by about 50 us.
             std::thread::spawn(move || pace(&sender, begin, pause, end));
             Mutex::new(due)
         });
         Self { counted_from, end, due, unsent: Cell::new(0) }
     }
 
-    /// The moment from which the next request counts; none after the end. It is the one at which the request
-    /// was due: whatever was late since then, the wait for a free lane, a timer or this program, its sender
-    /// would have waited for.
+    /// The start of the next request's latency; `None` after the end. With a rate it is the due time, so that
+    /// delays by a busy lane, a timer or this program count, as the sender would have waited for them.
     async fn next(&self) -> Option<Instant> {
         let from = match &self.due {
             None => Instant::now(),
@@ -114,12 +113,12 @@ impl Clock {
         if Instant::now() < self.end {
             return Some(from);
         }
-        // Without a rate none was due.
+        // Without a rate, no request was due.
         self.unsent.set(self.unsent.get() + usize::from(self.due.is_some()));
         None
     }
 
-    /// What was due and never sent, once all lanes have ended.
+    /// Requests that were due and never sent, once all lanes have ended.
     fn unsent(&self) -> usize {
         let mut due = self.due.as_ref().and_then(|due| due.try_lock().ok());
         let left = std::iter::from_fn(|| due.as_mut()?.try_recv().ok()).count();
@@ -127,7 +126,7 @@ impl Clock {
     }
 }
 
-/// Sends each moment once it has come.
+/// Sends each due time when it comes.
 fn pace(due: &mpsc::UnboundedSender<Instant>, begin: Instant, pause: Duration, end: Instant) {
     for turn in 0.. {
         let at = begin + pause * turn;
@@ -138,7 +137,7 @@ fn pace(due: &mpsc::UnboundedSender<Instant>, begin: Instant, pause: Duration, e
     }
 }
 
-/// Opens the lanes, asks, counts.
+/// Opens the lanes, sends the requests and counts the answers.
 pub(crate) async fn run(run: &Load) -> Result<LoadReport> {
     let lanes = open(run).await?;
     let clock = Rc::new(Clock::new(Instant::now(), run));
@@ -193,7 +192,7 @@ async fn open(run: &Load) -> Result<Vec<Lane>> {
     Ok(lanes)
 }
 
-/// One lane's requests, until the end or until its connection fails.
+/// Sends one lane's requests until the end, or until its connection fails.
 async fn travel(mut lane: Lane, clock: Rc<Clock>, count: Rc<RefCell<Count>>) {
     while let Some(from) = clock.next().await {
         let answer = lane.ask().await;
@@ -218,7 +217,7 @@ async fn travel(mut lane: Lane, clock: Rc<Clock>, count: Rc<RefCell<Count>>) {
             Ok(Answer::Bad(message)) => (message, false),
             Err(error) => (error.to_string(), true),
         };
-        // Also while nothing else is counted yet: it is no measure, but a fault.
+        // Failures count during the warm-up too: they are faults, not measurements.
         count.bad += 1;
         count.first_bad.get_or_insert(bad.0);
         if bad.1 {
@@ -242,7 +241,7 @@ mod tests {
             sender.send(begin + Duration::from_millis(turn)).unwrap();
         }
         drop(sender);
-        // Whoever asks for them comes late.
+        // The reader comes late.
         std::thread::sleep(Duration::from_millis(20));
         for turn in 0..3 {
             assert_eq!(clock.next().await, Some(begin + Duration::from_millis(turn)));
@@ -259,7 +258,7 @@ mod tests {
         for _ in 0..3 {
             sender.send(begin).unwrap();
         }
-        // One finds that it is too late, the others are not even looked at.
+        // The first request is late, the others are never received.
         assert_eq!(clock.next().await, None);
         assert_eq!(clock.unsent(), 3);
     }

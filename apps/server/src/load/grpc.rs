@@ -1,4 +1,4 @@
-//! Requests over gRPC: calls of their own, or messages of one stream.
+//! Requests over gRPC: single calls, or messages of one stream.
 
 use super::lane::Answer;
 use super::request::{Input, message};
@@ -20,10 +20,10 @@ use tonic::Code;
 use tonic::body::Body;
 use tower::Service;
 
-/// Of both ends, so that large messages do not wait for permission to go on.
+/// The flow-control window of both ends, so that large messages do not wait for updates.
 const WINDOW_BYTES: u32 = 8 << 20;
 
-/// A connection as the generated client wants it.
+/// A connection in the form that the generated client needs.
 #[derive(Clone)]
 pub(crate) struct Channel(SendRequest<Body>);
 
@@ -64,7 +64,7 @@ fn with_key<T>(run: &Load, message: T) -> Result<tonic::Request<T>> {
     Ok(request)
 }
 
-/// A call for each request.
+/// A lane with a call for each request.
 pub(crate) struct Unary {
     client: Client,
     message: ModelInferRequest,
@@ -90,16 +90,16 @@ impl Unary {
     }
 }
 
-/// Whether a refusal says when to come again, as this server does.
+/// Whether a refusal says when to retry, as this server's do.
 fn says_when(status: &tonic::Status) -> bool {
     let pause = status.metadata().get("grpc-retry-pushback-ms");
     pause.and_then(|ms| ms.to_str().ok()?.parse::<u64>().ok()).is_some()
 }
 
-/// Those who wait for answers, in the order of their requests.
+/// The waiting lanes, in the order of their requests.
 type Waiters = Arc<Mutex<VecDeque<oneshot::Sender<Answer>>>>;
 
-/// A place on a stream that many lanes share.
+/// A lane on a stream that many lanes share.
 #[derive(Clone)]
 pub(crate) struct Streamed {
     requests: mpsc::Sender<ModelInferRequest>,
@@ -108,12 +108,12 @@ pub(crate) struct Streamed {
 }
 
 impl Streamed {
-    /// Opens the stream, and reads its answers.
+    /// Opens the stream, and starts reading its answers.
     pub(crate) async fn open(run: &Load, mut client: Client, input: &Input) -> Result<Self> {
         let (requests, receiver) = mpsc::channel(run.in_flight);
         let waiters = Waiters::default();
         let message = message(run, input);
-        // Its head comes with the first answer.
+        // The stream's head arrives with the first answer, so the call must not block here.
         let call = with_key(run, ReceiverStream::new(receiver))?;
         let readers = Arc::clone(&waiters);
         tokio::spawn(async move {
@@ -122,10 +122,10 @@ impl Streamed {
             while let Ok(Some(answer)) = answers.message().await {
                 let next = readers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 let Some(waiter) = next else { return };
-                // Its lane may have ended with the run.
+                // The lane may have ended with the run.
                 let _ = waiter.send(judged(answer));
             }
-            // Whoever waits still learns it from the channel that closes.
+            // Lanes that still wait get an error, because their channels close.
             readers.lock().unwrap_or_else(PoisonError::into_inner).clear();
         });
         Ok(Self { requests, waiters, message })
@@ -143,7 +143,7 @@ impl Streamed {
     }
 }
 
-/// The time in the model, if the server tells it.
+/// The time in the model, if the server reports it.
 fn model_us(answer: &ModelInferResponse) -> Option<f64> {
     match answer.parameters.get("lgp_model_us")?.parameter_choice.as_ref()? {
         ParameterChoice::Int64Param(us) => Some(*us as f64),

@@ -1,4 +1,4 @@
-//! Requests over HTTP/1.1, each lane on a connection that stays open.
+//! Requests over HTTP/1.1; each lane keeps its own connection.
 
 use super::lane::Answer;
 use super::request::{Body, Input};
@@ -13,13 +13,13 @@ use std::path::PathBuf;
 
 const JSON_BYTES: &str = "inference-header-content-length";
 
-/// A connection, and what is sent on it.
+/// A connection, and the request that is sent on it.
 pub(crate) struct Http {
     connection: SendRequest<Full<Bytes>>,
     uri: Uri,
     body: Body,
     key: Option<String>,
-    /// Files in shared memory, removed with the lane.
+    /// Files in shared memory, deleted with the lane.
     files: Vec<PathBuf>,
 }
 
@@ -44,7 +44,7 @@ impl Http {
         Ok(http)
     }
 
-    /// Puts bytes into a region of shared memory and registers it.
+    /// Writes bytes to a shared memory region and registers it.
     async fn share(&mut self, url: &str, region: &str, bytes: &[u8]) -> Result<()> {
         let key = format!("lgp-load-{}-{region}", std::process::id());
         let file = PathBuf::from("/dev/shm").join(&key);
@@ -101,7 +101,7 @@ impl Http {
     }
 }
 
-/// The time in the model, of those that the server tells.
+/// The time in the model, from the server's timing header.
 fn model_us(times: &header::HeaderValue) -> Option<f64> {
     let mut times = times.to_str().ok()?.split(", ");
     let ms = times.find_map(|time| time.strip_prefix("model;dur="))?;
@@ -111,7 +111,7 @@ fn model_us(times: &header::HeaderValue) -> Option<f64> {
 impl Drop for Http {
     fn drop(&mut self) {
         for file in &self.files {
-            // A file that is gone already is what is wanted.
+            // The file may be gone already.
             let _ = std::fs::remove_file(file);
         }
     }

@@ -1,21 +1,21 @@
-//! One request in flight: it is sent, and its answer waited for.
+//! A lane sends one request at a time and waits for its answer.
 
 use super::Result;
 use super::grpc::{Streamed, Unary};
 use super::http::Http;
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Answer {
-    /// With the time in the model, if the server says it, in microseconds.
+    /// Success, with the time in the model in microseconds if the server reports it.
     Good { model_us: Option<f64> },
-    /// The server has too much to do, and may have said when to come again.
+    /// The server is overloaded, and may have said when to retry.
     Refused { says_when: bool },
-    /// Anything else, in its words.
+    /// Any other error, with its message.
     Bad(String),
 }
 
-/// A way to the server that one request at a time takes.
+/// A connection to the server that carries one request at a time.
 pub(crate) enum Lane {
     Http(Http),
     Unary(Box<Unary>),

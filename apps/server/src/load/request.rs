@@ -1,4 +1,4 @@
-//! The request that is sent again and again, in each form.
+//! The repeated request, in each form.
 
 use super::{Load, LoadForm, Result};
 use crate::inference::ModelInferRequest;
@@ -14,7 +14,7 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Reads `NAME:2x3`; the numbers are between -1 and 1, each time the same.
+    /// Parses `NAME:2x3`; the values are pseudo-random between -1 and 1, always the same.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         let (name, dims) = text.split_once(':').ok_or("--input is NAME:DIMxDIM")?;
         let dims = dims.split('x').map(str::parse).collect::<std::result::Result<Vec<i64>, _>>()?;
@@ -35,14 +35,14 @@ impl Input {
     }
 }
 
-/// A body of HTTP, and how much of it is JSON where tensors follow.
+/// An HTTP body, and the length of its JSON if tensors follow.
 pub(crate) struct Body {
     pub(crate) bytes: Bytes,
     pub(crate) json_bytes: Option<usize>,
 }
 
 impl Body {
-    /// The request, whose tensors lie in the regions `in{lane}` and `out{lane}` where memory is shared.
+    /// The request. With shared memory, its tensors lie in the regions `in{lane}` and `out{lane}`.
     pub(crate) fn of(run: &Load, input: &Input, lane: usize) -> Result<Self> {
         let head = json!({"name": input.name, "shape": input.dims, "datatype": "FP32"});
         let with = |key: &str, value: serde_json::Value| {
@@ -78,7 +78,7 @@ impl Body {
     }
 }
 
-/// The request as a message of gRPC.
+/// The request as a gRPC message.
 pub(crate) fn message(run: &Load, input: &Input) -> ModelInferRequest {
     let tensor = InferInputTensor {
         name: input.name.clone(),

@@ -1,4 +1,4 @@
-//! Connections to the server, with TLS where its URL says so.
+//! Connections to the server, with TLS for https URLs.
 
 use super::{Load, Result};
 use hyper::Uri;
@@ -14,7 +14,7 @@ use tokio_rustls::TlsConnector;
 pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// Opens a connection; `protocol` is the one that TLS agrees on.
+/// Opens a connection; `protocol` is negotiated by TLS (ALPN).
 pub(crate) async fn connect(run: &Load, uri: &Uri, protocol: &[u8]) -> Result<Box<dyn Stream>> {
     let authority = uri.authority().ok_or("the URL has no host")?;
     let port = authority.port_u16().ok_or("the URL has no port")?;

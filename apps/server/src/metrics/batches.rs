@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Sizes that are told apart, for each model: requests may have rows of any number. Runs of further sizes are not
-/// told.
+/// The most batch sizes that are counted for each model, because requests may have any number of rows. Runs of
+/// further sizes are not counted.
 const SIZES_MAX: usize = 256;
 
-/// Runs of one size.
+/// The runs of one batch size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct BatchReading {
     pub(crate) runs: u64,
@@ -18,12 +18,12 @@ pub(crate) struct BatchReading {
     pub(crate) compute_output_ns: u64,
 }
 
-/// Runs by the rows that they had.
+/// Runs by their number of rows.
 #[derive(Debug, Default)]
 pub(super) struct Batches(Mutex<BTreeMap<u64, BatchReading>>);
 
 impl Batches {
-    /// Counts a run of so many rows, with the times of the request that stands for it.
+    /// Counts a run of `rows` rows, with the times of the request that counts it.
     pub(super) fn ran(&self, rows: u64, spans: &Spans) {
         let mut sizes = self.sizes();
         if sizes.len() >= SIZES_MAX && !sizes.contains_key(&rows) {

@@ -1,17 +1,17 @@
-//! Counts of durations by bucket.
+//! Histograms of durations.
 
 use std::array;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Counts durations by bucket; the last bucket has no upper bound.
+/// A histogram of durations; the last bucket has no upper bound.
 #[derive(Debug)]
 pub(crate) struct Histogram<const BUCKETS: usize> {
     buckets: [AtomicU64; BUCKETS],
     sum_ns: AtomicU64,
 }
 
-/// A moment's reading of a [`Histogram`].
+/// A snapshot of a [`Histogram`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct HistogramReading<const BUCKETS: usize> {
     /// Per bucket, not cumulative.
@@ -26,8 +26,7 @@ impl<const BUCKETS: usize> Default for Histogram<BUCKETS> {
 }
 
 impl<const BUCKETS: usize> Histogram<BUCKETS> {
-    /// Counts a duration by upper bounds in microseconds, one fewer than there are buckets; answers the
-    /// bucket.
+    /// Counts a duration by upper bounds in microseconds, one fewer than there are buckets, and returns its bucket.
     pub(super) fn observe(&self, bounds_us: &[u64], value: Duration) -> usize {
         let ns = super::nanos(value);
         let bucket = bounds_us.partition_point(|&bound| bound * 1_000 < ns);

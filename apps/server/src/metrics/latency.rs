@@ -1,4 +1,4 @@
-//! How long requests take, and for each bucket the trace of one that fell into it.
+//! Latencies of requests, with an exemplar trace for each bucket.
 
 use super::histogram::{Histogram, HistogramReading};
 use opentelemetry::trace::TraceId;
@@ -13,7 +13,7 @@ pub(crate) const LATENCY_US: [u64; 16] = [
 ];
 const BUCKETS: usize = LATENCY_US.len() + 1;
 
-/// A request whose trace was kept.
+/// A request whose trace was sampled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Exemplar {
     pub(crate) trace: TraceId,
@@ -21,18 +21,18 @@ pub(crate) struct Exemplar {
     pub(crate) at: SystemTime,
 }
 
-/// Counts of durations, with examples.
+/// A histogram of durations, with exemplars.
 #[derive(Debug)]
 pub(super) struct Latency {
     histogram: Histogram<BUCKETS>,
     exemplars: [Mutex<Option<Exemplar>>; BUCKETS],
 }
 
-/// A moment's reading of a [`Latency`].
+/// A snapshot of a [`Latency`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LatencyReading {
     pub(crate) histogram: HistogramReading<BUCKETS>,
-    /// The last of each bucket.
+    /// The latest exemplar of each bucket.
     pub(crate) exemplars: [Option<Exemplar>; BUCKETS],
 }
 
@@ -44,10 +44,10 @@ impl Default for Latency {
 }
 
 impl Latency {
-    /// Counts a request, which may be part of a trace that is kept.
+    /// Counts a request, with its trace if that is sampled.
     pub(super) fn observe(&self, took: Duration, trace: Option<TraceId>) {
         let bucket = self.histogram.observe(&LATENCY_US, took);
-        // Where another request just leaves its trace, that one is as good.
+        // If another request is just writing its trace, that one serves as well.
         if let Some(trace) = trace
             && let Some(Ok(mut exemplar)) = self.exemplars.get(bucket).map(Mutex::try_lock)
         {

@@ -1,4 +1,4 @@
-//! A request while it is under way, and what it counts as in the end.
+//! Counts a pending request, and its outcome at the end.
 
 use super::{BOUNDS_US, FailureReason, ModelCounters, Spans, nanos, now_ms};
 use crate::place::Place;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-/// What the model did for one successful request.
+/// The model's work for one successful request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
-    /// Rows of the request: inferences, as Triton counts them.
+    /// Rows of the request: inferences in Triton's sense.
     pub(crate) rows: u64,
-    /// Runs, repeated attempts included; none where another request of its batch stands for the run.
+    /// Runs, including retries; 0 if another request of the batch counts the run.
     pub(crate) executions: u32,
-    /// Rows in the run that it stands for, those of other requests included.
+    /// Rows in the run that this request counts, including those of other requests.
     pub(crate) batch: Option<u64>,
 }
 
-/// A request that is under way.
+/// A pending request.
 #[derive(Debug)]
 pub(crate) struct Pending {
     counters: Arc<ModelCounters>,
@@ -32,7 +32,7 @@ impl Pending {
         Self { counters, caller: Arc::clone(caller), decided: false }
     }
 
-    /// It is one of another model.
+    /// Moves the request to another model.
     pub(crate) fn moved(&mut self, counters: Arc<ModelCounters>) {
         if Arc::ptr_eq(&self.counters, &counters) {
             return;
@@ -42,18 +42,18 @@ impl Pending {
         self.counters = counters;
     }
 
-    /// Those of its model.
+    /// The counters of the request's model.
     pub(crate) fn counters(&self) -> &ModelCounters {
         &self.counters
     }
 
-    /// It waits for its turn in a sequence, for as long as the guard lives.
+    /// Counts the request as waiting for its turn in a sequence, for as long as the guard lives.
     pub(crate) fn waits(&self) -> Waits {
         self.counters.turns.fetch_add(1, Relaxed);
         Waits(Arc::clone(&self.counters))
     }
 
-    /// Its answer was looked for among those that are kept, which took so long.
+    /// Counts a lookup in the response cache and its duration.
     pub(crate) fn looked_up(&self, hit: bool, took: Duration) {
         let c = &self.counters;
         let (count, sum_ns) = match hit {
@@ -64,13 +64,12 @@ impl Pending {
         sum_ns.fetch_add(nanos(took), Relaxed);
     }
 
-    /// It was not among them, and to keep it took so long.
+    /// Adds the time of caching an answer after a miss.
     pub(crate) fn kept(&self, took: Duration) {
         self.counters.cache_miss_ns.fetch_add(nanos(took), Relaxed);
     }
 
-    /// The request was answered, somewhere and maybe as part of a trace that is kept; without work where its
-    /// answer was kept.
+    /// Counts a success, with the place that answered and a sampled trace. `work` is `None` for a cached answer.
     pub(crate) fn succeeded(
         mut self,
         spans: &Spans,
@@ -107,7 +106,7 @@ impl Pending {
         }
     }
 
-    /// The request was refused or failed after `time`.
+    /// Counts a refusal or failure after `time`.
     pub(crate) fn failed(mut self, reason: FailureReason, time: Duration) {
         self.decided = true;
         self.count_failure(reason, time);
@@ -119,7 +118,7 @@ impl Pending {
     }
 }
 
-/// A request that waits for its turn.
+/// A guard of a request that waits for its turn.
 #[derive(Debug)]
 pub(crate) struct Waits(Arc<ModelCounters>);
 

@@ -1,21 +1,22 @@
-//! Elements of the datatype BYTES that need not be text, such as pictures. The tensors of models are
-//! text: these go no further than an ensemble's own steps.
+//! Elements of the datatype BYTES that need not be text, such as images. Tensors of models only
+//! hold text, so these elements go only to an ensemble's own steps.
 #![deny(clippy::as_conversions)]
 
 use super::request;
 use crate::fault::Fault;
 use axum::body::Bytes;
-use lgp_sdk::{Buffer, DType, NamedTensor, Shape, Tensor};
+use lgp_memory::Buffer;
+use lgp_sdk::tensor::{DType, NamedTensor, Shape, Tensor};
 
 /// Bytes before each element of binary data: its length.
 const LENGTH_BYTES: usize = 4;
 
-/// An input of BYTES of which an element is no text.
+/// An input of BYTES with an element that is not text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Blobs {
     pub(crate) name: String,
     pub(crate) shape: Vec<usize>,
-    /// Row-major, as many as the shape says.
+    /// Row-major; their number fits the shape.
     pub(crate) elements: Vec<Bytes>,
 }
 
@@ -49,7 +50,7 @@ impl From<Vec<NamedTensor>> for Inputs {
 }
 
 impl Data {
-    /// Elements as they are: text where all of them are.
+    /// Wraps elements: as a tensor if all are text, else as blobs.
     pub(crate) fn of(name: &str, shape: &[usize], elements: Vec<Bytes>) -> Result<Self, Fault> {
         let expected = Shape::from(shape).elements();
         let expected = expected.map_err(|e| Fault::bad_input(format!("input '{name}': {e}")))?;
@@ -74,7 +75,7 @@ impl Data {
         Ok(Self::Tensor(NamedTensor::new(name, tensor)))
     }
 
-    /// From binary data.
+    /// Parses binary data.
     pub(crate) fn binary(
         name: &str,
         dtype: DType,
@@ -85,7 +86,7 @@ impl Data {
             Ok(tensor) => return Ok(Self::Tensor(NamedTensor::new(name, tensor))),
             Err(fault) => fault,
         };
-        // Of what is well formed, nothing but being no text is in the way.
+        // Well-formed elements can only have failed for not being text.
         let expected = Shape::from(shape).elements().ok().filter(|_| dtype == DType::Str);
         match expected.and_then(|expected| unpacked(bytes, expected)) {
             Some(elements) => Self::of(name, shape, elements),
@@ -93,7 +94,7 @@ impl Data {
         }
     }
 
-    /// The same from bytes that are nobody else's: numbers are not copied.
+    /// Like `binary`, for bytes without other owners: numbers are not copied.
     pub(crate) fn owned(
         name: &str,
         dtype: DType,
@@ -107,7 +108,7 @@ impl Data {
         Ok(Self::Tensor(NamedTensor::new(name, tensor)))
     }
 
-    /// The tensor, for those who take nothing else.
+    /// The input as a tensor; blobs are refused.
     pub(crate) fn tensor(self) -> Result<NamedTensor, Fault> {
         match self {
             Self::Tensor(tensor) => Ok(tensor),
@@ -117,7 +118,7 @@ impl Data {
 }
 
 impl Blobs {
-    /// Why a model does not take it.
+    /// The refusal of a model that got blobs.
     pub(crate) fn is_no_text(&self) -> Fault {
         let at = self.elements.iter().position(|element| str::from_utf8(element).is_err());
         let (name, at) = (&self.name, at.unwrap_or_default());
@@ -128,7 +129,7 @@ impl Blobs {
     }
 }
 
-/// So many elements that each stand behind their length, a little-endian u32.
+/// Splits bytes into this many elements, each after its length, a little-endian u32.
 fn unpacked(mut rest: &[u8], expected: usize) -> Option<Vec<Bytes>> {
     if expected > rest.len() / LENGTH_BYTES {
         return None;

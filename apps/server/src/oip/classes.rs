@@ -1,19 +1,18 @@
-//! Triton's extension `classification`: of an output the classes with the highest scores, as text
-//! `SCORE:INDEX` or `SCORE:INDEX:LABEL`.
+//! Triton's extension `classification`: the highest-scored classes of an output, as text `SCORE:INDEX` or
+//! `SCORE:INDEX:LABEL`.
 
 use super::datatype;
 use crate::fault::Fault;
 use half::{bf16, f16};
-use lgp_sdk::vision::top_k;
-use lgp_sdk::{DType, NamedTensor, Tensor};
+use lgp_common::vision::top_k;
+use lgp_sdk::tensor::{DType, NamedTensor, Tensor};
 use std::borrow::Cow;
 
-/// The `count` classes of each row that have the highest scores, highest first. The first dimension
-/// counts rows where there is more than one; the answer is a tensor of strings `[rows, count]` then, and
-/// `[count]` else.
+/// The `count` highest-scored classes of each row, highest first. If the output has more than one dimension, the
+/// first counts rows, and the result is a tensor of strings `[rows, count]`; else `[count]`.
 ///
 /// # Errors
-/// 400 for an output that is no floating-point numbers.
+/// 400 for an output that is not floating-point.
 pub(super) fn classify(
     output: &NamedTensor,
     count: usize,
@@ -26,7 +25,7 @@ pub(super) fn classify(
     let classes = scores.len().checked_div(rows).unwrap_or(0);
     let count = count.min(classes);
     let mut texts = Vec::new();
-    // Without classes there are no rows to look at.
+    // `max` avoids chunks of size 0, which panic.
     for row in scores.chunks(classes.max(1)) {
         let best = top_k(row, count).into_iter();
         texts.extend(best.map(|(index, score)| match labels.get(index) {
@@ -49,7 +48,7 @@ fn scores<'a>(name: &str, tensor: &'a Tensor) -> Result<Cow<'a, [f32]>, Fault> {
     })
 }
 
-/// Floating-point numbers as f32; none for a tensor of others.
+/// Floating-point numbers as f32; `None` for other datatypes.
 pub(crate) fn floats(tensor: &Tensor) -> Option<Cow<'_, [f32]>> {
     match tensor.dtype() {
         DType::F32 => tensor.as_slice::<f32>().ok().map(Cow::Borrowed),

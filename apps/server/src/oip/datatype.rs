@@ -1,12 +1,12 @@
 //! The protocol's names of element types.
 
 use crate::fault::Fault;
-use lgp_sdk::DType;
+use lgp_sdk::tensor::DType;
 
-/// Stands for a dtype that the protocol does not know.
+/// The name of dtypes that the protocol lacks.
 const UNNAMED: &str = "UNSUPPORTED";
 
-/// The dtypes that the protocol knows.
+/// The dtypes of the protocol.
 fn named() -> impl Iterator<Item = DType> {
     DType::ALL.into_iter().chain([DType::Str]).filter(|&d| name(d) != UNNAMED)
 }
@@ -28,12 +28,12 @@ pub(crate) fn name(dtype: DType) -> &'static str {
         DType::F32 => "FP32",
         DType::F64 => "FP64",
         DType::Str => "BYTES",
-        // The protocol has no name for the rest: they cannot be sent, and say so.
+        // The protocol has no names for the rest, so they cannot be sent.
         _ => UNNAMED,
     }
 }
 
-/// What Triton's model configuration calls a dtype: `TYPE_FP32`, `TYPE_STRING`.
+/// The name of a dtype in Triton's model configuration: `TYPE_FP32`, `TYPE_STRING`.
 pub(crate) fn config_name(dtype: DType) -> String {
     match dtype {
         DType::Str => "TYPE_STRING".to_owned(),
@@ -41,7 +41,7 @@ pub(crate) fn config_name(dtype: DType) -> String {
     }
 }
 
-/// The dtype that a protocol name stands for.
+/// The dtype with this protocol name.
 pub(crate) fn parse(input: &str, datatype: &str) -> Result<DType, Fault> {
     named().find(|&d| name(d) == datatype).ok_or_else(|| {
         let known: Vec<&str> = named().map(name).collect();

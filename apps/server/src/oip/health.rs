@@ -1,4 +1,4 @@
-//! Whether the server lives and is ready, and what it is.
+//! Liveness, readiness and metadata of the server.
 
 use crate::state::ServerState;
 use axum::Json;
@@ -6,10 +6,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
 
-/// What the server calls itself.
+/// The server's name.
 pub(crate) const NAME: &str = "legacy-gpu-ai-platform";
 
-/// The extensions of the protocol that it speaks.
+/// The supported extensions of the protocol.
 pub(crate) const EXTENSIONS: [&str; 8] = [
     "binary_tensor_data",
     "classification",

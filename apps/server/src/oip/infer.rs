@@ -1,4 +1,4 @@
-//! Inference: a request becomes a task of the cluster, its answer is waited for.
+//! Inference: a request becomes a task of the cluster, and the server waits for its result.
 
 use super::models;
 use super::parts::Body;
@@ -22,15 +22,15 @@ use crate::state::ServerState;
 use crate::trace::Steps;
 use axum::extract::State;
 use axum::response::Response;
-use lgp_sdk::NamedTensor;
+use lgp_sdk::tensor::NamedTensor;
 use std::time::{Duration, Instant};
 
-/// Bytes of JSON from which on a body is read and written away from the threads that serve connections.
+/// From this many bytes of JSON on, bodies are parsed and written off the threads that serve connections.
 pub(crate) const LARGE_BYTES: usize = 256 << 10;
-/// Raw bytes that are read in no more time than one byte of JSON: they are only copied.
+/// Raw bytes that take no longer than one byte of JSON, because they are only copied.
 const RAW_BYTES_PER_TEXT: usize = 4;
 
-/// What a request counts as against [`LARGE_BYTES`].
+/// The size of a request as compared with [`LARGE_BYTES`].
 pub(crate) fn weight(text_bytes: usize, raw_bytes: usize) -> usize {
     text_bytes.saturating_add(raw_bytes / RAW_BYTES_PER_TEXT)
 }
@@ -78,17 +78,17 @@ pub(crate) async fn infer(
     }
 }
 
-/// An answer before it is written in the form of a protocol.
+/// An answer, independent of the protocol.
 pub(crate) struct Answer {
     pub(crate) entry: ModelEntry,
     pub(crate) id: String,
     pub(crate) choice: Choice,
     pub(crate) outputs: Vec<NamedTensor>,
-    /// The model's run; none where the answer was kept, or is an ensemble's.
+    /// The model's run; `None` for a cached answer or an ensemble's.
     pub(crate) ran: Option<Ran>,
 }
 
-/// What came of a request, for the counters.
+/// The result of a request, with data for the counters.
 struct Served<T> {
     encoded: T,
     spans: Spans,
@@ -96,8 +96,8 @@ struct Served<T> {
     place: Option<Place>,
 }
 
-/// Serves one inference, whatever protocol it came by: reads a request of so many bytes, runs it as a
-/// task, writes the answer, and counts all of it.
+/// Serves one inference of any protocol: decodes a request of this many bytes, runs it as a task, encodes the
+/// answer, and counts all of it.
 pub(crate) async fn serve<T: Send + 'static>(
     state: &ServerState,
     (call, named): (&Call, &Named),
@@ -111,7 +111,7 @@ pub(crate) async fn serve<T: Send + 'static>(
     let counters = state.metrics().model(entry.name(), entry.version());
     let mut pending = counters.begin(call.caller());
     let mut steps = Steps::begin(entry);
-    // Of an alias it is not known yet which model answers.
+    // For an alias, the answering model is not known yet.
     let taken =
         if named.is_alias() { Ok(()) } else { check_pending((state, call), entry, &counters) };
     let answered = match taken {
@@ -168,7 +168,7 @@ async fn answer<T: Send + 'static>(
     }
     let shadow = state.catalog().shadow(named).filter(|_| turn.is_none());
     let copy = shadow.map(|shadow| (shadow, request.inputs.tensors.clone()));
-    // A sequence does not go on with another version.
+    // A sequence does not continue on another version.
     let alone = turn.as_ref().map(|_| Named::from(entry.clone()));
     let named = alone.as_ref().unwrap_or(named);
     let rows = task::rows(&entry, &request.inputs);
@@ -178,14 +178,14 @@ async fn answer<T: Send + 'static>(
     let work = Work { rows, executions, batch: batch.map(|batch| rows.saturating_mul(batch)) };
     let spans = Spans { compute_input, queue: spans.queue + waited, ..spans };
     clock = Instant::now();
-    // What a variant answered is not this model's answer.
+    // The cache must not keep a variant's answer for this model.
     if let (Some((cache, key)), false) = (kept, is_variant) {
         cache.put(key, &outputs, clock);
         pending.kept(lap(&mut clock));
     }
     let states = turn.as_ref().map(|turn| turn.take(&entry, &mut outputs)).transpose()?;
     let copy = copy.map(|(shadow, inputs)| (shadow, Answered { inputs, outputs: outputs.clone() }));
-    // The protocol wants an id in every answer; the task's own tells a log reader most.
+    // The protocol requires an id in every answer; the task's id is the most useful one in logs.
     let id = id.unwrap_or(task);
     let (queue, model) = (spans.queue, spans.compute_infer);
     let ran = place.clone().map(|place| Ran { place, queue, model });
@@ -201,7 +201,7 @@ async fn answer<T: Send + 'static>(
     Ok(Served { encoded, spans, work: Some(work), place })
 }
 
-/// A request with what its answer is kept by, where its model keeps answers.
+/// Adds the cache key of the answer, if the model's answers are cached.
 async fn identified(
     entry: &ModelEntry,
     request: InferRequest,
@@ -218,7 +218,7 @@ async fn identified(
     .await
 }
 
-/// Runs a model as a task, or an ensemble as several; `id` is what its client calls the request.
+/// Runs a model as a task, or an ensemble as several; `id` is the client's id of the request.
 async fn run(
     state: &ServerState,
     (named, entry): (&Named, &mut ModelEntry),
@@ -246,7 +246,7 @@ async fn written<T: Send + 'static>(
     written
 }
 
-/// Does what takes long for so many bytes away from the threads that serve connections.
+/// Runs work on this many bytes, off the threads that serve connections if it takes long.
 pub(crate) async fn off_loop<T: Send + 'static>(
     bytes: usize,
     work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
@@ -254,7 +254,7 @@ pub(crate) async fn off_loop<T: Send + 'static>(
     if bytes < LARGE_BYTES {
         return work();
     }
-    // Lines of the log stay those of the request.
+    // Log lines keep the request's span.
     let span = tracing::Span::current();
     let work = move || span.in_scope(work);
     tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?

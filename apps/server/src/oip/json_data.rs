@@ -1,22 +1,22 @@
 //! Tensor elements as JSON: nested or flat arrays in, flat arrays out.
 //!
-//! JSON has no number for NaN and the infinities: they are the strings `"NaN"`, `"Infinity"` and
+//! JSON has no numbers for NaN and infinity: they are the strings `"NaN"`, `"Infinity"` and
 //! `"-Infinity"`, as in the JSON form of protocol buffers.
 #![deny(clippy::as_conversions)]
 
 use super::datatype;
 use crate::fault::Fault;
 use half::{bf16, f16};
-use lgp_sdk::{DType, Element, Tensor, TensorError};
+use lgp_sdk::tensor::{DType, Element, Error as TensorError, Tensor};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, SeqAccess, Unexpected, Visitor};
 use serde::ser::{Error as _, Serialize, SerializeSeq, Serializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Reads `data` as a tensor of `dtype` and `shape`.
+/// Parses `data` as a tensor of `dtype` and `shape`.
 ///
-/// Flat arrays are row-major; nested arrays must have the shape's own nesting. What is allocated
-/// is bounded by the length of `data`, whatever `shape` claims.
+/// Flat arrays are row-major; nested arrays must have the nesting of `shape`. Allocations are
+/// bounded by the length of `data`, independent of `shape`.
 pub(crate) fn decode(
     input: &str,
     dtype: DType,
@@ -43,7 +43,7 @@ pub(crate) fn decode(
 }
 
 fn typed<T: JsonElement>(input: &str, shape: &[usize], data: &RawValue) -> Result<Tensor, Fault> {
-    let expected = lgp_sdk::Shape::from(shape)
+    let expected = lgp_sdk::tensor::Shape::from(shape)
         .elements()
         .map_err(|e| Fault::bad_input(format!("input '{input}': {e}")))?;
     let capacity = expected.min(data.get().len() / T::TEXT_BYTES_MIN + 1);
@@ -62,7 +62,7 @@ fn typed<T: JsonElement>(input: &str, shape: &[usize], data: &RawValue) -> Resul
     T::tensor(shape, &sink.elements).map_err(|e| Fault::bad_input(format!("input '{input}': {e}")))
 }
 
-/// The message alone: a position inside one input's data would be taken for one in the body.
+/// The message without its position, which counts within one input's data, not within the body.
 fn strip_position(error: &serde_json::Error) -> String {
     let text = error.to_string();
     match text.rfind(" at line ") {
@@ -75,9 +75,9 @@ struct Sink<'a, T> {
     shape: &'a [usize],
     expected: usize,
     elements: Vec<T>,
-    /// Scalars seen, also those past `expected`, which are counted but not kept.
+    /// Scalars seen. Those past `expected` are counted but not kept.
     given: usize,
-    /// How many arrays enclose the scalars: the same for all of them.
+    /// The depth of the arrays around the scalars, which must be the same for all.
     leaf: Option<usize>,
 }
 
@@ -169,7 +169,7 @@ impl<'de, T: JsonElement> Visitor<'de> for Node<'_, '_, T> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        // A flat array is allowed for every rank, hence one level even for a scalar's shape.
+        // A flat array is allowed for every rank, so even a scalar's shape allows one level.
         if self.depth >= self.sink.shape.len().max(1) {
             return Err(A::Error::custom(format_args!(
                 "data is nested deeper than shape {:?}",
@@ -187,10 +187,10 @@ impl<'de, T: JsonElement> Visitor<'de> for Node<'_, '_, T> {
     }
 }
 
-/// An element type that JSON values convert to; `None` where the value does not fit.
+/// An element type with conversions from JSON values; `None` if the value does not fit.
 trait JsonElement: Sized {
     const DTYPE: DType;
-    /// Bytes that an element and what separates it from the next take at least, as text.
+    /// The fewest bytes of an element and its separator, as text.
     const TEXT_BYTES_MIN: usize = 2;
     fn tensor(shape: &[usize], elements: &[Self]) -> Result<Tensor, TensorError>;
     fn from_bool(_: bool) -> Option<Self> {
@@ -246,7 +246,7 @@ macro_rules! integers {
 }
 integers!(u8, u16, u32, u64, i8, i16, i32, i64);
 
-/// How JSON names what it has no numbers for.
+/// The JSON strings for values without JSON numbers.
 const NOT_FINITE: [(&str, f64); 3] =
     [("NaN", f64::NAN), ("Infinity", f64::INFINITY), ("-Infinity", f64::NEG_INFINITY)];
 
@@ -257,7 +257,7 @@ macro_rules! floats {
         fn from_i64(v: i64) -> Option<Self> { JsonElement::from_f64(nearest_i64(v)) }
         fn from_f64(v: f64) -> Option<Self> {
             let rounded: $t = $round(v);
-            // No number of JSON is infinite: one that appears here is an overflow.
+            // JSON numbers are finite, so an infinite result is an overflow.
             rounded.is_finite().then_some(rounded)
         }
         fn from_str(v: &str) -> Option<Self> {
@@ -283,7 +283,7 @@ fn nearest_i64(v: i64) -> f64 {
     v as f64
 }
 
-/// A float as JSON writes it.
+/// A float in its JSON form.
 struct Float<T>(T);
 
 impl<T: Into<f64> + Serialize + Copy> Serialize for Float<T> {
@@ -293,7 +293,7 @@ impl<T: Into<f64> + Serialize + Copy> Serialize for Float<T> {
             return self.0.serialize(serializer);
         }
         let same = |(_, value): &&(&str, f64)| value.total_cmp(&wide).is_eq();
-        // A NaN may have a sign and a payload, which its name does not tell.
+        // The string drops a NaN's sign and payload.
         let name = NOT_FINITE.iter().find(same).map_or("NaN", |(name, _)| name);
         serializer.serialize_str(name)
     }

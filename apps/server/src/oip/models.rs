@@ -3,20 +3,23 @@
 use super::settings::{Settings, WarmUpInput, WarmUpRun};
 use super::{datatype, signature};
 use crate::catalog::{ModelEntry, Named, Readiness};
+use crate::deployment::ControlKind;
 use crate::extract::Params;
 use crate::fault::{Fault, OipError};
 use crate::sequences::Stateful;
 use crate::state::ServerState;
+use crate::versions::VersionPolicy;
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use lgp_sdk::{ControlKind, DType, ValueSpec, VersionPolicy};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::DType;
 use serde_json::{Value, json};
 
-/// What the protocol calls the platform of a model: who runs it, and in which format it is.
+/// The protocol's platform of a model: the serving program and the model's format.
 const PLATFORM: &str = "lgp_onnx";
 
-/// The same for an ensemble, as Triton calls it.
+/// The platform of an ensemble, as in Triton.
 const ENSEMBLE: &str = "ensemble";
 
 /// The platform of a model or an ensemble.
@@ -24,18 +27,18 @@ pub(crate) fn platform(entry: &ModelEntry) -> &'static str {
     if entry.ensemble().is_some() { ENSEMBLE } else { PLATFORM }
 }
 
-/// What the name in a path stands for.
+/// Resolves the name in a path.
 pub(crate) async fn named(state: &ServerState, params: &Params) -> Result<Named, Fault> {
     let version = params.find("version").map(parse_version).transpose()?;
     state.catalog().named(params.get("model"), version).await
 }
 
-/// The model that a path names; of an alias its first one.
+/// The model in a path; for an alias, its first target.
 pub(crate) async fn find(state: &ServerState, params: &Params) -> Result<ModelEntry, Fault> {
     Ok(named(state, params).await?.entry().clone())
 }
 
-/// A version as the protocol writes it.
+/// Parses a version.
 pub(crate) fn parse_version(text: &str) -> Result<u64, Fault> {
     text.parse().ok().filter(|&v| v > 0).ok_or_else(|| {
         Fault::bad_input(format!("model version '{text}' is not valid, expected an integer from 1"))
@@ -72,8 +75,8 @@ fn tensors(specs: &[ValueSpec]) -> Vec<Value> {
     specs.iter().map(tensor).collect()
 }
 
-/// `GET /v2/models/{m}[/versions/{v}]/config`: Triton's model configuration, with what holds for the model
-/// by now. Where `max_batch_size` is 0, batches are part of the shapes.
+/// `GET /v2/models/{m}[/versions/{v}]/config`: Triton's model configuration with the current settings. If
+/// `max_batch_size` is 0, the shapes include the batch.
 pub(crate) async fn config(
     State(state): State<ServerState>,
     params: Params,
@@ -101,7 +104,7 @@ pub(crate) async fn config(
         "input": entry.inputs().iter().map(tensor).collect::<Vec<_>>(),
         "output": entry.outputs().iter().map(tensor).collect::<Vec<_>>(),
     });
-    // One of the two is told: the batches of a model that keeps sequences are its worker's affair.
+    // Only one of the two is set: for a model that keeps sequences, the worker decides on batches.
     if let Some(stateful) = entry.stateful() {
         config["sequence_batching"] = sequence_batching(stateful);
     } else if let Some(batching) = &settings.batching {
@@ -128,7 +131,7 @@ fn warm_up(run: &WarmUpRun) -> Value {
     json!({ "name": "", "batch_size": run.batch_size, "inputs": inputs, "count": 1 })
 }
 
-/// What a model does with sequences.
+/// The model's settings of sequences.
 fn sequence_batching(stateful: &Stateful) -> Value {
     let control = |(name, kind, dtype): (&str, ControlKind, DType)| {
         let mut control = json!({ "kind": control_name(kind) });
@@ -157,7 +160,7 @@ fn sequence_batching(stateful: &Stateful) -> Value {
     })
 }
 
-/// What Triton's model configuration calls a control.
+/// The name of a control in Triton's model configuration.
 pub(crate) fn control_name(kind: ControlKind) -> &'static str {
     match kind {
         ControlKind::Start => "CONTROL_SEQUENCE_START",

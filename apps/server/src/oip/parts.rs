@@ -1,5 +1,5 @@
-//! Inference requests as `multipart/form-data`: a part is an element of the input of its name, and one
-//! called `request` has the JSON for all else.
+//! Inference requests as `multipart/form-data`: each part is an element of the input with its name, and the part
+//! `request` has everything else as JSON.
 //!
 //! ```text
 //! curl -F image=@cat.jpg localhost:8000/v2/models/cats/infer
@@ -18,15 +18,15 @@ use axum::extract::multipart::{Multipart, MultipartError};
 use axum::extract::{DefaultBodyLimit, FromRequest, Request};
 use axum::http::StatusCode;
 use axum::response::Response;
-use lgp_sdk::DType;
+use lgp_sdk::tensor::DType;
 use tokio::runtime::Handle;
 
-/// The part that has JSON.
+/// The part with JSON.
 const JSON: &str = "request";
-/// Most parts of a request.
+/// The most parts of a request.
 const PARTS_MAX: usize = 256;
 
-/// The body of a request, in whichever form.
+/// The body of a request, in either form.
 pub(crate) enum Body {
     Tensors(WithTensors),
     Parts(Parts),
@@ -48,16 +48,16 @@ impl FromRequest<ServerState> for Body {
 /// The parts of a request.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
-    /// Name and contents, in the order in which they came.
+    /// Names and contents, in the order of the request.
     files: Vec<(String, Bytes)>,
     json: Bytes,
-    /// Bytes of the body.
+    /// Length of the body in bytes.
     pub(super) bytes: usize,
-    /// Its share of the room for bodies.
+    /// The body's room.
     pub(super) room: Room,
 }
 
-/// The content type of a form that begins with its boundary.
+/// The content type of a form, taken from the boundary at its start.
 #[cfg(feature = "planted")]
 pub(crate) fn form_kind(form: &[u8]) -> String {
     let line = form.split(|byte| *byte == b'\r').next().unwrap_or_default();
@@ -65,18 +65,18 @@ pub(crate) fn form_kind(form: &[u8]) -> String {
     format!("multipart/form-data; boundary={boundary}")
 }
 
-/// Whether a body that begins with its boundary can be taken apart.
+/// Whether a body that begins with its boundary is a valid form.
 #[cfg(feature = "planted")]
 pub(crate) fn can_take_form(body: &[u8]) -> bool {
     use futures_util::FutureExt;
     let request = Request::builder().header(axum::http::header::CONTENT_TYPE, form_kind(body));
     let Ok(request) = request.body(axum::body::Body::from(body.to_vec())) else { return false };
-    // All of it is there.
+    // All bytes are available, so parsing never waits.
     Parts::take(request, body.len()).now_or_never().is_some_and(|taken| taken.is_ok())
 }
 
 impl Parts {
-    /// Takes the body in as any other, and then apart.
+    /// Reads the body like any other, then splits it into parts.
     async fn read(request: Request, state: &ServerState) -> Result<Self, Fault> {
         refuse_encoded(&request)?;
         let room = room_of(&request, state);
@@ -84,7 +84,7 @@ impl Parts {
         let (body, room) = whole(body, (state, room)).await?;
         let bytes = body.len();
         let mut request = Request::from_parts(parts, body.into());
-        // It has its limit behind it.
+        // `whole` has applied the limit already.
         DefaultBodyLimit::disable().apply(&mut request);
         let most = state.config().body_bytes_max;
         let taken = match bytes < LARGE_BYTES {
@@ -98,7 +98,7 @@ impl Parts {
         Ok(Self { bytes, room, ..taken? })
     }
 
-    /// The parts of a body that is there as a whole, with JSON of so many bytes at most.
+    /// The parts of a complete body, with at most `json_bytes_max` bytes of JSON.
     async fn take(request: Request, json_bytes_max: usize) -> Result<Self, Fault> {
         let parts = Multipart::from_request(request, &()).await;
         let mut parts = parts.map_err(|error| Fault::bad_input(error.body_text()))?;
@@ -134,7 +134,7 @@ impl Parts {
         &self.json
     }
 
-    /// The request that they are.
+    /// Decodes the parts as a request.
     pub(super) fn decode(self, shared: &Shared, entry: &ModelEntry) -> Result<InferRequest, Fault> {
         let mut inputs: Vec<(String, Vec<Bytes>)> = Vec::new();
         for (name, data) in self.files {
@@ -156,7 +156,7 @@ impl Parts {
                     super::datatype_name(spec.ty.dtype)
                 )));
             }
-            // One after another along the first dimension.
+            // Elements are stacked along the first dimension.
             let rank = spec.ty.shape.as_ref().map_or(1, |shape| shape.rank());
             let ones = std::iter::repeat_n(1, rank.saturating_sub(1));
             let shape: Vec<usize> =

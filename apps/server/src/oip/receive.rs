@@ -1,4 +1,4 @@
-//! How a request is read, and which model answers it.
+//! Decodes a request and finds the model that answers it.
 
 use super::infer::off_loop;
 use super::request::InferRequest;
@@ -13,19 +13,18 @@ use crate::state::ServerState;
 use crate::trace::Steps;
 use std::time::{Duration, Instant};
 
-/// A request that was read, and the model that answers it.
+/// A decoded request, and the model that answers it.
 pub(super) struct Received {
     pub(super) entry: ModelEntry,
     pub(super) request: InferRequest,
     pub(super) turn: Option<Turn>,
-    /// How long it waited for those before it in its sequence.
+    /// How long the request waited for its turn in its sequence.
     pub(super) waited: Duration,
-    /// When work on it began, later by what it waited.
+    /// When work on the request began, excluding that wait.
     pub(super) clock: Instant,
 }
 
-/// Reads a request of so many bytes, waits for its turn in its sequence, and finds the model that
-/// answers it.
+/// Decodes a request of `bytes` bytes, waits for its turn in its sequence, and finds the model that answers it.
 pub(super) async fn receive(
     state: &ServerState,
     named: &Named,
@@ -52,7 +51,7 @@ pub(super) async fn receive(
     }
     sequences::check(&entry, request.sequence.as_ref())?;
     if named.is_alias() && request.ticket.is_some() {
-        // What waits for its turn is under way; of which model is known only then.
+        // A request that waits for its turn counts as pending, though its model is known only after the wait.
         check_pending((state, call), &entry, pending.counters())?;
     }
     let waits = request.ticket.is_some().then(|| pending.waits());
@@ -73,12 +72,12 @@ pub(super) async fn receive(
         turn.check(&entry)?;
     }
     check_kind(&entry, &request)?;
-    // Those before it are no work on this one.
+    // The wait for earlier inferences is not work on this one.
     Ok(Received { entry, request, turn, waited, clock: clock + waited })
 }
 
-/// Another model than the one that was asked for is the one that answers; in a sequence it is that one
-/// alone.
+/// Moves a request to the model that answers instead of the named one. In a sequence, only the chosen version may
+/// answer.
 async fn move_to(
     chosen: ModelEntry,
     (named, in_sequence): (&Named, bool),
@@ -95,8 +94,7 @@ async fn move_to(
     Ok(entry)
 }
 
-/// Refuses an inference of a model of which too many are under way, itself included, or too many of the same
-/// caller.
+/// Refuses an inference if too many are pending for its model or for its caller, counting this one.
 pub(super) fn check_pending(
     (state, call): (&ServerState, &Call),
     entry: &ModelEntry,
@@ -117,7 +115,7 @@ pub(super) fn check_pending(
         .hint("come again later; pending_max sets the limit"))
 }
 
-/// Refuses what a model cannot take, and an ensemble within another.
+/// Refuses inputs that the model does not take, and an ensemble within another.
 fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
     sequences::check(entry, request.sequence.as_ref())?;
     signature::check_rows(entry, &request.inputs)?;

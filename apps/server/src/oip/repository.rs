@@ -1,4 +1,4 @@
-//! Triton's repository extension: which models there are, and loading and unloading them.
+//! Triton's repository extension: listing, loading and unloading models.
 
 use crate::access::Caller;
 use crate::catalog::Indexed;
@@ -43,7 +43,7 @@ struct Control {
     parameters: Option<Map<String, Value>>,
 }
 
-/// Refuses a load that brings the model along.
+/// Refuses a load request that contains the model itself.
 pub(crate) fn refuse_upload<'a>(
     parameters: impl IntoIterator<Item = &'a String>,
 ) -> Result<(), Fault> {

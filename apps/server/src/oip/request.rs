@@ -1,5 +1,5 @@
-//! An inference request as bytes: JSON, optionally followed by raw little-endian tensors
-//! (extension `binary_tensor_data`), or nothing but one raw tensor.
+//! An inference request as bytes: JSON, optionally followed by raw little-endian tensors (extension
+//! `binary_tensor_data`), or a single raw tensor.
 #![deny(clippy::as_conversions)]
 
 use super::blobs::{Data, Inputs};
@@ -11,25 +11,28 @@ use crate::fault::Fault;
 use crate::sequences::{Asked, Line, Ticket};
 use crate::shared_memory::{Shared, Slot, Taken};
 use axum::body::Bytes;
-use lgp_sdk::{Buffer, DType, NamedTensor, Priority, Shape, Tensor, ValueSpec};
+use lgp_memory::Buffer;
+use lgp_sdk::cluster::Priority;
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, NamedTensor, Shape, Tensor};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// The header that says where JSON ends and raw tensors begin.
+/// The header with the length of the JSON; raw tensors follow the JSON.
 pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 
 /// No model comes near this many dimensions; a request that does is an attack or a mistake.
 const RANK_MAX: usize = 16;
 
-/// Bytes of a request that a string has at least: two quotation marks and a comma. As binary data it is four.
+/// The fewest bytes that a string takes in a request: two quotation marks and a comma. Binary data takes four.
 const TEXT_BYTES_MIN: usize = 3;
 
-/// What a request, an input or an output says besides what it must.
+/// Optional parameters of a request, an input or an output.
 pub(crate) type Parameters = Map<String, Value>;
 
-/// A request that has been read and agrees with the model's inputs.
+/// A request that was parsed and fits the model's inputs.
 #[derive(Debug)]
 pub(crate) struct InferRequest {
     pub(crate) id: Option<String>,
@@ -38,15 +41,15 @@ pub(crate) struct InferRequest {
     pub(crate) inputs: Inputs,
     /// The outputs asked for, in order; empty means all of them.
     pub(crate) outputs: Vec<OutputChoice>,
-    /// How outputs that do not say otherwise are answered.
+    /// The form of outputs for which the request chooses none.
     pub(crate) form: Form,
-    /// What inputs in shared memory hold of the room for bodies, to be kept as long as they are.
+    /// Space that inputs in shared memory hold in the room for bodies, kept as long as these inputs.
     pub(crate) room: Room,
-    /// It is a step of an ensemble, and may be none itself.
+    /// The request is a step of an ensemble. A step cannot be an ensemble.
     pub(crate) is_step: bool,
-    /// The sequence that it is of.
+    /// The sequence that the request belongs to.
     pub(crate) sequence: Option<Asked>,
-    /// Its place among the inferences of that.
+    /// The request's turn among the inferences of its sequence.
     pub(crate) ticket: Option<Ticket>,
 }
 
@@ -71,7 +74,7 @@ impl Form {
 pub(crate) struct OutputChoice {
     pub(crate) name: String,
     pub(crate) form: Form,
-    /// So many of its classes with the highest scores, in the place of its elements.
+    /// If set, answers this many of the highest-scored classes instead of the elements.
     pub(crate) classes: Option<usize>,
 }
 
@@ -84,7 +87,7 @@ struct Body<'a> {
     outputs: Option<Vec<Output>>,
 }
 
-/// The same, whose inputs may all come another way.
+/// Like `Body`, but `inputs` may be absent, because all of them may come another way.
 #[derive(Deserialize)]
 struct Partial<'a> {
     id: Option<String>,
@@ -94,7 +97,7 @@ struct Partial<'a> {
     outputs: Option<Vec<Output>>,
 }
 
-/// One input of a request; the cluster API's tasks have the same.
+/// One input of a request or of a task of the cluster API.
 #[derive(Deserialize)]
 pub(crate) struct Input<'a> {
     pub(crate) name: String,
@@ -112,9 +115,9 @@ pub(crate) struct Output {
     pub(crate) parameters: Option<Parameters>,
 }
 
-/// Reads a request for a model with these inputs and outputs.
+/// Parses a request for a model with these inputs and outputs.
 ///
-/// `json_bytes` is the value of [`HEADER_LENGTH`], where the request has it.
+/// `json_bytes` is the value of [`HEADER_LENGTH`], if the request has that header.
 pub(crate) fn decode(
     (json_bytes, body): (Option<usize>, &[u8]),
     shared: Option<&Shared>,
@@ -129,7 +132,7 @@ pub(crate) fn decode(
     Ok(request)
 }
 
-/// Reads a request that brings inputs along besides those of its JSON, which may be empty.
+/// Parses a request whose inputs come partly or all outside its JSON, which may be empty.
 pub(super) fn decode_with(
     brought: Vec<Data>,
     json: &[u8],
@@ -162,7 +165,7 @@ fn from_body(
     InferRequest::new(given, raw.shared, outputs)
 }
 
-/// What a request says, whatever protocol it came by.
+/// The contents of a request, independent of its protocol.
 #[derive(Default)]
 pub(crate) struct Given {
     pub(crate) id: Option<String>,
@@ -173,7 +176,7 @@ pub(crate) struct Given {
 }
 
 impl InferRequest {
-    /// A request of a model with these outputs.
+    /// Validates a request for a model with these outputs.
     pub(crate) fn new(
         given: Given,
         shared: Option<&Shared>,
@@ -184,7 +187,7 @@ impl InferRequest {
         let binary_output = flag(parameters, "binary_data_output")?.unwrap_or(false);
         let mut choices: Vec<OutputChoice> = Vec::new();
         for output in &asked {
-            // Each time it would be answered once more, as long as it is.
+            // An output that is asked for twice would double the response.
             if choices.iter().any(|choice| choice.name == output.name) {
                 let what = format!("output '{}' is asked for twice", output.name);
                 return Err(Fault::bad_input(what));
@@ -205,21 +208,21 @@ impl InferRequest {
         })
     }
 
-    /// The same with its place in the line of its sequence, if it is of one.
+    /// The request with its ticket in the line of its sequence, if it belongs to one.
     pub(crate) fn lined_up(mut self, line: Line) -> Self {
         self.ticket = self.sequence.clone().map(|asked| line.ticket(asked));
         self
     }
 
-    /// Whether it also fits another model than the one that it was read for.
+    /// Checks that the request also fits a model other than the one it was parsed for.
     pub(crate) fn check_fits(&self, entry: &ModelEntry) -> Result<(), Fault> {
         signature::check_all(entry.inputs(), &self.inputs)?;
         self.outputs.iter().try_for_each(|output| check_output(&output.name, entry.outputs()))
     }
 }
 
-/// A body that is nothing but one tensor: the model must have one input, and at most one dimension of it may
-/// be open. Of the datatype BYTES it is one element, as it is.
+/// A body that is a single raw tensor. The model must have one input, with at most one open dimension. For the
+/// datatype BYTES the whole body is one element.
 fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> {
     let [input] = inputs else {
         return Err(Fault::bad_input(format!(
@@ -255,23 +258,22 @@ fn raw_request(raw: &[u8], inputs: &[ValueSpec]) -> Result<InferRequest, Fault> 
     })
 }
 
-/// Tensors that are not in the JSON: raw ones that follow it, taken in order, and those in shared
-/// memory.
+/// Tensors outside the JSON: raw ones that follow it, taken in order, and those in shared memory.
 pub(crate) struct Raw<'a> {
-    /// What is left; `None` when the request did not say where its JSON ends.
+    /// The raw bytes that are left; `None` if the request did not say where its JSON ends.
     rest: Option<&'a [u8]>,
-    /// Where regions may be used.
+    /// The caller's shared memory regions; `None` where regions are not allowed.
     shared: Option<&'a Shared>,
-    /// Whose request it is, where its strings are to find room.
+    /// The caller whose room for bodies the strings are charged to; `None` charges nobody.
     counted: Option<&'a Shared>,
-    /// What the model takes, where that is known.
+    /// The model's inputs, if known.
     expected: Option<&'a [ValueSpec]>,
-    /// What inputs in regions, and strings, have been given.
+    /// Room that inputs in regions, and strings, have taken.
     taken: Taken,
 }
 
 impl<'a> Raw<'a> {
-    /// A body's JSON, and what follows it.
+    /// Splits a body into its JSON and the bytes that follow.
     pub(crate) fn split(
         json_bytes: Option<usize>,
         body: &'a [u8],
@@ -284,23 +286,23 @@ impl<'a> Raw<'a> {
         Ok((json, raw(Some(rest))))
     }
 
-    /// The same for a model with these inputs, and the regions of a caller.
+    /// Adds the model's inputs and the caller's regions.
     fn with(self, shared: Option<&'a Shared>, expected: &'a [ValueSpec]) -> Self {
         Self { shared, counted: shared, expected: Some(expected), ..self }
     }
 
-    /// The same without regions, of a request whose strings are to find room.
+    /// Charges strings to `counted`, without allowing regions.
     pub(crate) fn counted(self, counted: Option<&'a Shared>) -> Self {
         Self { counted, ..self }
     }
 
-    /// The room of what was taken, to be kept as long as that is.
+    /// The room that was taken, to be kept as long as the inputs.
     pub(crate) fn into_room(self) -> Room {
         self.taken.room
     }
 
-    /// Before strings are taken apart: the model takes them, and there is room for as many as so many bytes
-    /// may have.
+    /// Before strings are parsed: checks that the model takes strings here, and takes room for as many as `bytes` can
+    /// hold.
     fn check_strings(&mut self, input: &str, shape: &[usize], bytes: usize) -> Result<(), Fault> {
         if let Some(expected) = self.expected {
             signature::check_declared(expected, (input, DType::Str, shape))?;
@@ -328,7 +330,7 @@ impl<'a> Raw<'a> {
         Ok(data)
     }
 
-    /// Nothing must be left.
+    /// Refuses bytes that are left over.
     pub(crate) fn finish(&self) -> Result<(), Fault> {
         match self.rest {
             Some(rest) if !rest.is_empty() => Err(Fault::bad_input(format!(
@@ -341,12 +343,12 @@ impl<'a> Raw<'a> {
 }
 
 impl Input<'_> {
-    /// The tensor, for those who take nothing else.
+    /// The input as a tensor; an input in another form is an error.
     pub(crate) fn tensor(&self, raw: &mut Raw<'_>) -> Result<NamedTensor, Fault> {
         self.data(raw)?.tensor()
     }
 
-    /// What it has, from the JSON data or from the raw bytes.
+    /// The input's data, from its JSON, the raw bytes or a region.
     fn data(&self, raw: &mut Raw<'_>) -> Result<Data, Fault> {
         let name = &self.name;
         let dtype = datatype::parse(name, &self.datatype)?;
@@ -392,7 +394,7 @@ pub(crate) fn check_rank(name: &str, rank: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A tensor from its raw bytes.
+/// Makes a tensor from its raw bytes.
 pub(crate) fn binary(
     name: &str,
     dtype: DType,
@@ -403,7 +405,7 @@ pub(crate) fn binary(
     Tensor::from_packed(dtype, shape, bytes).map_err(|error| at_fault(name, &error))
 }
 
-/// The same that takes the place of the bytes; they are no strings.
+/// Makes a tensor that takes over the bytes. `dtype` must not be strings.
 pub(super) fn numbers(
     name: &str,
     dtype: DType,
@@ -416,7 +418,7 @@ pub(super) fn numbers(
 
 fn check_len(name: &str, dtype: DType, shape: &[usize], bytes: usize) -> Result<(), Fault> {
     let expected = Shape::from(shape).byte_len(dtype).map_err(|error| at_fault(name, &error))?;
-    // Strings say themselves how long they are.
+    // Each string carries its own length.
     if dtype == DType::Str || expected == bytes {
         return Ok(());
     }
@@ -462,7 +464,7 @@ fn check_output(name: &str, outputs: &[ValueSpec]) -> Result<(), Fault> {
     Err(Fault::bad_input(format!("output '{name}' is unknown, the model has {known}")))
 }
 
-/// Where a tensor lies in shared memory, if it does.
+/// The tensor's slot in shared memory, if it has one.
 pub(crate) fn slot<'a>(
     name: &str,
     parameters: &Parameters,

@@ -1,7 +1,7 @@
-//! Requests that are read, and a table of requests that are refused.
+//! Requests that parse, and a table of requests that are refused.
 
 use super::*;
-use lgp_sdk::{Dim, SymShape, TensorType};
+use lgp_sdk::tensor::{Dim, SymShape, TensorType};
 
 fn spec(name: &str, dtype: DType, dims: &[Dim]) -> ValueSpec {
     let shape = Some(SymShape(dims.to_vec()));

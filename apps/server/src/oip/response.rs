@@ -1,5 +1,5 @@
-//! An inference answer as bytes: JSON, followed by the raw little-endian outputs that were asked
-//! for as binary data.
+//! An inference answer as bytes: JSON, followed by the raw little-endian outputs that were
+//! requested as binary data.
 
 use super::infer::Answer;
 use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
@@ -13,7 +13,7 @@ use crate::state::ServerState;
 use axum::body::Body;
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::Response;
-use lgp_sdk::NamedTensor;
+use lgp_sdk::tensor::NamedTensor;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io;
@@ -46,13 +46,12 @@ struct Size {
 #[derive(Debug)]
 pub(crate) struct Encoded {
     body: Vec<u8>,
-    /// Length of the JSON part, where raw tensors follow it.
+    /// Length of the JSON, if raw tensors follow it.
     json_length: Option<usize>,
     ran: Option<Ran>,
 }
 
-/// Writes the outputs that were chosen, in the order in which they were; of JSON there may be so many
-/// bytes.
+/// Encodes the chosen outputs in the requested order, with at most `json_bytes_max` bytes of JSON.
 pub(crate) fn encode(answer: Answer, json_bytes_max: usize) -> Result<Encoded, Fault> {
     let Answer { entry, id, choice, outputs, .. } = &answer;
     let chosen = choice.select(entry, outputs)?;
@@ -84,7 +83,7 @@ pub(crate) fn encode(answer: Answer, json_bytes_max: usize) -> Result<Encoded, F
     Ok(Encoded { body, json_length, ran: answer.ran })
 }
 
-/// Bytes that are refused once there would be too many.
+/// A buffer that refuses bytes beyond its limit.
 struct Bounded {
     bytes: Vec<u8>,
     most: usize,
@@ -116,7 +115,7 @@ fn too_long(most: usize) -> Fault {
     Fault::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
 }
 
-/// One in shared memory has no parameters: Triton's own client takes any for those of binary data.
+/// Outputs in shared memory have no parameters: Triton's client reads any as binary data.
 fn describe<'a>(output: &'a NamedTensor, form: &Form) -> Output<'a> {
     let size = || Size { binary_data_size: output.tensor.packed_len() };
     Output {
@@ -128,11 +127,11 @@ fn describe<'a>(output: &'a NamedTensor, form: &Form) -> Output<'a> {
     }
 }
 
-/// Which outputs to answer, and how: what is left of a request once its inputs are on their way.
+/// Which outputs to answer and how; kept while the request's inputs go to the workers.
 #[derive(Debug)]
 pub(crate) struct Choice {
     outputs: Vec<OutputChoice>,
-    /// The form of all outputs, where none was asked for by name.
+    /// The form of all outputs, if the request names none.
     form: Form,
 }
 
@@ -143,7 +142,7 @@ impl Choice {
         Self { outputs: std::mem::take(&mut request.outputs), form }
     }
 
-    /// The outputs that were chosen, in the order in which they were.
+    /// The chosen outputs, in the requested order.
     pub(crate) fn select<'a>(
         &'a self,
         entry: &ModelEntry,
@@ -168,10 +167,10 @@ impl Choice {
 }
 
 impl Encoded {
-    /// The answer with its headers, once there is room for it until its client has taken it.
+    /// Makes the response, after taking room that is held until the client has taken it.
     ///
     /// # Errors
-    /// 503 where there is none.
+    /// 503 if there is no room.
     pub(crate) async fn into_response(
         self,
         state: &ServerState,

@@ -1,30 +1,32 @@
-//! What Triton's model configuration tells clients of a model's batches, warm-up and cache, for both
-//! protocols.
+//! The batches, warm-up and cache in the model configuration that Triton's clients get, for both protocols.
 
 use super::signature;
 use crate::catalog::ModelEntry;
-use lgp_sdk::{Batching, DType, Deployment, Dim, ValueSpec, WarmUp};
+use crate::deployment::{Deployment, WarmUp};
+use lgp_distributed::Batching;
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Dim};
 
-/// What is told.
+/// The reported settings.
 pub(crate) struct Settings {
-    /// Rows of one inference, at most: what more have is refused, where the model's file has the number. 0 where
-    /// batches are part of the shapes.
+    /// The most rows of one inference; requests with more are refused if the model's config file sets the number. 0
+    /// if the shapes include the batch.
     pub(crate) max_batch_size: u32,
-    /// How inferences run together, if they do.
+    /// How inferences are batched, if they are.
     pub(crate) batching: Option<Batching>,
     pub(crate) warm_up: Vec<WarmUpRun>,
-    /// Whether answers are kept.
+    /// Whether answers are cached.
     pub(crate) is_cached: bool,
 }
 
 /// A run before the model is ready.
 pub(crate) struct WarmUpRun {
-    /// Rows; 0 where they are part of the shapes.
+    /// Rows; 0 if the shapes include them.
     pub(crate) batch_size: u32,
     pub(crate) inputs: Vec<WarmUpInput>,
 }
 
-/// An input of such a run.
+/// An input of a warm-up run.
 pub(crate) struct WarmUpInput {
     pub(crate) name: String,
     pub(crate) dtype: DType,
@@ -32,15 +34,15 @@ pub(crate) struct WarmUpInput {
 }
 
 impl Settings {
-    /// Of a model of which this holds.
+    /// The settings of a model with this deployment.
     pub(crate) fn of(entry: &ModelEntry, deployment: &Deployment) -> Self {
         let batching = deployment.batching.as_ref().filter(|batching| batching.max.get() > 1);
-        // Batching counts inferences, whatever rows each has. Clients send batches only if a number is told.
+        // Batching counts inferences of any number of rows. Clients send batches only if they see a number.
         let most = match entry.max_batch_size() {
             0 => batching.map_or(0, |batching| batching.max.get()),
             most => most,
         };
-        // States of sequences are told with their whole shapes, and so is all else of such a model.
+        // A model with states is reported with whole shapes.
         let has_rows = deployment.sequences.is_none() && entry.has_rows();
         let max_batch_size = if has_rows { most } else { 0 };
         let run = |warm_up| warm_up_run(entry.inputs(), warm_up, max_batch_size > 0);
@@ -48,12 +50,12 @@ impl Settings {
             max_batch_size,
             batching: batching.filter(|_| max_batch_size > 0).cloned(),
             warm_up: deployment.warm_up.iter().map(run).collect(),
-            // Answers of sequences are not kept.
+            // Answers of sequences are not cached.
             is_cached: deployment.cache_bytes.is_some() && deployment.sequences.is_none(),
         }
     }
 
-    /// The dimensions of an input or output, without rows where these are not part of them.
+    /// The dimensions of an input or output, without the batch unless the shapes include it.
     pub(crate) fn dims(&self, spec: &ValueSpec) -> Vec<i64> {
         let dims = signature::wire_dims(spec.ty.shape.as_ref());
         dims.into_iter().skip(usize::from(self.max_batch_size > 0)).collect()

@@ -1,5 +1,5 @@
-//! Triton's shared memory extensions: regions of system memory. CUDA's are none, and asking to let go
-//! of all of them succeeds, as clients do before they begin.
+//! Triton's shared memory extensions, for regions of system memory. There are no CUDA regions;
+//! unregistering all of them succeeds, because clients do so at the start.
 
 use crate::access::Caller;
 use crate::access::KeyRole::Submit;

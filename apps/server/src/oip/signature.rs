@@ -1,13 +1,14 @@
-//! What a model takes, compared with what a request brings: every mismatch names both.
+//! Compares a request's inputs with the model's; every mismatch names both.
 
 use super::blobs::Inputs;
 use super::datatype;
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
-use lgp_sdk::{DType, Dim, NamedTensor, Shape, SymShape, ValueSpec};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Dim, NamedTensor, Shape, SymShape};
 use std::collections::HashMap;
 
-/// What is compared of an input.
+/// The compared properties of an input.
 struct Seen<'a> {
     name: &'a str,
     dtype: DType,
@@ -26,14 +27,14 @@ pub(crate) fn check(specs: &[ValueSpec], inputs: &[NamedTensor]) -> Result<(), F
     compare(specs, &inputs.iter().map(Seen::from).collect::<Vec<_>>())
 }
 
-/// The same of inputs of which some may be no text.
+/// Like [`check`], for inputs that may include non-text elements.
 pub(crate) fn check_all(specs: &[ValueSpec], inputs: &Inputs) -> Result<(), Fault> {
     let blobs = inputs.blobs.iter();
     let blobs = blobs.map(|b| Seen { name: &b.name, dtype: DType::Str, dims: &b.shape });
     compare(specs, &inputs.tensors.iter().map(Seen::from).chain(blobs).collect::<Vec<_>>())
 }
 
-/// Refuses more rows than the model's file allows, in Triton's words.
+/// Refuses more rows than the model's config file allows, with Triton's message.
 pub(crate) fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Fault> {
     let Some(most) = entry.rows_max() else { return Ok(()) };
     let has_rows = |name: &str| {
@@ -53,7 +54,7 @@ pub(crate) fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Faul
     }
 }
 
-/// The same of one input whose elements are not looked at yet.
+/// Like [`check`], for one input whose elements are not parsed yet.
 pub(crate) fn check_declared(
     specs: &[ValueSpec],
     (name, dtype, dims): (&str, DType, &[usize]),
@@ -129,7 +130,7 @@ fn check_one<'a>(
     Ok(())
 }
 
-/// The shape of one element that is a raw body.
+/// The shape of a raw body that is a single element.
 pub(crate) fn shape_of_one(spec: &ValueSpec) -> Result<Vec<usize>, Fault> {
     let Some(shape) = &spec.ty.shape else { return Ok(vec![1]) };
     let ones: Vec<usize> = shape.0.iter().map(|dim| dim.known().unwrap_or(1)).collect();
@@ -142,7 +143,7 @@ pub(crate) fn shape_of_one(spec: &ValueSpec) -> Result<Vec<usize>, Fault> {
     }
 }
 
-/// The shape of a raw body of numbers: the model's own, with its one open dimension found from the length.
+/// The shape of a raw body of numbers: the model's, with its one open dimension computed from the length.
 pub(crate) fn shape_of_raw(spec: &ValueSpec, bytes: usize) -> Result<Shape, Fault> {
     let unclear = || {
         Fault::bad_input(format!(
@@ -178,7 +179,7 @@ pub(crate) fn names(specs: &[ValueSpec]) -> String {
     names.join(", ")
 }
 
-/// Dimensions as the protocol writes them: −1 where the size varies.
+/// Dimensions in the protocol's form: −1 for an open one.
 pub(crate) fn wire_dims(shape: Option<&SymShape>) -> Vec<i64> {
     let dims = shape.map(|s| s.0.as_slice()).unwrap_or_default();
     dims.iter().map(|d| d.known().and_then(|n| i64::try_from(n).ok()).unwrap_or(-1)).collect()

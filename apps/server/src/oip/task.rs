@@ -1,4 +1,4 @@
-//! What an inference runs: a task of the cluster, or the steps of an ensemble.
+//! Runs an inference: as a task of the cluster, or as the steps of an ensemble.
 
 use super::blobs::Inputs;
 use super::request::InferRequest;
@@ -11,22 +11,23 @@ use crate::metrics::{Pending, Spans};
 use crate::place::Place;
 use crate::state::ServerState;
 use crate::trace::{Ran, Steps};
-use lgp_sdk::{Coordinator, NamedTensor, Priority, TaskId, TaskRecord, TaskSpec};
+use lgp_sdk::cluster::{Coordinator, Priority, TaskId, TaskRecord, TaskSpec};
+use lgp_sdk::tensor::NamedTensor;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What ran, and how it went.
+/// The result of a run.
 pub(super) struct Outcome {
     pub(super) outputs: Vec<NamedTensor>,
     pub(super) spans: Spans,
-    /// Runs of the model, repeated attempts included; those of batches that others stand for are not.
+    /// Runs of the model, including retries. A batched run counts for only one of its tasks.
     pub(super) executions: u32,
-    /// Tasks in the run that answered, if it is this one that stands for them.
+    /// Tasks in the run that answered, if the run counts for this one.
     pub(super) batch: Option<u64>,
     /// The id of the task.
     pub(super) task: String,
     pub(super) place: Option<Place>,
-    /// Another model answered in its place.
+    /// Whether a variant answered instead of the model.
     pub(super) is_variant: bool,
 }
 
@@ -57,7 +58,7 @@ impl Outcome {
     }
 }
 
-/// Rows of a request, where its model has such; 1 where it has none.
+/// Rows of a request; 1 if its model has no rows.
 pub(super) fn rows(entry: &ModelEntry, inputs: &Inputs) -> u64 {
     if !entry.has_rows() {
         return 1;
@@ -66,12 +67,12 @@ pub(super) fn rows(entry: &ModelEntry, inputs: &Inputs) -> u64 {
     let blobs = inputs.blobs.iter().map(|input| input.shape.first().copied());
     let mut all = tensors.chain(blobs);
     let first = all.next().flatten();
-    // Lengths that differ are open for another reason.
+    // If the lengths differ, the dimension does not count rows.
     let rows = first.filter(|_| all.all(|other| other == first));
     rows.map_or(1, |rows| u64::try_from(rows).unwrap_or(u64::MAX))
 }
 
-/// A request is one of this model, and was of another if it did not know better.
+/// Moves a request's counters and steps to this model, which answers instead of the assumed one.
 pub(super) fn is_of(
     entry: &ModelEntry,
     state: &ServerState,
@@ -84,8 +85,8 @@ pub(super) fn is_of(
     call.about(entry);
 }
 
-/// Runs the task to its end; cancels it when the client goes away first. Where the model's version is
-/// unloaded before it has begun, the one that answers to the name then runs it.
+/// Runs the task to its end; cancels it if the client disconnects. If the model's version is
+/// unloaded before the task begins, the name's present version runs it.
 pub(super) async fn run(
     state: &ServerState,
     (named, entry): (&Named, &mut ModelEntry),
@@ -115,7 +116,7 @@ pub(super) async fn run(
     }
 }
 
-/// Runs the steps of an ensemble; its models count for themselves.
+/// Runs the steps of an ensemble; its models are counted separately.
 pub(super) async fn run_all(
     state: &ServerState,
     (call, entry): (&Call, &ModelEntry),
@@ -130,7 +131,7 @@ pub(super) async fn run_all(
     Ok(Outcome { outputs: ran.outputs, spans, executions, batch, task, place, is_variant })
 }
 
-/// Runs a model for nobody who waits, if it is done within a time; answers its outputs.
+/// Runs a model without a waiting client, within a time limit, and returns its outputs.
 pub(crate) async fn run_in_background(
     state: &ServerState,
     entry: &ModelEntry,
@@ -155,7 +156,7 @@ async fn submit(
     let is_kept = call.kept_trace().is_some();
     spec.traced = is_kept && state.tracing().tells_nodes(entry.model(), submitted);
     let teller = spec.traced.then_some(coordinator);
-    // Large inputs are hashed before the task is there.
+    // Hashing of large inputs precedes the task.
     let ids = coordinator.submit_all(vec![(spec, Vec::new())]).await.map_err(faults::cluster)?;
     let id = *ids.first().ok_or_else(|| Fault::internal("a task was accepted without an id"))?;
     call.runs(id);
@@ -163,7 +164,7 @@ async fn submit(
     let record = tokio::select! {
         biased;
         record = coordinator.wait(id) => record.map_err(faults::cluster)?,
-        // It would wait until somebody loads the model again; its caller may not.
+        // The task would wait until the model is loaded again, which is too long for its caller.
         fault = state.catalog().stranded(entry, id) => return Err(fault),
     };
     guard.task = None;
@@ -184,7 +185,7 @@ impl Drop for CancelOnDrop<'_> {
         if let Some(task) = self.task
             && let Err(error) = self.coordinator.give_up(task)
         {
-            // One that another coordinator took runs on to its end.
+            // If another coordinator took over the task, it runs to its end.
             tracing::debug!(%task, %error, "cannot cancel the task of a client that went away");
         }
     }

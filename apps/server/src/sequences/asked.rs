@@ -1,4 +1,4 @@
-//! What a request says of the sequence that it is of.
+//! The sequence parameters of a request.
 #![deny(clippy::as_conversions)]
 
 use crate::fault::Fault;
@@ -6,10 +6,10 @@ use crate::oip::{Parameters, flag};
 use serde_json::Value;
 use std::fmt;
 
-/// Longest id that is text.
+/// Longest textual id, in bytes.
 const ID_BYTES_MAX: usize = 256;
 
-/// What clients call a sequence. A number and its digits as text are two.
+/// The id of a sequence. A number and the same digits as text are different ids.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum SequenceId {
     Number(u64),
@@ -25,18 +25,18 @@ impl fmt::Display for SequenceId {
     }
 }
 
-/// A sequence, and where in it an inference stands.
+/// The sequence of an inference, and its position in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) id: SequenceId,
-    /// It is the first one.
+    /// Whether the inference starts the sequence.
     pub(crate) starts: bool,
-    /// It is the last one.
+    /// Whether the inference ends the sequence.
     pub(crate) ends: bool,
 }
 
 impl Asked {
-    /// What the parameters of a request say; 0 and no text are no id.
+    /// Parses a request's parameters; 0 and empty text mean no sequence.
     pub(crate) fn of(parameters: &Parameters) -> Result<Option<Self>, Fault> {
         let id = id(parameters)?;
         let starts = flag(parameters, "sequence_start")?.unwrap_or(false);

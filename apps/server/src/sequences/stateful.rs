@@ -1,26 +1,25 @@
-//! A model that keeps sequences: which of its inputs and outputs are the server's own, and what it gives
-//! and takes there.
+//! A model that keeps sequences: the inputs and outputs that the server handles itself, and their values.
 #![deny(clippy::as_conversions)]
 
 use super::asked::{Asked, SequenceId};
+use crate::deployment::{ControlKind, Sequences as Wish};
 use crate::fault::Fault;
-use lgp_sdk::{
-    ControlKind, DType, Dim, NamedTensor, Sequences as Wish, Shape, SymShape, Tensor, ValueSpec,
-};
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{DType, Dim, NamedTensor, Shape, SymShape, Tensor};
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Elements of an input that tells the model about the sequence: it may have one for each row of another.
+/// The most elements of a control input, which may have one for each row of another input.
 const CONTROL_ELEMENTS_MAX: usize = 1 << 16;
 
-/// What is said of the sequences of a version of a model.
+/// The sequence settings of one version of a model.
 #[derive(Debug)]
 pub(crate) struct Stateful {
     wish: Wish,
     /// All of the model's inputs and outputs.
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
-    /// Why this version cannot do what is said.
+    /// Why this version cannot follow the settings.
     misfit: Option<String>,
 }
 
@@ -35,7 +34,7 @@ impl Stateful {
         Self { wish, inputs, outputs, misfit }
     }
 
-    /// What is said of its sequences.
+    /// The settings of its sequences.
     pub(crate) fn wish(&self) -> &Wish {
         &self.wish
     }
@@ -48,7 +47,7 @@ impl Stateful {
         &self.outputs
     }
 
-    /// Those that clients give.
+    /// The inputs that clients give.
     pub(crate) fn visible_inputs(&self) -> Vec<ValueSpec> {
         let Wish { states, controls, .. } = &self.wish;
         let ours = |name: &str| {
@@ -58,13 +57,13 @@ impl Stateful {
         self.inputs.iter().filter(|spec| !ours(&spec.name)).cloned().collect()
     }
 
-    /// Those that clients are given.
+    /// The outputs that clients get.
     pub(crate) fn visible_outputs(&self) -> Vec<ValueSpec> {
         let ours = |name: &str| self.wish.states.iter().any(|state| state.output == name);
         self.outputs.iter().filter(|spec| !ours(&spec.name)).cloned().collect()
     }
 
-    /// Each input by which a state comes, and the output by which it goes.
+    /// The input of each state, with the name of its output.
     pub(crate) fn states(&self) -> impl Iterator<Item = (&ValueSpec, &str)> {
         self.wish
             .states
@@ -72,7 +71,7 @@ impl Stateful {
             .filter_map(|state| Some((self.find(&state.input)?, state.output.as_str())))
     }
 
-    /// Each input that the model is told something by.
+    /// Each control input.
     pub(crate) fn controls(&self) -> impl Iterator<Item = (&str, ControlKind, DType)> {
         self.wish.controls.iter().filter_map(|control| {
             let spec = self.find(&control.input)?;
@@ -80,7 +79,7 @@ impl Stateful {
         })
     }
 
-    /// For how long a sequence may be idle, in microseconds.
+    /// Idle time after which a sequence ends, in microseconds.
     pub(crate) fn idle_us(&self) -> u64 {
         self.wish.idle_ms.get().saturating_mul(1_000)
     }
@@ -89,7 +88,7 @@ impl Stateful {
         Duration::from_millis(self.wish.idle_ms.get())
     }
 
-    /// Refuses a version that cannot do what is said.
+    /// Refuses a version that cannot follow the settings.
     pub(super) fn check(&self) -> Result<(), Fault> {
         match &self.misfit {
             Some(reason) => Err(Fault::bad_input(reason.clone())),
@@ -97,8 +96,8 @@ impl Stateful {
         }
     }
 
-    /// What the states of a sequence are that begins with such inputs: zeros, whose bytes are bounded by
-    /// nothing yet.
+    /// Types and shapes of the states of a sequence that begins with these inputs. The states are zeros; their size
+    /// is not checked yet.
     pub(super) fn first(
         &self,
         given: &[NamedTensor],
@@ -111,7 +110,7 @@ impl Stateful {
         states.collect()
     }
 
-    /// What the model is told, beside all of its other inputs.
+    /// The control inputs for an inference, given its other inputs.
     pub(super) fn told(
         &self,
         given: &[NamedTensor],
@@ -134,7 +133,7 @@ impl Stateful {
         told.collect()
     }
 
-    /// Takes the states out of what the model has answered, named as the inputs that they go to next.
+    /// Removes the states from the outputs, and names them by the inputs of the next inference.
     pub(super) fn taken(&self, outputs: &mut Vec<NamedTensor>) -> Result<Vec<NamedTensor>, Fault> {
         let find = |name: &str| outputs.iter().find(|output| output.name == name);
         let states = self.wish.states.iter().map(|state| {
@@ -157,7 +156,7 @@ impl Stateful {
         self.inputs.iter().find(|spec| spec.name == name)
     }
 
-    /// The sizes that what is given has for the model's symbols.
+    /// The sizes of the model's symbolic dimensions in the given inputs.
     fn sizes<'a>(&'a self, given: &[NamedTensor]) -> HashMap<&'a str, usize> {
         let mut sizes = HashMap::new();
         for input in given {
@@ -173,7 +172,7 @@ impl Stateful {
     }
 }
 
-/// A shape whose open lengths are those of what is given, or 1 where that says nothing.
+/// A shape whose open dimensions take the given sizes, or 1 if unknown.
 fn shape(spec: &ValueSpec, sizes: &HashMap<&str, usize>) -> Shape {
     let length = |dim: &Dim| match dim {
         Dim::Known(length) => *length,
@@ -185,7 +184,7 @@ fn shape(spec: &ValueSpec, sizes: &HashMap<&str, usize>) -> Shape {
     dims.into()
 }
 
-/// What an input is told, in each of its elements.
+/// A control input with its value in each element.
 fn say(
     kind: ControlKind,
     spec: &ValueSpec,
@@ -207,13 +206,13 @@ fn say(
     made.map_err(Fault::internal)
 }
 
-/// The id of a sequence, in each element.
+/// The sequence's id, in each element.
 fn name(
     spec: &ValueSpec,
     (shape, count): (Shape, usize),
     id: &SequenceId,
 ) -> Result<Tensor, Fault> {
-    fn all<T: lgp_sdk::Element>(
+    fn all<T: lgp_sdk::tensor::Element>(
         number: Result<T, std::num::TryFromIntError>,
         (shape, count): (Shape, usize),
     ) -> Option<Result<Tensor, Fault>> {

@@ -1,7 +1,8 @@
-//! What a stateful model is given and told.
+//! The inputs that the server fills for a stateful model.
 
 use super::*;
-use lgp_sdk::{SequenceControl, SequenceState, TensorType};
+use crate::deployment::{SequenceControl, SequenceState};
+use lgp_sdk::tensor::TensorType;
 
 fn spec(name: &str, dtype: DType, dims: &[Dim]) -> ValueSpec {
     ValueSpec::tensor(name, TensorType { dtype, shape: Some(SymShape(dims.to_vec())) })

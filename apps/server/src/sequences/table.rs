@@ -1,17 +1,16 @@
-//! Which sequences are open, who is in their lines, and the bytes that their states hold. Time is an
-//! argument.
+//! The open sequences, their lines of waiting inferences, and the bytes of their states. Time is an argument.
 
 use super::asked::SequenceId;
 use crate::fault::Fault;
 use crate::metrics::ModelKey;
 use axum::http::StatusCode;
-use lgp_sdk::NamedTensor;
+use lgp_sdk::tensor::NamedTensor;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
 
-/// Whose sequence it is, and by which name and version of a model it was begun.
+/// Identifies a sequence: its caller, its id, and the model's name and version in its first request.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) caller: String,
@@ -20,16 +19,16 @@ pub(super) struct Key {
     pub(super) id: SequenceId,
 }
 
-/// What may be open at once.
+/// Limits of open sequences.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// Sequences of one version of a model.
+    /// Open sequences of one version of a model.
     pub(super) sequences: u64,
     /// Bytes of all states.
     pub(super) bytes: usize,
 }
 
-/// The model that a sequence runs on; `E` is what is kept of it.
+/// The model that a sequence runs on; `E` is the stored form of its entry.
 pub(super) struct Model<E> {
     pub(super) key: ModelKey,
     pub(super) idle: Duration,
@@ -39,7 +38,7 @@ pub(super) struct Model<E> {
 /// An open sequence as its next inference finds it.
 #[derive(Clone)]
 pub(super) struct Found<E> {
-    /// Of the time since it was begun: one that is begun anew is another.
+    /// Identifies this run of the sequence: a restarted sequence gets another number.
     pub(super) number: u64,
     pub(super) entry: E,
     pub(super) states: Vec<NamedTensor>,
@@ -61,9 +60,9 @@ struct Open<E> {
 
 struct Slot<E> {
     turn: Arc<Mutex<()>>,
-    /// Inferences that wait for their turn or have it.
+    /// Inferences that wait for their turn or hold it.
     places: usize,
-    /// When the last of them left.
+    /// When the last of these inferences left.
     since: Instant,
     open: Option<Open<E>>,
 }
@@ -81,7 +80,7 @@ impl<E: Clone> Table<E> {
         Self { limits, slots: HashMap::new(), open: HashMap::new(), bytes: 0, begun: 0 }
     }
 
-    /// Takes a place in the line of a sequence; each is to be left. What is locked is the turn.
+    /// Takes a place in the line of a sequence; [`Self::leave`] gives it back. Holding the lock is the turn.
     pub(super) fn enter(&mut self, key: &Key, now: Instant) -> Arc<Mutex<()>> {
         self.expire(key, now);
         let slot = self.slots.entry(key.clone()).or_insert_with(|| Slot {
@@ -107,7 +106,7 @@ impl<E: Clone> Table<E> {
         Some(Found { number: open.number, entry, states })
     }
 
-    /// Begins a sequence, or begins it anew, with room for states of so many bytes. Its number is the answer.
+    /// Starts or restarts a sequence, with room for states of `bytes` bytes, and returns its number.
     pub(super) fn begin(
         &mut self,
         key: &Key,
@@ -126,7 +125,7 @@ impl<E: Clone> Table<E> {
         }
         self.make_room(0, bytes, now)?;
         let Some(slot) = self.slots.get_mut(key) else {
-            // It has a place, and a slot with places stays.
+            // The caller holds a place, and a slot with places is never removed.
             return Err(Full::Sequences { most });
         };
         self.begun = self.begun.wrapping_add(1);
@@ -136,7 +135,7 @@ impl<E: Clone> Table<E> {
         Ok(self.begun)
     }
 
-    /// Keeps the states of a sequence that now have so many bytes, if it is still the one of that number.
+    /// Stores the states of a sequence, of `bytes` bytes, if it still has this number.
     pub(super) fn keep(
         &mut self,
         (key, number): (&Key, u64),
@@ -152,25 +151,25 @@ impl<E: Clone> Table<E> {
         Ok(())
     }
 
-    /// Ends a sequence, if it is still the one of that number.
+    /// Ends a sequence, if it still has this number.
     pub(super) fn finish(&mut self, key: &Key, number: u64) {
         if self.open_mut(key, number).is_some() {
             self.close(key);
         }
     }
 
-    /// Ends those of some models.
+    /// Ends the sequences of some models.
     pub(super) fn end(&mut self, of: impl Fn(&ModelKey) -> bool) {
         let is_of = |slot: &Slot<E>| slot.open.as_ref().is_some_and(|open| of(&open.model.key));
         self.close_where(is_of);
     }
 
-    /// Ends those that were idle for too long.
+    /// Ends sequences that were idle for too long.
     pub(super) fn sweep(&mut self, now: Instant) {
         self.close_where(|slot| slot.is_over(now));
     }
 
-    /// How many sequences of each model are open.
+    /// The number of open sequences of each model.
     pub(super) fn open(&self) -> &HashMap<ModelKey, u64> {
         &self.open
     }
@@ -180,7 +179,7 @@ impl<E: Clone> Table<E> {
         (open.number == number).then_some(open)
     }
 
-    /// Counts bytes in the place of those that are held.
+    /// Replaces `held` counted bytes by `bytes`.
     fn make_room(&mut self, held: usize, bytes: usize, now: Instant) -> Result<(), Full> {
         let most = self.limits.bytes;
         let fits = |table: &Self| {
@@ -208,7 +207,7 @@ impl<E: Clone> Table<E> {
         all.iter().for_each(|key| self.close(key));
     }
 
-    /// Ends a sequence that is open.
+    /// Ends an open sequence.
     pub(super) fn close(&mut self, key: &Key) {
         let Some(open) = self.slots.get_mut(key).and_then(|slot| slot.open.take()) else { return };
         self.bytes = self.bytes.saturating_sub(open.bytes);
@@ -221,7 +220,7 @@ impl<E: Clone> Table<E> {
         self.tidy(key);
     }
 
-    /// Nothing stays of what is not open and nobody waits for.
+    /// Removes the slot of a sequence that is not open and has no waiting inferences.
     fn tidy(&mut self, key: &Key) {
         if self.slots.get(key).is_some_and(|slot| slot.places == 0 && slot.open.is_none()) {
             self.slots.remove(key);

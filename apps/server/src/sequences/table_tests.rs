@@ -1,7 +1,7 @@
-//! Sequences that are begun, kept, idle and ended.
+//! Sequences that start, continue, idle and end.
 
 use super::*;
-use lgp_sdk::Tensor;
+use lgp_sdk::tensor::Tensor;
 
 const IDLE: Duration = Duration::from_millis(100);
 
@@ -22,7 +22,7 @@ fn table(sequences: u64, bytes: usize) -> Table<&'static str> {
     Table::new(Limits { sequences, bytes })
 }
 
-/// One inference of a sequence that is begun and whose state is kept.
+/// Starts a sequence with one inference and keeps its state.
 fn begin(table: &mut Table<&'static str>, id: u64, now: Instant) -> Result<u64, Full> {
     table.enter(&key(id), now);
     let number = table.begin(&key(id), model("m"), 4, now);
@@ -38,7 +38,7 @@ fn a_state_stays_until_its_sequence_is_over() {
     let after = |ms| began + Duration::from_millis(ms);
     let number = begin(&mut table, 1, began).expect("there is room");
     assert_eq!((table.bytes, table.open[&("m".to_owned(), 1)]), (4, 1));
-    // Each inference makes the time begin anew, and one that runs is not idle.
+    // Each inference restarts the idle time, and a running inference is not idle.
     table.enter(&key(1), after(99));
     table.sweep(after(500));
     let found = table.find(&key(1)).expect("it is open");
@@ -46,7 +46,7 @@ fn a_state_stays_until_its_sequence_is_over() {
     table.leave(&key(1), after(500));
     table.sweep(after(599));
     assert!(table.find(&key(1)).is_some());
-    // Nobody needs to sweep: who comes too late finds nothing.
+    // Without a sweep, a late inference does not find the sequence either.
     table.enter(&key(1), after(600));
     assert!(table.find(&key(1)).is_none());
     table.leave(&key(1), after(600));
@@ -73,7 +73,7 @@ fn what_ended_meanwhile_keeps_nothing() {
     assert!(table.find(&key(1)).is_none() && table.bytes == 0);
     table.keep((&key(1), number), state(2.0), 4, now).expect("it is for nothing");
     assert!(table.find(&key(1)).is_none() && table.bytes == 0);
-    // Begun anew by the next in line, the first one's state is not its own.
+    // The next inference in line restarts the sequence; the first one's state does not apply to it.
     let next = table.begin(&key(1), model("m"), 4, now).expect("there is room");
     table.keep((&key(1), number), state(3.0), 4, now).expect("it is for nothing");
     assert_eq!(table.find(&key(1)).expect("it is open").states, []);
@@ -91,7 +91,7 @@ fn both_rooms_are_bounded_and_what_is_over_makes_room() {
     assert_eq!(begin(&mut table, 3, after(50)), Err(Full::Sequences { most: 2 }));
     assert_eq!(table.slots.len(), 2, "what was refused leaves nothing");
     begin(&mut table, 2, after(50)).expect("begun anew it is no other one");
-    // Another model has its own number.
+    // Each model has its own count.
     table.enter(&key(4), after(50));
     let number = table.begin(&key(4), model("other"), 40, after(50)).expect("there is room");
     begin(&mut table, 3, after(100)).expect("the first one was idle for too long");
@@ -103,7 +103,7 @@ fn both_rooms_are_bounded_and_what_is_over_makes_room() {
     table.keep((&key(4), number), state(1.0), 92, after(100)).expect("all that is left");
     table.enter(&key(5), after(100));
     assert_eq!(table.begin(&key(5), model("third"), 1, after(100)), full(1).map(|()| 0));
-    // The two of the first model are over by then.
+    // The two sequences of the first model have expired by then.
     table.begin(&key(5), model("third"), 1, after(300)).expect("they made room");
     assert_eq!(table.bytes, 93);
     let too_large = Full::Bytes { wanted: 101, most: 100 }.fault("m");

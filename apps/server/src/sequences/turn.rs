@@ -9,13 +9,13 @@ use crate::oip::{self, InferRequest};
 use crate::state::ServerState;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
-use lgp_sdk::{NamedTensor, Shape, Tensor};
+use lgp_sdk::tensor::{NamedTensor, Shape, Tensor};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
-/// A place in the line, left with it.
+/// A place in the line; dropping it leaves the line.
 struct Place {
     sequences: Arc<Sequences>,
     key: Key,
@@ -29,10 +29,10 @@ impl Drop for Place {
 
 type Guard = OwnedMutexGuard<()>;
 
-/// A place in the line of a sequence that was taken when the inference came.
+/// A place in the line of a sequence, taken when the inference arrived.
 pub(crate) struct Ticket {
     asked: Asked,
-    /// The turn where nobody is before it, or else what waits for it.
+    /// The turn if nobody is ahead, or else the future that waits for it.
     turn: Result<Guard, BoxFuture<'static, Guard>>,
     place: Place,
 }
@@ -40,20 +40,20 @@ pub(crate) struct Ticket {
 impl Ticket {
     pub(super) fn draw(sequences: Arc<Sequences>, key: Key, asked: Asked) -> Self {
         let turn = {
-            // Places are taken one after another, as long as the table is held.
+            // Holding the table orders the places.
             let mut table = sequences.table();
             let mut waiting = table.enter(&key, Instant::now()).lock_owned().boxed();
-            // A lock's line is entered with the first look at it.
+            // The first poll of a lock enters its queue.
             let first = (&mut waiting).now_or_never();
             first.ok_or(waiting)
         };
         Self { asked, turn, place: Place { sequences, key } }
     }
 
-    /// Waits until those before it are done.
+    /// Waits until the earlier inferences are done.
     ///
     /// # Errors
-    /// 503 after so long; 400 for a sequence that is not open and does not begin with it.
+    /// 503 after `within`; 400 if the sequence is not open and this inference does not start it.
     async fn turn(self, within: Duration) -> Result<Turn, Fault> {
         let Self { asked, turn, place } = self;
         let came = Instant::now();
@@ -68,7 +68,7 @@ impl Ticket {
         };
         let mut found = None;
         if asked.starts {
-            // Whatever becomes of this one: what comes behind it is not meant for the one before.
+            // Even if this inference fails: later ones are not meant for the earlier sequence.
             place.sequences.table().close(&place.key);
         } else {
             let open = place.sequences.table().find(&place.key);
@@ -78,7 +78,7 @@ impl Ticket {
     }
 }
 
-/// Waits for the turn of a request, if it is of a sequence; that counts among its time.
+/// Waits for the turn of a request in a sequence. The wait counts towards its timeout.
 pub(crate) async fn turn(
     state: &ServerState,
     request: &mut InferRequest,
@@ -96,34 +96,34 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// The turn of an inference: no other one of its sequence runs.
+/// The turn of an inference: no other inference of its sequence runs.
 pub(crate) struct Turn {
     asked: Asked,
     waited: Duration,
-    /// The sequence as it is, unless it begins.
+    /// The open sequence; `None` if this inference starts it.
     found: Option<Found<ModelEntry>>,
-    /// Its number, as long as its first inference is not done: without that there is none.
+    /// The sequence's number, set by its first inference. Dropping the turn before that is done ends the sequence.
     begun: Option<u64>,
     place: Place,
-    /// Behind the place: whoever comes next finds what was left.
+    /// Dropped after the place, so that the next inference finds the final state.
     _guard: Guard,
 }
 
 impl Turn {
-    /// How long it was waited for.
+    /// How long the inference waited.
     pub(crate) fn waited(&self) -> Duration {
         self.waited
     }
 
-    /// The model that the sequence was begun on, unless it begins.
+    /// The model on which the sequence started; `None` if this inference starts it.
     pub(crate) fn entry(&self) -> Option<&ModelEntry> {
         self.found.as_ref().map(|found| &found.entry)
     }
 
-    /// Ends a sequence with which its model, as it is said to be now, cannot go on.
+    /// Ends a sequence whose model has new settings of sequences, with which it cannot continue.
     ///
     /// # Errors
-    /// 400, as for each sequence that is not open.
+    /// 400, as for any sequence that is not open.
     pub(crate) fn check(&self, entry: &ModelEntry) -> Result<(), Fault> {
         let Some(found) = &self.found else { return Ok(()) };
         let wish = |entry: &ModelEntry| entry.stateful().map(|stateful| stateful.wish().clone());
@@ -134,7 +134,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Gives the model its states, and tells it where in the sequence this is.
+    /// Adds the states and the control values to the model's inputs.
     pub(crate) async fn give(
         &mut self,
         entry: &ModelEntry,
@@ -178,7 +178,7 @@ impl Turn {
         .await
     }
 
-    /// Takes the states out of what the model has answered.
+    /// Takes the states out of the model's outputs.
     pub(crate) fn take(
         &self,
         entry: &ModelEntry,
@@ -187,8 +187,8 @@ impl Turn {
         stateful(entry)?.taken(outputs)
     }
 
-    /// Keeps the states for the next inference, or ends the sequence. Until then, a failure leaves it as it
-    /// was.
+    /// Keeps the states for the next inference, or ends the sequence. A failure before this leaves the sequence
+    /// unchanged.
     pub(crate) async fn done(mut self, states: Vec<NamedTensor>) -> Result<(), Fault> {
         let Some(number) = self.begun.or(self.found.as_ref().map(|found| found.number)) else {
             return Err(Fault::internal("an inference of a sequence ended before it began"));
@@ -200,7 +200,7 @@ impl Turn {
         }
         let bytes = states.iter().map(|state| state.tensor.packed_len()).sum();
         let copied = oip::off_loop(bytes, move || {
-            // A copy: memory that a worker lends must go back to it.
+            // Copied, because memory that a worker lends must return to it.
             let copy = |state: NamedTensor| {
                 let tensor = state.tensor.view().to_tensor().map_err(Fault::internal)?;
                 Ok(NamedTensor::new(state.name, tensor))

@@ -1,5 +1,4 @@
-//! The connections that are open at once. Where there are as many as there may be, one on which
-//! nothing is asked makes room for the next.
+//! The open connections. At the limit, an idle connection makes room for the next one.
 
 use super::sent::UnderWay;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -7,15 +6,14 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-/// How often a full house in which nothing became idle looks again: by then a connection that was asked
-/// has left.
+/// How long to wait for a place before more idle connections are asked to leave.
 const LOOK: Duration = Duration::from_millis(250);
-/// How long a connection that is to make room has to end by itself.
+/// How long a connection that must leave has to end by itself.
 pub(super) const LEAVE: Duration = Duration::from_millis(200);
-/// More no process has.
+/// More connections than any process has.
 const MOST: u32 = 1 << 20;
 
-/// The connections that are open.
+/// The open connections.
 #[derive(Debug)]
 pub(crate) struct Connections {
     free: Arc<Semaphore>,
@@ -24,13 +22,13 @@ pub(crate) struct Connections {
     began: Instant,
 }
 
-/// What one connection does, and its place among those that may be open.
+/// The activity of one connection, and its place among the open ones.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    /// Requests that are not answered, or not taken yet.
+    /// Requests without an answer, or whose answer is not taken yet.
     under_way: AtomicUsize,
     requests: Mutex<Vec<Weak<UnderWay>>>,
-    /// Milliseconds since the server began at which the last one ended.
+    /// When the last request ended, in milliseconds since the server began.
     idle_since_ms: AtomicU64,
     leave: Notify,
     is_asked: AtomicBool,
@@ -45,14 +43,14 @@ impl Connections {
         Self { free, most, open: Mutex::default(), began: Instant::now() }
     }
 
-    /// A place for one more connection, once there is one.
+    /// A place for one more connection, once one is free.
     pub(crate) async fn room(&self) -> Arc<Activity> {
         let mut asked = 1;
         let place = loop {
             if let Ok(place) = Arc::clone(&self.free).try_acquire_owned() {
                 break Ok(place);
             }
-            // Some take their time to leave: as long as none has, more are asked.
+            // Connections take time to leave. While none has left, more are asked.
             self.make_room(asked);
             asked = asked.saturating_mul(2);
             let waits = Arc::clone(&self.free).acquire_owned();
@@ -81,7 +79,7 @@ impl Connections {
         activity
     }
 
-    /// Places that are taken.
+    /// The number of taken places.
     pub(crate) fn taken(&self) -> usize {
         let most = usize::try_from(self.most).unwrap_or(usize::MAX);
         most.saturating_sub(self.free.available_permits())
@@ -89,11 +87,11 @@ impl Connections {
 
     /// Resolves once no connection is open.
     pub(crate) async fn all_ended(&self) {
-        // It is never closed.
+        // The semaphore is never closed.
         let _ = self.free.acquire_many(self.most).await;
     }
 
-    /// Asks so many connections to leave, those first that have been idle for longest.
+    /// Asks `count` idle connections to leave, those idle for longest first.
     fn make_room(&self, count: usize) {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let living = open.iter().filter_map(Weak::upgrade);
@@ -110,7 +108,7 @@ impl Connections {
 }
 
 impl Activity {
-    /// A request has come, whose connection is busy for as long as it is under way.
+    /// Registers a request. The connection is busy until the request ends.
     pub(crate) fn begin(self: &Arc<Self>) -> Arc<UnderWay> {
         let request = Arc::new(UnderWay::new(Arc::clone(self)));
         let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,29 +119,29 @@ impl Activity {
         request
     }
 
-    /// Whether of an answer that is there nothing was taken for so long.
+    /// Whether a client has taken nothing of an available answer for `limit`.
     pub(super) fn is_stalled(&self, limit: Duration) -> bool {
         let all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().filter_map(Weak::upgrade).any(|request| request.is_stalled(limit))
     }
 
-    /// One more that keeps the connection busy.
+    /// Counts one more reason for the connection to be busy.
     pub(super) fn add(&self) {
         self.under_way.fetch_add(1, Relaxed);
     }
 
-    /// One less.
+    /// Removes one reason for the connection to be busy.
     pub(super) fn remove(&self) {
         self.idle_since_ms.store(millis(self.began), Relaxed);
         self.under_way.fetch_sub(1, Relaxed);
     }
 
-    /// Whether a request is under way.
+    /// Whether a request is in progress.
     pub(crate) fn is_busy(&self) -> bool {
         self.under_way.load(Relaxed) > 0
     }
 
-    /// Resolves when the connection is to make room for another one.
+    /// Resolves when the connection must make room for another one.
     pub(crate) async fn asked_to_leave(&self) {
         self.leave.notified().await;
     }

@@ -1,4 +1,4 @@
-//! HTTP/1.1 and HTTP/2, with the limits that keep one client from taking all of a server.
+//! HTTP/1.1 and HTTP/2, with limits that keep one client from using up the server.
 
 use crate::config::ServerConfig;
 use hyper::body::{Body, Incoming};
@@ -10,38 +10,37 @@ use std::error::Error;
 use std::pin::Pin;
 use std::time::Duration;
 
-/// Requests of one HTTP/2 connection that may be under way together.
+/// The most concurrent requests of one HTTP/2 connection.
 const STREAMS_MAX: u32 = 256;
-/// Bytes of a request's headers.
+/// The most bytes of a request's headers.
 const HEADERS_BYTES_MAX: u32 = 16 << 10;
-/// Streams that a client has reset and the server has not let go of yet; a connection with more ends.
+/// The most streams that a client has reset and the server still holds; beyond it the connection ends.
 const RESETS_MAX: usize = 20;
-/// Bytes on their way to a request, and to all requests of a connection, before they are read.
+/// Flow-control windows: unread bytes of a request, and of all requests of a connection.
 const STREAM_WINDOW: u32 = 1 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
-/// The same where more connections are open than have wide ones. Bytes in windows are beside the room for
-/// bodies, so their sum has to have an end: that of a connection is what HTTP/2 begins with, and no request that
-/// is not read takes all of it.
+/// Windows for connections beyond `WIDE_MAX`. Bytes in windows lie outside the room for bodies, so their sum must
+/// be bounded. The connection's window is HTTP/2's initial one, and no single unread request can fill it.
 const NARROW_STREAM_WINDOW: u32 = NARROW_WINDOW / 4;
 const NARROW_WINDOW: u32 = (64 << 10) - 1;
-/// Connections with wide windows: 256 MiB in all, and 64 MiB for each further thousand.
+/// Connections with wide windows: 256 MiB in all, plus 64 MiB for each further thousand connections.
 const WIDE_MAX: usize = 64;
-/// Bytes of a frame: four times what HTTP/2 begins with, since each is read and written by itself.
+/// The most bytes of a frame: four times HTTP/2's initial limit, because frames are handled one by one.
 const FRAME_BYTES_MAX: u32 = 64 << 10;
-/// Bytes of an answer that a connection takes for a client that does not read.
+/// Bytes of an answer that a connection buffers for a client that does not read.
 const SEND_BUFFER: usize = 1 << 20;
-/// How often a quiet HTTP/2 connection is asked whether it lives, and how long it may take to say so.
+/// The ping interval of a quiet HTTP/2 connection, and the time limit for the reply.
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(20);
 
-/// What a listener speaks.
+/// The protocol of a listener.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Protocol {
     Http1,
     Http2,
 }
 
-/// What makes connections of it.
+/// Builds connections of a protocol.
 #[derive(Clone)]
 pub(super) enum Builder {
     Http1(http1::Builder),
@@ -49,7 +48,7 @@ pub(super) enum Builder {
 }
 
 impl Protocol {
-    /// Its name in RFC 7301.
+    /// The protocol's name (RFC 7301).
     pub(super) fn name(self) -> &'static [u8] {
         match self {
             Self::Http1 => b"http/1.1",
@@ -86,7 +85,7 @@ impl Protocol {
 }
 
 impl Builder {
-    /// For a connection that is one of so many.
+    /// The builder for a connection when `open` connections are open.
     pub(super) fn of(&self, open: usize) -> Self {
         let mut builder = self.clone();
         if let Self::Http2(builder) = &mut builder
@@ -99,9 +98,9 @@ impl Builder {
     }
 }
 
-/// A connection that ends once its open requests are answered, when it is asked to.
+/// A connection that can shut down after its open requests are answered.
 pub(super) trait Graceful: Future<Output = hyper::Result<()>> {
-    /// Asks for that.
+    /// Starts the shutdown.
     fn shut_down(self: Pin<&mut Self>);
 }
 

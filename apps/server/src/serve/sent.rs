@@ -1,5 +1,5 @@
-//! A request on its way, and how its answer is taken: one of which a client takes nothing for long must not
-//! be held for ever.
+//! Tracks a request and how its answer is taken. A client that takes nothing for long must not hold its answer
+//! forever.
 
 use super::idle::Activity;
 use axum::body::{Bytes, HttpBody};
@@ -9,30 +9,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-/// Bytes of an answer that are given to its connection at a time.
+/// Bytes of an answer that the connection gets at a time.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A request that is under way on a connection.
+/// A request in progress on a connection.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     activity: Arc<Activity>,
     answer: Mutex<Answer>,
 }
 
-/// How far the answer of a request is.
+/// The progress of a request's answer.
 #[derive(Debug)]
 struct Answer {
-    /// Whether the connection is to ask for more of it: it does so once the client has taken enough.
+    /// Whether more of the answer is available. The connection polls it once the client has taken enough.
     is_there: bool,
-    /// Pieces that the connection has and the client has not.
+    /// Pieces that the connection holds and the client has not taken.
     pieces: usize,
     /// When the client last took something.
     taken: Instant,
-    /// Whether there is no more of it.
+    /// Whether the answer's body has ended.
     is_whole: bool,
-    /// Whether it keeps its connection busy although nothing of it is there.
+    /// Whether the request keeps its connection busy even when nothing of the answer is available.
     keeps_busy: bool,
-    /// Whether it does so now.
+    /// Whether the request keeps its connection busy now.
     is_busy: bool,
 }
 
@@ -56,7 +56,7 @@ impl UnderWay {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The connection asks for more, or has written something: the client takes its answer.
+    /// Notes that the connection polled for more or wrote a piece: the client takes its answer.
     fn gets_on(&self, change: impl FnOnce(&mut Answer)) {
         let mut answer = self.lock();
         change(&mut answer);
@@ -64,7 +64,7 @@ impl UnderWay {
         self.settle(&mut answer);
     }
 
-    /// More of the answer is there, which begins the client's time unless it has begun.
+    /// Notes that more of the answer is available. Starts the client's time unless it runs already.
     fn has_more(&self) {
         let mut answer = self.lock();
         if !answer.is_due() {
@@ -85,7 +85,7 @@ impl UnderWay {
         }
     }
 
-    /// Another request of the same connection, of which it is a part.
+    /// Registers a request on the same connection that is a part of this one.
     pub(crate) fn part(&self) -> Arc<Self> {
         self.activity.begin()
     }
@@ -104,14 +104,14 @@ impl Drop for UnderWay {
     }
 }
 
-/// Marks an answer without an end, whose connection is idle while nothing of it is there.
+/// Marks an endless answer, whose connection counts as idle while nothing of it is available.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Endless;
 
-/// The body of an answer, in pieces that tell when they were taken.
+/// The body of an answer, in pieces that report when they were taken.
 pub(super) struct Sent<B> {
     body: B,
-    /// What of the body's last frame is not given to the connection.
+    /// The part of the body's last frame that the connection has not got yet.
     rest: Bytes,
     request: Arc<UnderWay>,
 }
@@ -125,7 +125,7 @@ impl<B> Sent<B> {
         Self { body, rest: Bytes::new(), request }
     }
 
-    /// The next piece of what is there.
+    /// The next piece of the available bytes.
     fn piece(&mut self) -> Frame<Bytes> {
         let bytes = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
         self.request.gets_on(|answer| {
@@ -170,7 +170,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Sent<B> {
                 }
                 Err(trailers) => Poll::Ready(Some(Ok(trailers))),
             },
-            // There is no more, for now or at all.
+            // Nothing more is available, for now or at all.
             none => {
                 self.request.gets_on(|answer| answer.is_there = false);
                 none
@@ -194,7 +194,7 @@ impl<B: HttpBody<Data = Bytes> + Unpin> HttpBody for Sent<B> {
     }
 }
 
-/// Bytes that the connection has, until it has written them.
+/// Bytes that the connection holds until it has written them.
 struct Piece {
     bytes: Bytes,
     request: Arc<UnderWay>,
@@ -212,7 +212,7 @@ impl Drop for Piece {
     }
 }
 
-/// Tells that more of an answer is there, and wakes the connection, which asks for it once it can.
+/// Notes that more of an answer is available, and wakes the connection to poll it.
 struct More {
     request: Arc<UnderWay>,
     waker: Waker,

@@ -1,19 +1,19 @@
-//! Files of the system's shared memory: opened by their keys, read and written at a place.
+//! Files in the system's shared memory: opened by key, read and written at an offset.
 
 use super::Place;
 use crate::fault::Fault;
-use lgp_sdk::Buffer;
+use lgp_memory::Buffer;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Where Linux keeps what `shm_open` makes.
+/// The folder in which Linux keeps files of `shm_open`.
 const FOLDER: &str = "/dev/shm";
-/// Longest key in bytes: it is a file's name.
+/// Longest key in bytes: it is a file name.
 const KEY_BYTES_MAX: usize = 255;
 
-/// Opens the file that a place is in, and checks that it is.
+/// Opens the file of a place, and checks that the place lies within it.
 pub(super) fn open(place: &Place) -> Result<File, Fault> {
     let Place { key, offset, byte_size } = place;
     let name = file_name(key)?;
@@ -24,7 +24,7 @@ pub(super) fn open(place: &Place) -> Result<File, Fault> {
     let folder = folder.map_err(|_| {
         Fault::unsupported(format!("this system has no shared memory under {FOLDER}"))
     })?;
-    // A link would lead elsewhere, and a pipe would have the server wait for its other end.
+    // A link would lead elsewhere, and opening a pipe would block the server.
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = rustix::fs::openat(&folder, name, flags, Mode::empty());
     let file = File::from(file.map_err(|error| failed(error.into()))?);
@@ -43,7 +43,7 @@ pub(super) fn open(place: &Place) -> Result<File, Fault> {
     Ok(file)
 }
 
-/// The name of a key's file: keys begin with a slash or not, and are no paths.
+/// The file name of a key, which may begin with a slash but must not be a path.
 fn file_name(key: &str) -> Result<&str, Fault> {
     let name = key.strip_prefix('/').unwrap_or(key);
     let is_name = !matches!(name, "" | "." | "..")
@@ -57,14 +57,14 @@ fn file_name(key: &str) -> Result<&str, Fault> {
     })
 }
 
-/// The bytes at a place of a file.
+/// Reads bytes at an offset of a file.
 pub(super) fn read(file: &File, at: u64, bytes: usize) -> io::Result<Buffer> {
     let mut data = Buffer::zeroed(bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
     file.read_exact_at(&mut data, at)?;
     Ok(data)
 }
 
-/// Puts bytes at a place of a file, which does not grow by it.
+/// Writes bytes at an offset of a file, which must not grow.
 pub(super) fn write(file: &File, at: u64, data: &[u8]) -> io::Result<()> {
     let end = u64::try_from(data.len()).ok().and_then(|bytes| at.checked_add(bytes));
     if end.is_none_or(|end| file.metadata().is_ok_and(|found| end > found.len())) {

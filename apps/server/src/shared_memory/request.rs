@@ -1,4 +1,4 @@
-//! What one request says of regions: where an input lies, where an output goes.
+//! A request's use of regions: where its inputs lie and where its outputs go.
 
 use super::{Region, file};
 use crate::access::Caller;
@@ -7,16 +7,16 @@ use crate::fault::Fault;
 use crate::oip::{Parameters, number};
 use crate::state::ServerState;
 use axum::http::StatusCode;
-use lgp_sdk::Buffer;
+use lgp_memory::Buffer;
 use std::fmt;
 use std::sync::Arc;
 
 const REGION: &str = "shared_memory_region";
-/// What a string takes in memory at most, besides its text, while it is read: its place among the elements,
-/// sorted and in the tensor's table, and what the allocator adds.
+/// The most memory that parsing a string takes besides its text: its place among the elements, in sorted order and
+/// in the tensor's table, and the allocator's overhead.
 const STRING_BYTES: usize = 128;
 
-/// The regions that a request may use: those of its caller.
+/// The caller's regions, as a request may use them.
 #[derive(Debug, Clone)]
 pub(crate) struct Shared {
     state: ServerState,
@@ -27,26 +27,26 @@ pub(crate) struct Shared {
 #[derive(Clone)]
 pub(crate) struct Slot {
     region: Arc<Region>,
-    /// Its region, as the request names it.
+    /// The region's name in the request.
     pub(crate) name: String,
-    /// Where it begins in the region, in bytes.
+    /// Where the slot begins in the region, in bytes.
     pub(crate) offset: u64,
     bytes: u64,
 }
 
-/// What the inputs of one request have been given besides its body: those that lie in regions, and strings.
+/// Room that a request's inputs took besides its body: for inputs in regions, and for strings.
 #[derive(Debug, Default)]
 pub(crate) struct Taken {
     bytes: usize,
-    /// Their room, to be kept as long as they are.
+    /// The room, to be kept as long as the inputs.
     pub(crate) room: Room,
 }
 
 impl Taken {
-    /// Room for strings, each of which takes more memory than it takes of a request.
+    /// Takes room for strings, which need more memory parsed than in the request.
     ///
     /// # Errors
-    /// 413 for more than one request may have, 503 without room.
+    /// 413 for more than one request may have, 503 if there is no room.
     pub(crate) fn strings(&mut self, shared: &Shared, count: usize) -> Result<(), Fault> {
         let most = shared.state.config().room_of_one();
         let wanted = self.bytes.saturating_add(count.saturating_mul(STRING_BYTES));
@@ -81,16 +81,16 @@ impl Shared {
         Self { state: state.clone(), caller: caller.clone() }
     }
 
-    /// The most bytes that a request in JSON may name besides its own.
+    /// The most bytes in regions that a JSON request can refer to.
     pub(crate) fn bytes_named(&self, json: &[u8]) -> usize {
         self.bytes_of(|| {
             let named = json.windows(REGION.len()).filter(|part| part == &REGION.as_bytes());
-            // With an escape in it a name may be spelled in other ways.
+            // An escape allows other spellings of the name, so every byte counts as a use.
             if json.contains(&b'\\') { json.len() } else { named.count() }
         })
     }
 
-    /// The most bytes that so many places in regions have.
+    /// The most bytes that this many slots can have.
     pub(crate) fn bytes_of(&self, places: impl FnOnce() -> usize) -> usize {
         match self.state.regions().largest(&self.caller) {
             0 => 0,
@@ -98,7 +98,7 @@ impl Shared {
         }
     }
 
-    /// Where a tensor with such parameters lies; `None` where it is in no region.
+    /// The slot in a tensor's parameters; `None` if they name no region.
     ///
     /// # Errors
     /// 400 for a place outside of the region, 404 for a region that the caller does not have.
@@ -129,11 +129,10 @@ impl Shared {
         Ok(Some(Slot { region, name: name.to_owned(), offset, bytes }))
     }
 
-    /// The bytes of an input, which have their room among those of bodies.
+    /// Reads an input, after taking room for it.
     ///
     /// # Errors
-    /// 400 for more than requests may have and for a region whose file was cut short, 503 without
-    /// room.
+    /// 400 for more than requests may have and for a region whose file was truncated, 503 if there is no room.
     pub(crate) fn read(&self, slot: &Slot, taken: &mut Taken) -> Result<Buffer, Fault> {
         let config = self.state.config();
         let most = config.binary_bytes_max.min(config.bodies_bytes_max);
@@ -151,7 +150,7 @@ impl Shared {
 }
 
 impl Slot {
-    /// How long it is.
+    /// The length of the slot, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         usize::try_from(self.bytes).unwrap_or(usize::MAX)
     }
@@ -159,7 +158,7 @@ impl Slot {
     /// Writes an output.
     ///
     /// # Errors
-    /// 400 where the slot is too small for it, and where its file was cut short.
+    /// 400 if the slot is too small for the output, or its file was truncated.
     pub(crate) fn write(&self, output: &str, data: &[u8]) -> Result<(), Fault> {
         if u64::try_from(data.len()).is_ok_and(|bytes| bytes <= self.bytes) {
             let written = file::write(&self.region.file, self.begin(), data);
@@ -173,7 +172,7 @@ impl Slot {
         )))
     }
 
-    /// Where it begins in the file: the region was checked to end within what `u64` counts.
+    /// Where the slot begins in the file. Registration checked that the region's end fits in `u64`.
     fn begin(&self) -> u64 {
         self.region.place.offset.saturating_add(self.offset)
     }

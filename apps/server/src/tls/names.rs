@@ -1,4 +1,4 @@
-//! The names and addresses by which this machine is reached.
+//! The names and addresses of this machine.
 
 use std::net::IpAddr;
 
@@ -15,7 +15,7 @@ pub(super) fn of_this_machine() -> Vec<String> {
             names.push(format!("{}.local", name.to_ascii_lowercase()));
         }
     }
-    // Without a list of them, those above are left.
+    // If the addresses cannot be listed, the names above remain.
     let addresses = if_addrs::get_if_addrs().unwrap_or_default();
     names.extend(addresses.iter().map(|interface| interface.ip()).map(|ip| ip.to_string()));
     names.sort();

@@ -1,8 +1,8 @@
-//! Where a certificate comes from.
+//! Sources of certificates.
 
 use super::names;
 use crate::error::{Error, Result};
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -12,21 +12,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Largest file of certificates or of a key that is read.
+/// The most bytes that are read of a certificate or key file.
 const BYTES_MAX: u64 = 1 << 20;
-/// How long a certificate of the cluster's authority is valid: some clients take none that is valid
-/// for more than 398 days.
+/// Lifetime of a certificate of the cluster's authority: some clients refuse more than 398 days.
 const LIFE: Duration = Duration::from_secs(397 * 24 * 3600);
-/// It is issued anew so long after it was issued.
+/// The certificate is reissued after this time.
 const RENEWAL: Duration = Duration::from_secs(265 * 24 * 3600);
 
-/// Where a certificate comes from.
+/// The source of a certificate.
 pub(super) enum Source {
     Files { cert: PathBuf, key: PathBuf },
     Authority { pki: Pki },
 }
 
-/// What changes when a certificate has to be read anew.
+/// Changes whenever the certificate must be read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp(u64);
 
@@ -39,7 +38,7 @@ impl Source {
         Self::Authority { pki }
     }
 
-    /// The certificate as it is now.
+    /// The current certificate.
     pub(super) fn read(&self) -> Result<CertifiedKey> {
         match self {
             Self::Files { cert, key } => {
@@ -54,7 +53,7 @@ impl Source {
         }
     }
 
-    /// What to compare with what was seen before.
+    /// The source's present stamp.
     pub(super) fn stamp(&self) -> Stamp {
         use std::hash::{DefaultHasher, Hash, Hasher};
         let mut hasher = DefaultHasher::new();

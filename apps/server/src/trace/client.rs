@@ -1,4 +1,4 @@
-//! How spans reach the collector: the exporter's own thread sends them, and has nothing else to do.
+//! Sends spans to the collector, on the exporter's own thread.
 
 use opentelemetry_http::{Bytes, HttpClient, HttpError, Request, Response};
 use prost::Message;
@@ -7,23 +7,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 use ureq::Agent;
 
-/// How long one attempt may take.
+/// The time limit of one attempt.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// What is read of an answer.
+/// The most bytes of an answer that are read.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
-/// Of what a collector says about a message, the most that is logged.
+/// The most characters of a collector's message that are logged.
 const WHY_CHARS_MAX: usize = 256;
 
 #[derive(Debug)]
 pub(super) struct Client {
     agent: Agent,
     rejected: Arc<AtomicU64>,
-    /// Some of the last message were rejected.
+    /// Whether the collector rejected some spans of the last message.
     is_rejecting: AtomicBool,
 }
 
-/// The answer to a message of spans, `ExportTraceServiceResponse` of OTLP.
+/// The collector's answer: OTLP's `ExportTraceServiceResponse`.
 #[derive(Clone, PartialEq, Message)]
 struct Taken {
     #[prost(message, optional, tag = "1")]
@@ -39,7 +39,7 @@ struct PartialSuccess {
 }
 
 impl Client {
-    /// `rejected` counts the spans of the last message that a collector did not take, though it answered well.
+    /// `rejected` is set to the spans that the collector rejected from the last accepted message.
     pub(super) fn new(rejected: Arc<AtomicU64>) -> Self {
         let config = Agent::config_builder()
             .timeout_global(Some(TIMEOUT))
@@ -50,9 +50,9 @@ impl Client {
         Self { agent, rejected, is_rejecting: AtomicBool::new(false) }
     }
 
-    /// Notes what a collector has taken of a message.
+    /// Records how many spans of a message the collector rejected.
     fn note(&self, answer: &[u8]) {
-        // What is no such answer says nothing of spans.
+        // An invalid answer counts as no rejection.
         let partial = Taken::decode(answer).unwrap_or_default().partial_success.unwrap_or_default();
         let spans = u64::try_from(partial.rejected_spans).unwrap_or(0);
         self.rejected.store(spans, Relaxed);

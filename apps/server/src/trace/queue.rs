@@ -1,4 +1,4 @@
-//! The room for spans that are not sent yet, and the count of those that find none.
+//! The bounded queue of unsent spans, with counts of sent and dropped spans.
 
 use opentelemetry::Context;
 use opentelemetry_sdk::Resource;
@@ -10,31 +10,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Spans that wait, those under way included.
+/// The most spans that wait or are being sent.
 const WAITING_MAX: usize = 2_048;
-/// Spans of one message.
+/// The most spans in one message.
 const BATCH_MAX: usize = 512;
-/// How long spans wait for others.
+/// How long a span waits for others before it is sent.
 const DELAY: Duration = Duration::from_millis(500);
 
-/// What became of spans.
+/// Counts of sent and dropped spans.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     waiting: AtomicUsize,
     sent: AtomicU64,
     crowded_out: AtomicU64,
     refused: AtomicU64,
-    /// The last message did not arrive.
+    /// Whether the last message failed.
     failing: AtomicBool,
 }
 
 impl Counts {
-    /// Spans that the collector has taken.
+    /// Spans that the collector accepted.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Relaxed)
     }
 
-    /// Spans that nobody will see, by the reason for it.
+    /// Dropped spans, by reason.
     pub(crate) fn dropped(&self) -> [(&'static str, u64); 2] {
         [("queue_full", self.crowded_out.load(Relaxed)), ("not_taken", self.refused.load(Relaxed))]
     }
@@ -43,7 +43,7 @@ impl Counts {
         self.waiting.load(Relaxed) >= WAITING_MAX / 2
     }
 
-    /// Whether there is room for one more, which it then takes.
+    /// Takes room for one more span; returns whether there was any.
     fn enter(&self) -> bool {
         let more = |waiting| (waiting < WAITING_MAX).then_some(waiting + 1);
         let entered = self.waiting.fetch_update(Relaxed, Relaxed, more).is_ok();
@@ -53,7 +53,7 @@ impl Counts {
         entered
     }
 
-    /// Spans have left, of which a collector that took their message `rejected` some.
+    /// Counts spans that left the queue; the collector accepted their message but rejected `rejected` of them.
     fn left(&self, spans: usize, rejected: u64, result: &OTelSdkResult) {
         self.waiting.fetch_sub(spans, Relaxed);
         let spans = u64::try_from(spans).unwrap_or(u64::MAX);
@@ -71,8 +71,8 @@ impl Counts {
     }
 }
 
-/// Sends spans by an exporter, never more than there is room for. After each message `rejected` is how many
-/// of its spans were not taken all the same.
+/// Sends spans by an exporter, through a bounded queue. The exporter sets `rejected` to the number of spans that
+/// the collector rejected from an accepted message.
 pub(super) fn bounded(
     exporter: impl SpanExporter + 'static,
     rejected: Arc<AtomicU64>,
@@ -88,7 +88,7 @@ pub(super) fn bounded(
     (Bounded { sender, counts: Arc::clone(&counts) }, counts)
 }
 
-/// Lets spans in.
+/// Admits spans to the queue.
 #[derive(Debug)]
 struct Bounded {
     sender: BatchSpanProcessor,
@@ -119,7 +119,7 @@ impl SpanProcessor for Bounded {
     }
 }
 
-/// Sees spans off.
+/// Counts spans as they leave the queue.
 #[derive(Debug)]
 struct Counted<E> {
     exporter: E,

@@ -1,22 +1,23 @@
-//! The spans of an inference, made once it is over: reading, waiting, each attempt with the model's run at
-//! its worker and the nodes of that, writing.
+//! The spans of an inference, made after its end: decoding, waiting, each attempt with the model's run on its
+//! worker and that run's nodes, encoding.
 
 use crate::catalog::ModelEntry;
-use lgp_sdk::{AttemptRecord, Coordinator, NodeTime, RunTrace, TaskRecord};
+use lgp_distributed::{AttemptRecord, NodeTime, RunTrace};
+use lgp_sdk::cluster::{Coordinator, TaskRecord};
 use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::SdkTracer;
 use std::borrow::Cow;
 use std::time::{Duration, Instant, SystemTime};
 
-/// From when to when.
+/// Start and end.
 type Time = (Instant, Instant);
 
-/// Where the time of an inference went, as far as it came.
+/// The steps of an inference, as far as it got.
 #[derive(Debug)]
 pub(crate) struct Steps {
     began: Instant,
-    /// Which model answered.
+    /// The model that answered.
     pub(crate) model: ModelEntry,
     pub(crate) decode: Option<Time>,
     pub(crate) task: Option<Ran>,
@@ -28,13 +29,13 @@ pub(crate) struct Steps {
 pub(crate) struct Ran {
     time: Time,
     id: String,
-    /// Each with what its worker told of it.
+    /// Each attempt, with the trace that its worker reported.
     tries: Vec<(AttemptRecord, Option<RunTrace>)>,
     error: Option<&'static str>,
 }
 
 impl Ran {
-    /// A coordinator is asked for the traces of runs where the task was traced.
+    /// Pass the coordinator if the task was traced; it has the traces of runs.
     pub(crate) fn of(
         record: &TaskRecord,
         submitted: Instant,
@@ -53,7 +54,7 @@ impl Ran {
     }
 }
 
-/// A span that is over.
+/// A finished span.
 struct Part {
     name: Cow<'static, str>,
     kind: SpanKind,
@@ -69,10 +70,10 @@ impl Part {
     }
 }
 
-/// Puts spans below others.
+/// Writes spans below others.
 struct Scribe<'a> {
     tracer: &'a SdkTracer,
-    /// One moment on both clocks.
+    /// The same moment on both clocks.
     now: (Instant, SystemTime),
 }
 
@@ -82,7 +83,7 @@ impl Scribe<'_> {
         time.checked_sub(now.saturating_duration_since(moment)).unwrap_or(time)
     }
 
-    /// Writes a part; answers what parts of it are put below.
+    /// Writes a span and returns the context for its children.
     fn put(&self, above: &Context, part: Part) -> Context {
         let (began, ended) = part.time;
         let builder = self.tracer.span_builder(part.name).with_kind(part.kind);
@@ -98,18 +99,18 @@ impl Scribe<'_> {
 }
 
 impl Steps {
-    /// An inference begins, of a model unless an alias chooses another.
+    /// Begins an inference of a model, which an alias may replace later.
     pub(crate) fn begin(model: &ModelEntry) -> Self {
         let (began, model) = (Instant::now(), model.clone());
         Self { began, model, decode: None, task: None, encode: None }
     }
 
-    /// Time since it began.
+    /// Time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.began.elapsed()
     }
 
-    /// It is over, with an error or without: writes its spans below one that is under way.
+    /// Ends the inference, with or without an error, and writes its spans below `above`.
     pub(crate) fn write(self, tracer: &SdkTracer, above: &Context, error: Option<&'static str>) {
         let now = Instant::now();
         let scribe = Scribe { tracer, now: (now, SystemTime::now()) };
@@ -135,7 +136,7 @@ impl Ran {
         let part = Part { attributes, error: self.error, ..Part::new("task", self.time) };
         let above = scribe.put(above, part);
         let at = |ms: f64| submitted.checked_add(after(ms)).unwrap_or(ended).min(ended);
-        // Whatever is between attempts is waiting; a rival begins before the other has ended.
+        // The time between attempts is waiting. A hedged attempt begins before the other ends.
         let mut waits_since = submitted;
         for (attempt, told) in &self.tries {
             let sent = at(attempt.sent_ms);
@@ -172,8 +173,8 @@ fn write_attempt(
     };
     let above = scribe.put(above, part);
     let Some(ms) = attempt.model_ms else { return };
-    // The worker measures how long it took, on a clock of its own: the way there is taken to be as long as
-    // the way back.
+    // The worker measures the run's duration on its own clock, so the ways there and back are assumed to take
+    // equally long.
     let (sent, over) = time;
     let whole = over.saturating_duration_since(sent);
     let took = after(ms).min(whole);
@@ -199,7 +200,7 @@ fn write_attempt(
     }
 }
 
-/// A node of a run, named as its operator.
+/// Writes the span of a run's node, named after its operator.
 fn write_node(scribe: &Scribe<'_>, above: &Context, node: &NodeTime, (began, ended): Time) {
     let at = |ns: u64| began.checked_add(Duration::from_nanos(ns)).unwrap_or(ended).min(ended);
     let time = (at(node.start_ns), at(node.start_ns.saturating_add(node.took_ns)));

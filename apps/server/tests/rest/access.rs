@@ -1,4 +1,4 @@
-//! Who may do what: keys, roles, limits, and the log of it.
+//! Access control: keys, roles, limits, and the audit log.
 
 use crate::grpc::{client, request as message};
 use crate::rig::{Answer, Options, Rig, ask_with, listen, onnx, request};
@@ -13,7 +13,7 @@ const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","d
 const TASK: &str =
     r#"{"model":"relu","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
-/// Routes that nobody may use without a key, by what they ask for.
+/// Routes that need a key, by the role that they need.
 const SUBMIT: [(&str, &str); 18] = [
     ("GET", "/metrics"),
     ("GET", "/api/v1/cluster/stats"),
@@ -64,7 +64,7 @@ const ADMIN: [(&str, &str); 27] = [
     ("HEAD", "/api/v1/cluster/tokens"),
 ];
 
-/// Status and text of a request over a connection of its own, with a key or without.
+/// Status and text of a request over its own connection, with or without a key.
 async fn ask(addr: SocketAddr, (method, path): (&str, &str), key: Option<&str>) -> (u16, String) {
     let body = match (method, path) {
         ("POST", path) if path.ends_with("/infer") => INFER,
@@ -110,7 +110,7 @@ async fn programs_of_the_machine_may_infer_and_nothing_else() {
         assert!(head.contains("\r\nwww-authenticate: bearer\r\n"), "{answer}");
     }
     assert_eq!(ask(addr, ("GET", "/api/v1/cluster/made-up"), None).await.0, 404);
-    // Whoever may use a path hears that a verb is wrong, and nobody else.
+    // Only callers with a right to the path learn that the method is wrong.
     for (wrong, status) in [
         (("GET", "/v2/models/relu/infer"), 405),
         (("DELETE", "/v2"), 405),
@@ -120,7 +120,7 @@ async fn programs_of_the_machine_may_infer_and_nothing_else() {
     ] {
         assert_eq!(ask(addr, wrong, None).await.0, status, "{wrong:?}");
     }
-    // A wrong key is a mistake that its owner should hear of, also where none is needed.
+    // A wrong key is an error even where none is needed, so that its owner notices.
     let (status, answer) = ask(addr, ("GET", "/v2"), Some("lgp_wrong_00")).await;
     assert_eq!((status, answer.contains("unknown, expired or revoked")), (401, true), "{answer}");
 }
@@ -153,7 +153,7 @@ async fn each_role_reaches_as_far_as_it_says() {
         (&ADMIN[..], [403, 403, 0]),
         (&[("POST", "/v2/models/relu/infer")][..], [0; 3]),
     ] {
-        // The last of these would stop the cluster.
+        // The last of these routes would stop the cluster.
         for route in routes.iter().filter(|(_, path)| !path.ends_with("/stop")) {
             for (key, expected) in keys.iter().zip(expected) {
                 let body = if route.1.ends_with("/infer") { INFER } else { "" };
@@ -273,7 +273,7 @@ async fn a_key_for_one_model_reaches_no_task_of_another() {
         let answer = with(&rig, key, ("POST", &format!("{tasks}/batch")), &batch).await;
         assert_eq!(answer.status, 403, "{}", answer.text());
         assert!(answer.text().contains("task 1 of the batch: input 'x'"), "{}", answer.text());
-        // Its own are there, also those that the alias had its model run.
+        // A key sees its own tasks, including those that ran through an alias.
         for id in [&own, &through] {
             assert_eq!(with(&rig, key, ("GET", &format!("{tasks}/{id}")), "").await.status, 200);
             assert_eq!(with(&rig, key, ("POST", tasks), &from(model, id)).await.status, 202);
@@ -282,7 +282,7 @@ async fn a_key_for_one_model_reaches_no_task_of_another() {
         let all = listed.as_array().unwrap();
         assert!(!all.is_empty() && all.iter().all(|task| task["model"] == "relu/1"), "{listed}");
     }
-    // Pages of others' tasks are short, and say what follows.
+    // Pages with others' tasks have fewer entries, but still link to the next page.
     submit(&owner, "gated").await;
     let page = with(&rig, &relu, ("GET", &format!("{tasks}?limit=1")), "").await;
     assert_eq!((page.json(), page.headers.contains_key("link")), (json!([]), true));
@@ -317,7 +317,7 @@ async fn a_key_is_held_to_its_rate_and_its_places() {
     assert_eq!(with(&rig, &narrow, ("GET", "/v2"), "").await.status, 200);
 }
 
-/// It has the name, the rights and the limits of the key that asked for the link, and no longer life.
+/// A sign-in has the id, rights and limits of the key that asked for the link, and ends with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_is_exchanged_once_for_what_stands_for_its_makers_key() {
     let rig = Rig::start().await;

@@ -1,4 +1,4 @@
-//! Names that stand for weighted models.
+//! Aliases for weighted models.
 
 use crate::rig::{Answer, Rig, onnx, request};
 use axum::body::Body;
@@ -58,7 +58,7 @@ async fn requests_of_an_alias_are_spread_and_repeated_ones_stay() {
     let metadata = rig.get("/v2/models/prod").await.json();
     assert_eq!((&metadata["name"], &metadata["inputs"][0]["name"]), (&json!("relu"), &json!("x")));
 
-    // Everything counts where it was answered, and nothing is left pending.
+    // Requests count for the model that answered, and none stays pending.
     let stats = |name: &str| format!("/v2/models/{name}/stats");
     let mut answered = 0;
     for name in ["relu", "gated"] {
@@ -84,7 +84,7 @@ async fn requests_of_an_alias_are_spread_and_repeated_ones_stay() {
     let id = accepted.json()["task_id"].as_str().unwrap().to_owned();
     assert_eq!(rig.get(&format!("/api/v1/cluster/tasks/{id}")).await.json()["model"], "relu/1");
 
-    // A target that is gone takes none of the others along.
+    // A missing target does not affect the others.
     let both = json!([{"model": "gated", "weight": 1}, {"model": "relu", "weight": 99}]);
     assert_eq!(set(&rig, "prod", both).await.status, 200);
     assert_eq!(rig.delete(&format!("{MODELS}/gated")).await.status, 200);
@@ -152,7 +152,7 @@ async fn a_shadow_runs_copies_and_differences_count() {
     {
         assert_eq!(put(wrong).await.status.as_u16(), status);
     }
-    // One that agrees, and one that fails; the caller sees nothing of either.
+    // One shadow agrees, and one fails; callers see neither.
     for (shadow, differences) in [("gated", 0), ("fails", 3)] {
         assert_eq!(put(wish(shadow, 100)).await.status, 200);
         for _ in 0..3 {

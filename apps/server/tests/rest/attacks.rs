@@ -1,4 +1,4 @@
-//! What has brought other serving systems down or open, tried here by name.
+//! Attacks that have taken down or opened other serving systems, by name.
 
 mod escapes;
 mod slow;
@@ -17,7 +17,7 @@ const MODELS: &str = "/api/v1/cluster/models";
 const TASK: &str =
     r#"{"model":"relu","inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
-/// Ray's jobs API took work from anybody who reached its port (CVE-2023-48022).
+/// Ray's jobs API accepted work from anybody who reached its port (CVE-2023-48022).
 #[tokio::test(flavor = "multi_thread")]
 async fn work_of_strangers_is_refused() {
     let rig = Rig::start().await;
@@ -29,7 +29,7 @@ async fn work_of_strangers_is_refused() {
     assert_eq!(rig.get("/api/v1/cluster/tasks").await.json(), json!([]));
 }
 
-/// TorchServe loaded models from any address that a caller named (CVE-2023-43654).
+/// TorchServe loaded models from any address in a request (CVE-2023-43654).
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_fetched_from_an_address() {
     let rig = Rig::start().await;
@@ -53,7 +53,7 @@ async fn nothing_is_fetched_from_an_address() {
     assert!(came.is_err(), "the server asked there");
 }
 
-/// A page of another site, or one whose name was made to resolve here.
+/// A page of another site, or of a name that was made to resolve to this server.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_other_sites_get_nothing() {
     let rig = Rig::start().await;
@@ -80,7 +80,7 @@ async fn pages_of_other_sites_get_nothing() {
     }
 }
 
-/// Pages of an origin that the settings name are served, and no others.
+/// Only pages of origins in the settings are served.
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_known_sites_are_served() {
     const OURS: &str = "https://ours.example";
@@ -112,10 +112,10 @@ async fn pages_of_known_sites_are_served() {
     }
 }
 
-/// The head of what a listener answers to bytes; empty where it ends the connection without a word.
+/// The head of a listener's answer to bytes; empty if it closes the connection without an answer.
 async fn exchange(addr: SocketAddr, sent: &[u8]) -> String {
     let mut stream = TcpStream::connect(addr).await.unwrap();
-    // It may have ended the connection before all was sent.
+    // The listener may close the connection before all bytes are sent.
     let _ = stream.write_all(sent).await;
     let mut got = Vec::new();
     let head = async {
@@ -153,7 +153,7 @@ async fn lengths_that_lie_are_refused_before_anything_is_held() {
         let answer = exchange(addr, format!("{infer}{head}\r\n{body}").as_bytes()).await;
         assert!(answer.starts_with(&format!("HTTP/1.1 {expected}")), "{head}: {answer:?}");
     }
-    // A body that breaks off is no request.
+    // A truncated body is not a request.
     let cut = format!("{infer}Content-Length: 1000\r\n\r\n{{\"inputs\"");
     let mut stream = TcpStream::connect(addr).await.unwrap();
     stream.write_all(cut.as_bytes()).await.unwrap();
@@ -162,7 +162,7 @@ async fn lengths_that_lie_are_refused_before_anything_is_held() {
     assert_eq!(status, 200);
 }
 
-/// A client that sends a byte now and then.
+/// A client that sends a byte now and then, too slowly.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_body_that_trickles_is_ended() {
     let server = ServerConfig { body_grace_ms: 200, ..ServerConfig::default() };
@@ -196,7 +196,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// The headers of a call, in the words of HPACK's static table.
+/// The headers of a call, as indices into HPACK's static table.
 fn call() -> Vec<u8> {
     call_of("ServerLive")
 }
@@ -208,8 +208,8 @@ fn call_of(name: &str) -> Vec<u8> {
     [&[0x83, 0x86][..], &named(4, &path), &named(1, b"localhost")].concat()
 }
 
-/// Floods that have brought HTTP/2 servers down: rapid reset (CVE-2023-44487), settings, pings, headers
-/// without end (CVE-2024-27316), and headers that grow when they are unpacked.
+/// Floods that have taken down HTTP/2 servers: rapid reset (CVE-2023-44487), settings, pings, endless headers
+/// (CVE-2024-27316), and headers that expand when decoded.
 #[tokio::test(flavor = "multi_thread")]
 async fn floods_end_their_connection_and_nobody_elses() {
     const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -220,7 +220,7 @@ async fn floods_end_their_connection_and_nobody_elses() {
     tokio::spawn(serve_grpc(listener, None, rig.state.clone(), std::future::pending()));
     let ids = || (0..STREAMS).map(|n| 2 * n + 1);
     let reset = |id: u32| [frame(1, 4, id, &call()), frame(3, 0, id, &[0, 0, 0, 8])].concat();
-    // A header of 4,000 bytes goes into the table, and is named again and again.
+    // A header of 4,000 bytes goes into the table and is then referenced repeatedly.
     let long = [&[0x40, 1, b'x', 0x7f, 0xa1, 0x1e][..], &[b'y'; 4000]].concat();
     let bomb = [call(), long, vec![0xbe; 12_000]].concat();
     for (name, flood, ends) in [
@@ -239,7 +239,7 @@ async fn floods_end_their_connection_and_nobody_elses() {
         let (mut reads, mut writes) = stream.into_split();
         let sending = tokio::spawn(async move {
             let sent = writes.write_all(&flood).await;
-            // Kept open until the other end is done with it.
+            // Kept open until the server has handled the bytes.
             (sent, writes)
         });
         let mut got = vec![0; 1 << 20];
@@ -254,7 +254,7 @@ async fn floods_end_their_connection_and_nobody_elses() {
         }
         sending.abort();
         assert_eq!(ended, ends, "{name}: whether the connection is ended");
-        // Others are served as before.
+        // Other connections are served as before.
         let others = async {
             let mut stream = TcpStream::connect(addr).await.unwrap();
             let body = frame(0, 1, 1, &[0; 5]);
@@ -266,7 +266,7 @@ async fn floods_end_their_connection_and_nobody_elses() {
                 let read = stream.read(&mut part).await.unwrap();
                 assert_ne!(read, 0, "{name}: another connection is ended");
                 all.extend_from_slice(&part[..read]);
-                // The answer's headers are packed: its data frame, `live: true`, is not.
+                // The answer's headers are compressed; its data frame, `live: true`, is not.
                 if all.windows(7).any(|part| part == [0, 0, 0, 0, 2, 8, 1]) {
                     break;
                 }

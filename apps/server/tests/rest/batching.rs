@@ -1,4 +1,4 @@
-//! Models that say how their inferences run together, and what a device runs before the first.
+//! Models with batching settings, and warm-up runs of devices.
 
 use crate::rig::{Options, Rig, onnx, request};
 use axum::body::Body;
@@ -14,7 +14,7 @@ async fn deploy(rig: &Rig, name: &str, wish: Value) -> Value {
     answer.json()
 }
 
-/// A count of a model in `/metrics`.
+/// A counter of a model in `/metrics`.
 fn count(page: &str, name: &str, model: &str) -> u64 {
     let of = |line: &&str| line.starts_with(name) && line.contains(&format!("\"{model}\""));
     let line = page.lines().find(of).unwrap_or_else(|| panic!("no {name} of {model} in {page}"));
@@ -55,7 +55,7 @@ async fn inferences_of_a_model_that_says_so_run_together() {
     assert_eq!(counts("alone"), (all + 1, all + 3, all + 1));
     let (answered, rows, runs) = counts("together");
     assert_eq!((answered, rows), (all, all));
-    // Runs by the rows that each had.
+    // Runs by their number of rows.
     let batches = async |model: &str| {
         let stats = rig.get(&format!("/v2/models/{model}/stats")).await.json();
         let batches = stats["model_stats"][0]["batch_stats"].as_array().unwrap().clone();
@@ -67,7 +67,7 @@ async fn inferences_of_a_model_that_says_so_run_together() {
     let told = batches("together").await;
     assert_eq!(told.iter().map(|(_, count)| count).sum::<u64>(), runs, "{told:?}");
     assert_eq!(told.iter().map(|(size, count)| size * count).sum::<u64>(), all, "{told:?}");
-    // Ten of four each where all had come in time; what came late ran after its delay.
+    // Ten runs of four if all requests came in time; late ones ran after the delay.
     assert!((10..all).contains(&runs), "{runs} runs");
     let wrong = json!({"batching": {"max": 8, "preferred": [9]}});
     let request = request("PUT", &format!("{MODELS}/together/deployment"));
@@ -89,7 +89,7 @@ async fn a_model_is_ready_after_its_warm_up_and_a_failed_one_is_told() {
     deploy(&rig, "warm", json!({"warm_up": [{}, {"shapes": {"x": [16, 2]}}]})).await;
     let loaded = anew().await;
     assert_eq!(loaded.json()["state"], "ready", "{}", loaded.text());
-    // It fits the model, and no worker.
+    // The shape fits the model, but no worker can run it.
     let huge = json!({"warm_up": [{}, {"shapes": {"x": [1u64 << 40, 2]}}]});
     deploy(&rig, "warm", huge).await;
     let refused = anew().await;

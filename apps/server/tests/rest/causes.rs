@@ -1,16 +1,16 @@
-//! Why a model failed: what is about the model and its inputs is told, what is about the machine is not.
+//! Causes of model failures: those in the model and its inputs are reported, those in the machine are not.
 
 use crate::grpc::{client, request as message};
 use crate::rig::{Answer, Rig, request};
 use axum::body::Body;
 use lgp_inference::GraphBuilder;
-use lgp_sdk::{DType, Dim, SymShape, Tensor, TensorType};
+use lgp_sdk::tensor::{DType, Dim, SymShape, Tensor, TensorType};
 use lgp_server::inference::ModelInferRequest;
 use serde_json::{Value, json};
 use tonic::Code;
 
 const TASKS: &str = "/api/v1/cluster/tasks";
-/// The model `real.pick` has three elements, and none at 9.
+/// The model `real.pick` has three elements, so that index 9 fails.
 const CAUSE: &str = "(Gather): ";
 const ENSEMBLE: &str = r#"
 inputs = [{ name = "x", datatype = "INT64", shape = [1] }]

@@ -200,7 +200,7 @@ async fn a_durable_task_that_cannot_be_saved_is_not_accepted() {
     assert!(error["hint"].as_str().is_some_and(|hint| hint.contains("free space")), "{error}");
     assert!(!answer.text().contains("tasks.journal"), "paths are for the log: {error}");
     assert_eq!(rig.get(TASKS).await.json(), json!([]));
-    // What goes through the journal alone is none the worse for it.
+    // Tasks that need only the journal are not affected.
     let id = submit(&rig, task("relu", r#","durable":true"#)).await;
     assert_eq!(finished(&rig, &id).await["state"], "succeeded");
 }
@@ -233,7 +233,7 @@ async fn tasks_of_a_batch_wait_for_those_that_they_depend_on() {
     assert_eq!(answer.status, 400);
     assert!(answer.text().contains("tasks 0, 1 of the batch depend"), "{}", answer.text());
 
-    // The second comes first in the batch, and the third falls with a task that fails.
+    // The second runs before the first, and the third fails with the task that it depends on.
     let tasks =
         [task("relu", &after(1)), task("gated", ""), task("relu", &after(3)), task("fails", "")];
     let answer = rig.post(&path, batch(&tasks)).await.json();
@@ -251,7 +251,7 @@ async fn tasks_of_a_batch_wait_for_those_that_they_depend_on() {
     assert_eq!(fallen["error"]["code"], "dependency_failed");
     let message = fallen["error"]["message"].as_str().unwrap();
     assert!(message.contains(&ids[3]), "{message}");
-    // One that is too late hears it at once.
+    // A task that depends on a failed one fails at once.
     let late = format!(r#","depends_on":["{}"]"#, ids[3]);
     let late = finished(&rig, &submit(&rig, task("relu", &late)).await).await;
     assert_eq!(late["error"]["code"], "dependency_failed");
@@ -351,7 +351,7 @@ async fn refusals_have_code_message_and_hint() {
 #[tokio::test(flavor = "multi_thread")]
 async fn workers_are_listed_measured_and_sent_away() {
     let rig = Rig::start().await;
-    // A worker tells what it has loaded with its next heartbeat.
+    // A worker reports its loaded models with its next heartbeat.
     let loaded = |worker: &Value| {
         worker["models"].as_array().is_some_and(|models| models.contains(&json!("relu/1")))
     };
@@ -518,7 +518,7 @@ async fn what_is_refused_early_has_the_shape_of_its_family() {
     );
     let verb = rig.call(request("PATCH", TASKS).body(Body::empty()).unwrap()).await;
     assert_eq!((verb.status.as_u16(), &verb.json()["error"]["code"]), (405, &json!("wrong_verb")));
-    // And says where in the body it is.
+    // The message gives the position in the body.
     let batch = r#"{"tasks":[{"model":"relu","inputs":[{"name":"x","shape":"no"}]}]}"#;
     let answer = rig.post(&format!("{TASKS}/batch"), batch).await;
     let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();

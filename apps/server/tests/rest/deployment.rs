@@ -1,4 +1,4 @@
-//! What is said of a model, changed field by field.
+//! Changes of a model's deployment, field by field.
 
 use crate::rig::{Answer, Rig, request};
 use axum::body::Body;
@@ -42,7 +42,7 @@ async fn a_change_leaves_the_fields_that_it_does_not_name() {
         assert_eq!(answer.json()["deployment"], expected, "{field}");
         assert_eq!(said(&rig).await, expected, "{field}");
     }
-    // What is wrong in one field keeps the others from changing.
+    // An error in one field keeps the others from changing.
     for (field, wrong, status, part) in [
         ("memory", json!(1), 400, "memory"),
         ("memory", json!(null), 400, "memory"),

@@ -1,7 +1,7 @@
-//! Triton's figures of cards, from what a worker reports.
+//! Triton's GPU metrics, from a worker's report.
 
 use crate::rig::{Options, Rig};
-use lgp_sdk::DeviceStatus;
+use lgp_distributed::DeviceStatus;
 
 const LABELS: &str = r#"{gpu_uuid="w1/opencl:0",worker="w1",device="opencl:0"}"#;
 
@@ -48,7 +48,7 @@ async fn energy_is_power_over_time() {
     let wanted = before.unwrap() + 40.0;
     let page = rig.until("/metrics", |a| joules(&a.text()) >= Some(wanted)).await.text();
     assert!(page.contains("# TYPE nv_energy_consumption counter\n"), "{page}");
-    // 50 W make 40 J in 0.8 s, of which a heartbeat may have been under way.
+    // 50 W make 40 J in 0.8 s; a heartbeat may have been in flight for part of that.
     assert!(begun.elapsed().as_millis() >= 300, "{:?}", begun.elapsed());
 }
 

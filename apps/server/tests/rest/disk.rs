@@ -1,4 +1,4 @@
-//! A disk that fills up: what does not fit is refused with the reason, and all else serves on.
+//! A full disk: what does not fit is refused with the reason, and all else keeps working.
 #![cfg(target_os = "linux")]
 
 use crate::rig::{Answer, Options, Rig, onnx, request};
@@ -14,11 +14,11 @@ use tempfile::TempDir;
 const MODELS: &str = "/api/v1/cluster/models";
 const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
-/// A file system of a few MiB, gone when dropped.
+/// A file system of a few MiB; dropping it unmounts it.
 struct Disk(TempDir);
 
 impl Disk {
-    /// Fails where this process may not mount any.
+    /// Fails if this process may not mount file systems.
     fn mount() -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         let mut mount = Command::new("mount");
@@ -34,11 +34,11 @@ impl Disk {
         self.0.path().join("filler")
     }
 
-    /// Takes all the room but so much.
+    /// Fills the disk except for `left` bytes.
     fn fill(&self, left: usize) {
         let mut file = File::create(self.filler()).unwrap();
         let mut takes = || (0..).take_while(|_| file.write_all(&[0; 4096]).is_ok()).count();
-        // The thread that wrote a file may close it a moment after its upload was refused.
+        // The writing thread may close its file a moment after the upload was refused.
         while takes() > 0 {
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -57,7 +57,7 @@ impl Drop for Disk {
     }
 }
 
-/// Files and folders of a folder, however deep.
+/// All files and folders below a folder, recursively.
 fn files(folder: &Path, all: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
         all.push(entry.path());
@@ -72,7 +72,7 @@ fn models(rig: &Rig) -> Vec<PathBuf> {
     all
 }
 
-/// An upload whose data is so long.
+/// An upload with this many bytes of data.
 fn parts(bytes: usize) -> axum::http::Request<Body> {
     let part = |head: &str, data: &[u8]| {
         [format!("--B\r\nContent-Disposition: form-data; {head}\r\n\r\n").as_bytes(), data, b"\r\n"]
@@ -110,8 +110,8 @@ async fn a_full_disk_refuses_what_does_not_fit_and_serves_on() {
     };
     let before = models(&rig);
     let listed = rig.get(MODELS).await.json();
-    // It is found out while the upload comes in; and while the model is put in its place, where it no
-    // longer fits twice.
+    // The full disk is noticed while the upload arrives, or when the model is copied into place and
+    // does not fit twice.
     is_full(&rig.post(&format!("{MODELS}/noise"), vec![0; 6 << 20]).await, "a plain upload");
     is_full(&rig.call(parts(6 << 20)).await, "an upload in parts");
     for left in [0, 4096] {
@@ -135,7 +135,7 @@ async fn a_full_disk_refuses_what_does_not_fit_and_serves_on() {
     }
     rig.until("/v2/models/relu/ready", |answer| answer.status == 200).await;
     assert_eq!(rig.post("/v2/models/relu/infer", INFER).await.status, 200);
-    // A model that is taken away makes room, also where there is none left to work with.
+    // Deleting a model frees space, even on a completely full disk.
     let gone = rig.delete(&format!("{MODELS}/fails")).await;
     assert_eq!(gone.status, 200, "{}", gone.text());
     disk.free();
@@ -169,7 +169,7 @@ async fn a_full_disk_is_told_to_a_detector() {
         assert!(answer["message"].as_str().unwrap().contains("disk"), "{answer}");
         assert_eq!(models(&rig), before, "nothing is left of what was refused");
     }
-    // The connection goes on, and the model once there is room.
+    // The connection continues, and the model is accepted once there is space.
     disk.free();
     let answer = client.tell(sends, &[&crate::frigate::onnx("m")]).await;
     assert_eq!(answer["model_saved"], true, "{answer}");

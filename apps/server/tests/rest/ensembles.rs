@@ -1,4 +1,4 @@
-//! Ensembles: pictures in, labels and boxes out, over every protocol, and files that cannot be used.
+//! Ensembles: images in, labels and boxes out, over every protocol, and unusable ensemble files.
 
 mod files;
 mod running;
@@ -8,11 +8,11 @@ use crate::rig::{Answer, Options, Rig, request};
 use axum::body::Body;
 use image::codecs::{jpeg::JpegEncoder, png::PngEncoder};
 use image::{Rgb, RgbImage};
-use lgp_inference::GraphBuilder;
-use lgp_sdk::vision::{
+use lgp_common::vision::{
     Channels, DecodeLimits, Filter, Order, Scaling, decode, normalise, resize, softmax, top_k,
 };
-use lgp_sdk::{DType, Dim, SymShape, Tensor, TensorType};
+use lgp_inference::GraphBuilder;
+use lgp_sdk::tensor::{DType, Dim, SymShape, Tensor, TensorType};
 use lgp_server::ServerConfig;
 use lgp_server::inference::model_infer_request::InferInputTensor;
 use lgp_server::inference::{
@@ -26,7 +26,7 @@ const CLASSES: usize = 5;
 pub(crate) const SIDE: u32 = 4;
 const LABELS: &str = "cat\ndog\nowl\nfox\nelk\n";
 
-/// Pictures to labels by the model `real.clf`.
+/// Images to labels by the model `real.clf`.
 const LABELLER: &str = r#"
 inputs = [{ name = "image", datatype = "BYTES", shape = [-1] }]
 outputs = [{ name = "label" }, { name = "score" }, { name = "index", value = "class" }]
@@ -105,7 +105,7 @@ pub(crate) fn classifier() -> Vec<u8> {
     graph.finish().unwrap().to_onnx().unwrap()
 }
 
-/// What the ensemble's steps give for a picture, one called after the other.
+/// The results of the ensemble's steps for an image, called one after the other.
 fn expected(picture: &[u8]) -> Vec<(usize, f32)> {
     let pixels = decode(picture, Channels::Rgb, &DecodeLimits::default()).unwrap();
     let pixels = resize(pixels, SIDE, SIDE, Filter::Bilinear).unwrap();
@@ -140,7 +140,7 @@ fn png(width: u32, height: u32, shade: u8) -> Vec<u8> {
 pub(crate) fn put(rig: &Rig, name: &str, file: &str, text: &str) {
     let folder = rig.folder.path().join("models").join(name);
     std::fs::create_dir_all(&folder).unwrap();
-    // Moved there as a whole.
+    // Renamed into place, so that the server never reads a partial file.
     let new = folder.join(format!(".{file}.new"));
     std::fs::write(&new, text).unwrap();
     std::fs::rename(new, folder.join(file)).unwrap();
@@ -171,7 +171,7 @@ async fn post_parts(rig: &Rig, path: &str, parts: &[(&str, &[u8])]) -> Answer {
     rig.call(request.body(Body::from(body)).unwrap()).await
 }
 
-/// Pictures as binary data behind JSON.
+/// Images as binary data after the JSON.
 async fn post_binary(rig: &Rig, model: &str, pictures: &[Vec<u8>], parameters: Value) -> Answer {
     let data = packed(pictures);
     let json = json!({
@@ -191,7 +191,7 @@ fn packed(elements: &[Vec<u8>]) -> Vec<u8> {
     elements.iter().flat_map(one).collect()
 }
 
-/// An answer has what is expected of each picture.
+/// Checks that an answer has the expected labels of each image.
 fn check(answer: &Answer, pictures: &[Vec<u8>]) {
     assert_eq!(answer.status, 200, "{}", answer.text());
     let value = answer.json();
@@ -224,7 +224,7 @@ async fn a_picture_goes_in_and_labels_come_out() {
     let both = [first.clone(), second.clone()];
     check(&post_parts(&rig, path, &[("image", &first), ("image", &second)]).await, &both);
     check(&post_binary(&rig, "labels", &both, json!({})).await, &both);
-    // A picture alone, as it is; what is answered is as bare as what was asked.
+    // A single raw image; the answer is raw too.
     let bare = request("POST", path).header("inference-header-content-length", "0");
     let answer = rig.call(bare.body(first.clone().into()).unwrap()).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -245,7 +245,7 @@ async fn a_picture_goes_in_and_labels_come_out() {
             ],
         })
     );
-    // It and its model count, each for itself.
+    // The ensemble and its model count separately.
     for (name, count) in [("labels", 7), ("real.clf", 7)] {
         let stats = rig.get(&format!("/v2/models/{name}/stats")).await.json();
         assert_eq!(stats["model_stats"][0]["inference_count"], count, "{name}");
@@ -320,7 +320,7 @@ async fn grpc_answers_the_same_alone_and_in_a_stream() {
     let listed = rig.get(MODELS).await.json();
     let listed = listed.as_array().unwrap().iter().find(|m| m["name"] == "labels").unwrap().clone();
     assert_eq!((&listed["state"], &listed["version"]), (&json!("ready"), &json!(1)));
-    // It is ready when its models are.
+    // The ensemble is ready when its models are.
     assert_eq!(rig.post(&format!("{MODELS}/real.clf/unload"), "").await.status, 200);
     rig.until("/v2/models/labels/ready", |answer| answer.status == 503).await;
     let refused = post_parts(&rig, "/v2/models/labels/infer", &[("image", &pictures[0])]).await;
@@ -342,7 +342,7 @@ async fn a_form_brings_elements_and_json_the_rest() {
         expected(&picture).iter().flat_map(|(index, _)| (*index as i64).to_le_bytes()).collect();
     assert_eq!(raw, index);
 
-    // Models take forms as well, whose inputs of other datatypes stand in the JSON.
+    // Models accept forms too, with inputs of other datatypes in the JSON.
     let x = br#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[-1,2]}]}"#;
     let answer = post_parts(&rig, "/v2/models/relu/infer", &[("request", x)]).await;
     assert_eq!(answer.json()["outputs"][0]["data"], json!([0.0, 2.0]), "{}", answer.text());
@@ -416,7 +416,7 @@ async fn pictures_that_cannot_be_used_are_named() {
     }
     let stats = rig.get("/v2/models/labels/stats").await.json();
     assert_eq!(stats["model_stats"][0]["inference_stats"]["fail"]["count"], 6);
-    // A model takes no bytes that are no text.
+    // A model refuses bytes that are not UTF-8 text.
     let x = json!({"inputs": [{"name": "x", "shape": [1], "datatype": "BYTES", "data": ["a"]}]});
     let answer = rig.post("/v2/models/relu/infer", x.to_string()).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
@@ -466,8 +466,8 @@ outputs = { boxes = "boxes", scores = "scores", classes = "classes", labels = "l
 async fn boxes_come_out_in_pixels_of_the_picture() {
     let rig = labeller(ServerConfig::default()).await;
     put(&rig, "detector", "ensemble.toml", DETECTOR);
-    // Centre, size and two scores of eight boxes: the second covers the first, the third is of the other
-    // class, the fourth reaches out of the picture, and the others score too low.
+    // Centre, size and two scores of eight boxes: the second covers the first, the third is of the other class, the
+    // fourth extends beyond the image, and the others score too low.
     let boxes = [
         [5.0, 5.0, 4.0, 4.0, 0.6, 0.1],
         [5.5, 5.0, 4.0, 4.0, 0.9, 0.1],

@@ -1,4 +1,4 @@
-//! Events of the cluster, as listeners hear them.
+//! Events of the cluster, as listeners receive them.
 
 use crate::rig::{Options, PATIENCE, Rig, onnx, request};
 use axum::body::Body;
@@ -73,7 +73,7 @@ async fn who_comes_back_hears_what_came_since() {
     let rig = Rig::start().await;
     let mut listener = Listener::at(&rig, EVENTS, None).await;
     let start = listener.block().await[1].strip_prefix("id: ").unwrap().to_owned();
-    // The connection breaks before anything was heard.
+    // The connection breaks before any event.
     drop(listener);
     for name in ["one", "two"] {
         assert_eq!(rig.post(&format!("{MODELS}/{name}"), onnx()).await.status, 201);
@@ -82,7 +82,7 @@ async fn who_comes_back_hears_what_came_since() {
     let (first, one) = again.event().await;
     let (_, two) = again.event().await;
     assert_eq!((&one["model"]["name"], &two["model"]["name"]), (&json!("one"), &json!("two")));
-    // A browser repeats the query that it began with; the header is newer.
+    // A browser that reconnects sends its first query again; the header is newer.
     let query = format!("{EVENTS}?after={start}");
     let mut third = Listener::at(&rig, &query, Some(&first)).await;
     assert_eq!(third.event().await.1, two);

@@ -1,4 +1,4 @@
-//! What callers have of what they share, and what the limits of a key count.
+//! Fair shares of callers, and the limits of a key.
 
 use crate::grpc;
 use crate::rig::{Answer, Options, PATIENCE, Rig, request};
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 const EVENTS: &str = "/api/v1/cluster/events";
 const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
-/// The credential of a new key.
+/// Makes a key and returns its credential.
 async fn key(rig: &Rig, what: Value) -> String {
     let made = rig.post("/api/v1/cluster/keys", what.to_string()).await;
     format!("Bearer {}", made.json()["key"].as_str().expect("a key"))
@@ -51,7 +51,7 @@ async fn a_flood_of_one_key_leaves_room_to_another() {
     assert_eq!(refused.status(), 503);
     held.push(begin(&other));
     under_way(15).await;
-    // By gRPC it is the same key's.
+    // Over gRPC, the same key's limits apply.
     let mut client = grpc::client(&rig, Some(&flood));
     let status = client.model_infer(grpc::request("gated", [1.0, 2.0])).await.unwrap_err();
     assert_eq!(status.code(), tonic::Code::Unavailable, "{status:?}");
@@ -107,7 +107,7 @@ async fn a_batch_counts_as_many_requests_as_it_has_tasks() {
     let began = std::time::Instant::now();
     assert_eq!(ask(&rig, &bearer, route, &batch(4)).await.status, 202);
     let refused = ask(&rig, &bearer, route, &batch(5)).await;
-    // After a second the key has as many again.
+    // After a second, the key's rate allows as many again.
     if began.elapsed() < std::time::Duration::from_millis(700) {
         assert_eq!(refused.status, 429, "{}", refused.text());
         assert!(refused.headers.contains_key("retry-after"), "{}", refused.text());

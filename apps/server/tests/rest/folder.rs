@@ -1,10 +1,9 @@
-//! The folder of models looked at again and again: files that are overwritten, folders that cannot be read,
-//! and models that take long to load.
+//! Polling of the models' folder: overwritten files, unreadable folders, and models that load slowly.
 
 use crate::model_files::write;
 use crate::rig::{Options, PATIENCE, Rig, onnx};
 use lgp_inference::GraphBuilder;
-use lgp_sdk::{DType, Dim, SymShape, TensorType};
+use lgp_sdk::tensor::{DType, Dim, SymShape, TensorType};
 use lgp_server::ServerConfig;
 use serde_json::json;
 use std::path::PathBuf;
@@ -19,7 +18,7 @@ async fn watched(runs_models: bool) -> Rig {
     Rig::with(Options { server, runs_models, ..Options::default() }).await
 }
 
-/// As the models of the rig are, with another operator.
+/// Like the rig's models, with another operator.
 fn with_operator(op: &str) -> Vec<u8> {
     with_width(op, 2)
 }
@@ -53,7 +52,7 @@ async fn indexed(rig: &Rig, name: &str) -> (String, String) {
     (text("state"), text("reason"))
 }
 
-/// Waits until the index says so of a model.
+/// Waits for a state and reason of a model in the index.
 async fn until_indexed(rig: &Rig, name: &str, wanted: impl Fn(&str, &str) -> bool) {
     let began = Instant::now();
     loop {
@@ -101,7 +100,7 @@ async fn a_file_that_is_overwritten_serves_without_a_request_lost() {
     let changes = async {
         put(&rig, "relu", &with_operator("Neg"));
         until(-2.0).await;
-        // What cannot be used leaves what serves alone, and says so.
+        // An unusable file does not affect the serving version, and the index reports it.
         put(&rig, "relu", b"no model");
         until_indexed(&rig, "relu", |state, reason| state == "READY" && !reason.is_empty()).await;
         assert_eq!(last(rig.post("/v2/models/relu/infer", INFER).await), -2.0);
@@ -114,7 +113,7 @@ async fn a_file_that_is_overwritten_serves_without_a_request_lost() {
     };
     let (newest, first, ()) = tokio::join!(asks("relu"), asks("relu/versions/1"), changes);
     assert_eq!((newest, first), (vec![2.0, -2.0, 2.0], vec![2.0, -2.0, 2.0]));
-    // What was replaced is let go of.
+    // Workers unload the replaced version.
     rig.until("/api/v1/cluster/workers", |answer| named(answer) == before).await;
 }
 
@@ -160,10 +159,10 @@ async fn a_load_whose_client_leaves_goes_on() {
         () = is_told => {}
     }
     rig.gate.open();
-    // Nothing looks at the folder: it is this load that ends.
+    // No poll happens here: this is the end of the load above.
     rig.until(model, |answer| answer.status == 200 && answer.json()["sha256"] != digest).await;
     until_indexed(&rig, "slow", |state, reason| state == "READY" && reason.is_empty()).await;
-    // What was replaced is let go of.
+    // Workers unload the replaced version.
     rig.until("/api/v1/cluster/workers", |answer| named(answer) == before).await;
 }
 
@@ -185,17 +184,17 @@ async fn a_model_and_the_file_beside_it_change_in_any_order() {
     says(2);
     put(&rig, "clf", &onnx());
     until_wide(2).await;
-    // The model first.
+    // The model changes first.
     put(&rig, "clf", &with_width("Neg", 3));
     until_indexed(&rig, "clf", |state, reason| state == "READY" && !reason.is_empty()).await;
     says(3);
     until_wide(3).await;
-    // What is said of it first.
+    // The config file changes first.
     says(2);
     until_indexed(&rig, "clf", |state, _| state == "UNAVAILABLE").await;
     put(&rig, "clf", &onnx());
     until_wide(2).await;
-    // Both at once.
+    // Both change at once.
     put(&rig, "clf", &with_width("Neg", 3));
     says(3);
     until_wide(3).await;
@@ -222,7 +221,7 @@ async fn folders_that_cannot_be_read_leave_the_others_alone() {
         let (state, reason) = indexed(&rig, "shut").await;
         assert!(state == "UNAVAILABLE" && reason.contains("cannot list"), "{state} {reason}");
     }
-    // What comes is noticed all the same, and a name that nobody has is unknown.
+    // New models are still noticed, and an unknown name stays unknown.
     put(&rig, "new", &onnx());
     until_indexed(&rig, "new", |state, _| state == "READY").await;
     assert_eq!(rig.get("/v2/models/nobody").await.status, 404);

@@ -1,17 +1,17 @@
-//! Frigate's detector, spoken to with the bytes that its ZeroMQ library sends.
+//! Frigate's detector, with the bytes that its ZeroMQ library sends.
 
 mod watched;
 
 use crate::rig::{Options, PATIENCE, Rig};
 use lgp_inference::GraphBuilder;
-use lgp_sdk::{DType, Dim, SymShape, TensorType};
+use lgp_sdk::tensor::{DType, Dim, SymShape, TensorType};
 use lgp_server::{ServerConfig, serve_frigate};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// An image of 2 × 7 pixels that comes out as it is: two rows of an SSD network.
+/// An image of 2 × 7 pixels that a network returns unchanged: two rows of an SSD network.
 const IMAGE: [f32; 14] =
     [0.0, 3.0, 0.75, 0.125, 0.25, 0.375, 0.5, 0.0, 5.0, 0.5, 0.0, 0.0, 1.0, 1.0];
 
@@ -25,7 +25,7 @@ pub(crate) fn onnx(more: &str) -> Vec<u8> {
     graph.finish().unwrap().to_onnx().unwrap()
 }
 
-/// A socket of the kind REQ.
+/// A REQ socket.
 pub(crate) struct Client(TcpStream);
 
 impl Client {
@@ -35,7 +35,7 @@ impl Client {
         greeting[0] = 0xff;
         greeting[9..12].copy_from_slice(&[0x7f, 3, 1]);
         greeting[12..16].copy_from_slice(b"NULL");
-        // As the library does: ten bytes, and the rest once the other end has begun.
+        // The library also sends ten bytes first, and the rest after the other end's greeting.
         stream.write_all(&greeting[..10]).await.unwrap();
         let mut theirs = [0; 64];
         stream.read_exact(&mut theirs).await.unwrap();
@@ -84,7 +84,7 @@ impl Client {
         tokio::time::timeout(PATIENCE, answer).await.expect("an answer in time")
     }
 
-    /// Asks what is answered with one part of JSON.
+    /// Sends a request whose answer is one part of JSON.
     pub(crate) async fn tell(&mut self, header: Value, model: &[&[u8]]) -> Value {
         let header = header.to_string();
         let parts = self.ask(&[&[header.as_bytes()], model].concat()).await.unwrap();
@@ -92,7 +92,7 @@ impl Client {
         serde_json::from_slice(&parts[0]).unwrap()
     }
 
-    /// The description of the answer to an image, and its first two rows; all others are zero.
+    /// The description of the answer to an image, and its first two rows; the others must be zero.
     async fn detect(&mut self, header: Value, image: &[f32]) -> (Value, [[f32; 6]; 2]) {
         let bytes: Vec<u8> = image.iter().flat_map(|value| value.to_le_bytes()).collect();
         let parts = self.ask(&[header.to_string().as_bytes(), &bytes]).await.unwrap();
@@ -143,7 +143,7 @@ async fn a_detector_sends_its_model_and_gets_boxes() {
     let (description, rows) = client.detect(image(), &IMAGE).await;
     assert_eq!((description.get("error"), rows), (None, expected));
 
-    // Another detector finds it, or sends the same; what is another model is refused.
+    // Another detector finds the model or sends it again; a different model is refused.
     let mut other = Client::connect(addr).await;
     let answer = other.tell(asks.clone(), &[]).await;
     assert_eq!((&answer["model_available"], &answer["model_loaded"]), (&true.into(), &true.into()));
@@ -160,7 +160,7 @@ async fn a_detector_sends_its_model_and_gets_boxes() {
     let pushed = audit.lines().filter(|line| line.contains(r#""method":"PUSH","path":"frigate.m"#));
     assert_eq!(pushed.filter(|line| line.ends_with(r#""status":201}"#)).count(), 2, "{audit}");
 
-    // It is loaded again when a detector asks for it.
+    // A detector's request loads the model again.
     assert_eq!(rig.post("/api/v1/cluster/models/frigate.m/unload", "{}").await.status, 200);
     let (description, rows) = client.detect(image(), &IMAGE).await;
     assert!(description["error"].as_str().unwrap().contains("not ready"), "{description}");
@@ -255,7 +255,7 @@ async fn connections_that_cannot_be_served_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_ask_have_a_model_loaded_once() {
-    // Nothing else loads them.
+    // Polling is off, so nothing else loads the models.
     let (rig, addr) = start(ServerConfig { models_poll_ms: 0, ..ServerConfig::default() }).await;
     let models = lgp_inference::Repository::open(rig.folder.path().join("models")).unwrap();
     for name in ["frigate.unloadable", "frigate.slow", "unloadable.visual"] {
@@ -266,7 +266,7 @@ async fn clients_that_ask_have_a_model_loaded_once() {
         Client::connect(addr).await.tell(asks, &[]).await
     };
     let loads = |name: &str| rig.gate.loads_of(name);
-    // After one that failed nobody loads it again by asking, but an administrator does.
+    // After a failed load, requests do not retry it, but an administrator does.
     for expected in [1, 3] {
         for _ in 0..3 {
             let answer = asks("unloadable.onnx").await;
@@ -286,7 +286,7 @@ async fn clients_that_ask_have_a_model_loaded_once() {
         assert!(status == 400 && text.contains("no worker can load"), "{status} {text}");
     }
     assert_eq!(loads("unloadable.visual"), 1);
-    // Those that ask meanwhile wait for the one load.
+    // Requests during a load wait for that load.
     let opens = async {
         while loads("frigate.slow") == 0 {
             tokio::time::sleep(std::time::Duration::from_millis(5)).await;

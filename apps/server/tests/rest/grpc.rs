@@ -1,4 +1,4 @@
-//! The protocol over gRPC: what REST answers, in its own form.
+//! The protocol over gRPC: the same answers as REST, in gRPC's form.
 
 use crate::rig::{Options, Rig};
 use axum::Router;

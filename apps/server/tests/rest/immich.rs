@@ -1,5 +1,5 @@
-//! Immich's machine learning, spoken to as Immich's server does, with networks of its models' inputs and
-//! outputs, small and with made-up weights.
+//! Immich's machine learning, called as Immich's server does, on small networks that have its models' inputs and
+//! outputs and random weights.
 
 mod clip;
 mod faces;
@@ -11,14 +11,14 @@ mod wrong;
 use crate::rig::{Options, PATIENCE, Rig};
 use image::{ExtendedColorType, ImageEncoder};
 use lgp_inference::{GraphBuilder, Repository};
-use lgp_sdk::{DType, Dim, SymShape, Tensor, TensorType};
+use lgp_sdk::tensor::{DType, Dim, SymShape, Tensor, TensorType};
 use lgp_server::{ServerConfig, serve_immich};
 use serde_json::Value;
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What the library of Immich's server writes between the parts of a form.
+/// The form boundary of the HTTP library in Immich's server.
 const BOUNDARY: &str = "----formdata-undici-039583213217";
 
 /// A cluster that serves Immich.
@@ -27,7 +27,7 @@ struct Service {
     addr: SocketAddr,
 }
 
-/// Status and text of the answer to a request over a connection of its own.
+/// Status and text of the answer to a request over its own connection.
 async fn ask(addr: SocketAddr, head: &str, body: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let head = format!("{head}\r\nhost: {addr}\r\nconnection: close\r\n");
@@ -56,7 +56,7 @@ impl Service {
         Self { rig, addr }
     }
 
-    /// Puts a model into the repository, with files beside it.
+    /// Adds a model to the repository, with files beside it.
     fn add(&self, name: &str, model: &[u8], files: &[(&str, &str)]) {
         let models = self.rig.folder.path().join("models");
         let entry = Repository::open(&models).unwrap().add_bytes(name, model).unwrap();
@@ -65,7 +65,7 @@ impl Service {
         }
     }
 
-    /// Status and text of the answer to a request over a connection of its own.
+    /// Status and text of the answer to a request over its own connection.
     async fn ask(&self, head: &str, body: &[u8]) -> (u16, String) {
         ask(self.addr, head, body).await
     }
@@ -94,7 +94,7 @@ impl Service {
     }
 }
 
-/// Asks a listener for the embedding of a picture, by a model of this name.
+/// Asks a listener for the embedding of an image, by a model of this name.
 pub(crate) async fn ask_for(addr: SocketAddr, model: &str) -> (u16, String) {
     let entries = serde_json::json!({ "clip": { "visual": { "modelName": model } } });
     let body = with_image(&entries, &Image::noise(9, 9, 1).png());
@@ -103,7 +103,7 @@ pub(crate) async fn ask_for(addr: SocketAddr, model: &str) -> (u16, String) {
     ask(addr, &head, &body).await
 }
 
-/// A part of a form: its name, whether it is a file, and what it has.
+/// A part of a form: its name, whether it is a file, and its content.
 type Part<'a> = (&'a str, bool, &'a [u8]);
 
 fn form(parts: &[Part<'_>]) -> Vec<u8> {
@@ -145,7 +145,7 @@ impl Image {
         Self { width, height, data }
     }
 
-    /// Made-up colours.
+    /// Random colours.
     fn noise(width: usize, height: usize, seed: u64) -> Self {
         let values = numbers(seed, width * height * 3);
         let data = values.iter().map(|value| ((value + 1.0) * 127.0) as u8).collect();
@@ -166,7 +166,7 @@ impl Image {
     }
 }
 
-/// Made-up numbers from -1 to 1.
+/// Random numbers from -1 to 1.
 fn numbers(seed: u64, count: usize) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -178,7 +178,7 @@ fn numbers(seed: u64, count: usize) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-/// A type with a dimension that varies where `dims` has 0.
+/// A type whose dimension is open where `dims` has 0.
 fn ty(dtype: DType, dims: &[usize]) -> TensorType {
     let dim = |&size: &usize| match size {
         0 => Dim::Symbol("n".into()),
@@ -187,7 +187,7 @@ fn ty(dtype: DType, dims: &[usize]) -> TensorType {
     TensorType { dtype, shape: Some(SymShape(dims.iter().map(dim).collect())) }
 }
 
-/// The same of f32, where each dimension that varies does so by itself.
+/// An f32 type whose open dimensions vary independently.
 fn ty_any(dims: &[Option<usize>]) -> TensorType {
     let dim = |size: &Option<usize>| size.map_or(Dim::Unknown, Dim::Known);
     TensorType { dtype: DType::F32, shape: Some(SymShape(dims.iter().map(dim).collect())) }

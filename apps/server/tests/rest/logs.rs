@@ -1,4 +1,4 @@
-//! Lines of the log say which request they are about.
+//! Log lines show the request that they belong to.
 
 use crate::grpc::{client, request as message};
 use crate::rig::{Options, Rig};
@@ -16,7 +16,7 @@ use tracing::{Dispatch, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
-/// A log in memory, of all that this thread does.
+/// An in-memory log of this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -30,8 +30,8 @@ impl Write for Log {
     }
 }
 
-/// While there are several logs, each line is offered to that of its thread; a single one would be taken for
-/// that of all threads, and what another thread has first need of would be left out for good.
+/// With several dispatchers, tracing asks that of a line's own thread. A single one would count for all threads,
+/// and a line that another thread reaches first would stay disabled.
 fn keep_apart() {
     static OTHERS: OnceLock<[Dispatch; 2]> = OnceLock::new();
     OTHERS.get_or_init(|| [(); 2].map(|()| Dispatch::new(Registry::default())));
@@ -52,7 +52,7 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    /// Lines with a message.
+    /// Lines with this message.
     pub(crate) fn lines(&self, message: &str) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
@@ -152,11 +152,11 @@ async fn calls_of_grpc_are_told_too() {
     }
 }
 
-/// How often each span was told of a model.
+/// How often each span recorded a model.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<BTreeMap<u64, usize>>>);
 
-/// Whether a record tells of a model.
+/// Whether a record has a model.
 struct OfModel(bool);
 
 impl Visit for OfModel {

@@ -1,4 +1,4 @@
-//! Messages of gRPC as bytes: how large they may be, the room that they take, and how they have to come.
+//! gRPC messages as bytes: their size limits, their room, and their pace.
 
 use crate::grpc;
 use crate::rig::{Options, PATIENCE, Rig};
@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status};
 use tower::ServiceExt;
 
-/// A call whose bytes are sent one after another.
+/// A call whose bytes are sent piece by piece.
 struct Call {
     bytes: mpsc::Sender<Result<Vec<u8>, Infallible>>,
     answer: JoinHandle<(HeaderMap, usize)>,
@@ -46,7 +46,7 @@ impl Call {
         self.bytes.send(Ok(bytes.into())).await.unwrap();
     }
 
-    /// How it ends, while the client keeps its side open.
+    /// The call's status, while the client keeps its side open.
     async fn status(self) -> (Status, usize) {
         let answer = tokio::time::timeout(PATIENCE, self.answer).await.expect("it is ended");
         let (trailers, bytes) = answer.unwrap();
@@ -78,7 +78,7 @@ async fn a_stream_may_be_silent_between_messages_and_not_within_one() {
     call.send(&relu[..]).await;
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(!call.answer.is_finished(), "nothing is missing");
-    // Two messages, of which the second breaks off.
+    // Two messages; the second breaks off.
     call.send([&relu[..], &relu[..9]].concat()).await;
     let (status, answered) = call.status().await;
     assert_eq!(status.code(), Code::DeadlineExceeded, "{status:?}");
@@ -121,13 +121,13 @@ async fn a_message_has_its_room_before_it_comes() {
         }
     });
     tokio::time::sleep(Duration::from_millis(500)).await;
-    // It waits for room, and not for the message.
+    // The call waits for room, not for the message.
     let call = Call::begin(&rig, "ModelInfer", &key);
     call.send(prefix(large)).await;
     let (status, _) = call.status().await;
     assert_eq!(status.code(), Code::Unavailable, "{status:?}");
     assert!(status.message().contains("http.bodies_bytes_max"), "{status:?}");
-    // A small one finds some.
+    // A small message finds room.
     let mut client = grpc::client(&rig, Some(&key));
     client.model_infer(grpc::request("relu", [1.0, 2.0])).await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! The page of metrics, as what checks metrics for Prometheus reads it.
+//! Checks the page of metrics with Prometheus's own checker.
 
 use crate::ensembles::{INFER, plain, put};
 use crate::rig::{Rig, request};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// What is said of the names that Triton has fixed.
+/// The checker's complaints about names that Triton has fixed.
 const KNOWN: &str = include_str!("../promtool-known.txt");
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,7 +77,7 @@ async fn what_waits_for_a_model_is_told() {
         };
         ["gated", "relu", "fails"].map(of)
     };
-    // Nobody has asked for `fails` as Triton's clients do.
+    // `fails` had no requests by Triton's protocol.
     let wanted = [3, 1, 1].map(Some);
     rig.until("/metrics", |answer| told(&answer.text()) == wanted).await;
     rig.gate.open();

@@ -1,5 +1,4 @@
-//! Files beside models that say how they are served: read, refused with the reason, mended and changed
-//! while the server runs.
+//! Config files beside models: read, refused with a reason, corrected and changed while the server runs.
 
 use crate::deployment::say;
 use crate::grpc::client;
@@ -32,7 +31,7 @@ pub(crate) async fn watched() -> Rig {
     Rig::with(Options { server, ..Options::default() }).await
 }
 
-/// Writes a file into a model's folder, as a whole.
+/// Writes a file into a model's folder atomically.
 pub(crate) fn write(rig: &Rig, name: &str, file: &str, text: &str) {
     let folder = rig.folder.path().join("models").join(name);
     std::fs::create_dir_all(&folder).unwrap();
@@ -94,7 +93,7 @@ async fn a_bad_file_breaks_its_model_alone_until_it_is_mended() {
         assert!(status == 400 && text.contains(&reason[..20]), "{status} {text}");
         let refused = rig.post(&format!("{MODELS}/{name}/load"), "").await;
         assert_eq!(refused.status, 400, "{}", refused.text());
-        // As to everybody else.
+        // gRPC reports the same reason.
         let asked = RepositoryIndexRequest::default();
         let all = client(&rig, Some(&rig.bearer)).repository_index(asked).await.unwrap();
         let all = all.into_inner().models;
@@ -115,16 +114,16 @@ async fn a_bad_file_breaks_its_model_alone_until_it_is_mended() {
     let refused = rig.post("/v2/models/wide/infer", two).await;
     assert!(refused.status == 400 && refused.text().contains("expected"), "{}", refused.text());
     assert_eq!(indexed(&rig, "typo", "1").await.0, "UNAVAILABLE", "the others are as they were");
-    // What serves stops where its file becomes bad, and goes on where that goes.
+    // A serving model stops when its file becomes invalid, and resumes when the error is gone.
     write(&rig, "wide", "config.toml", "");
     until_states(&rig, "wide", &["unavailable"]).await;
-    // The index looks at the file itself; requests follow at the next look at the folder.
+    // The index reads the file itself; requests follow after the next poll.
     rig.until("/v2/models/wide", |answer| answer.status == 400).await;
     let (status, text) = infer(&rig, "wide").await;
     assert!(status == 400 && text.contains("keep one"), "{status} {text}");
     std::fs::remove_file(rig.folder.path().join("models/wide/config.toml")).unwrap();
     until_states(&rig, "wide", &["ready"]).await;
-    // A version that somebody unloaded does not come back with it.
+    // A version that was unloaded by command does not return with it.
     put_version(&rig, "wide", 2);
     until_states(&rig, "wide", &["ready", "ready"]).await;
     assert_eq!(rig.post(&format!("{MODELS}/wide/versions/1/unload"), "").await.status, 200);
@@ -161,7 +160,7 @@ async fn what_holds_for_a_model_is_told_and_changes_with_its_file() {
     let answer = rig.post("/v2/models/clf/infer", classes).await.json();
     assert_eq!(answer["outputs"][0]["data"], json!(["2:1:dog"]), "{answer}");
 
-    // More rows than that are refused, by either protocol.
+    // More rows than that are refused by both protocols.
     assert_eq!(rig.post("/v2/models/clf/infer", rows(8)).await.status, 200);
     let refused = rig.post("/v2/models/clf/infer", rows(9)).await;
     let words = "inference request batch-size must be <= 8 for 'clf'";
@@ -172,7 +171,7 @@ async fn what_holds_for_a_model_is_told_and_changes_with_its_file() {
     let refused = client(&rig, Some(&rig.bearer)).model_infer(nine).await.unwrap_err();
     assert!(refused.message().contains(words), "{refused}");
 
-    // What an administrator says stands, and the rest is the file's.
+    // An administrator's settings override the file's; the file sets the rest.
     let put = request("PUT", &format!("{MODELS}/clf/deployment"));
     let wish = json!({ "batching": { "max": 3 }, "run_limit_ms": 5000 });
     let shown = rig.call(put.body(Body::from(wish.to_string())).unwrap()).await.json();
@@ -210,7 +209,7 @@ async fn a_change_of_a_field_takes_nothing_of_the_file() {
     };
     let answer = say(&rig, "PATCH", "clf", &json!({"run_limit_ms": 5000})).await;
     assert_eq!(told(answer), (json!(8), json!(5000)));
-    // What was the file's before the change is the file's after it.
+    // Fields that the file set before the change still follow the file.
     let text = GOOD.replace("max_batch_size: 8", "max_batch_size: 4");
     write(&rig, "clf", "config.pbtxt", &text);
     let is_four = |answer: &Answer| answer.json()["deployment"]["batching"]["max"] == 4;

@@ -102,7 +102,7 @@ async fn a_model_that_cannot_be_used_is_not_kept() {
         assert_eq!(answer.status.as_u16(), status, "{name}: {}", answer.text());
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(!message.is_empty() && message.contains(expected), "{name}: {message}");
-        // Where the upload was kept meanwhile is nobody's business.
+        // Clients must not learn where the upload was stored.
         assert!(!message.contains("/tmp"), "{name}: {message}");
     }
     assert_eq!(names(&rig).await, before);
@@ -149,7 +149,7 @@ async fn what_a_model_asks_for_is_kept_and_told() {
     }
     assert_eq!(rig.get(&path).await.json()["deployment"], wish, "what was wrong changed nothing");
 
-    // The strategy that compares them may take either; the record says which it was.
+    // The adaptive strategy may choose either, and the record shows which.
     let strategy = request("PUT", "/api/v1/cluster/config/balancing");
     let strategy = strategy.body(Body::from(r#"{"strategy":"adaptive"}"#)).unwrap();
     assert_eq!(rig.call(strategy).await.status, 200);
@@ -162,7 +162,7 @@ async fn what_a_model_asks_for_is_kept_and_told() {
         let done = rig.until(&show, |answer| answer.json()["state"] == "succeeded").await;
         ran.insert(done.json()["variant"].to_string());
     }
-    // Both are measured before either is preferred.
+    // The strategy measures both before it prefers one.
     let both = ["\"mine-int8/1\"".to_owned(), "null".to_owned()];
     assert_eq!(ran.into_iter().collect::<Vec<_>>(), both);
 }
@@ -189,7 +189,7 @@ async fn tasks_of_an_unloaded_model_wait_and_requests_for_it_do_not() {
     let refused = tokio::time::timeout(crate::rig::PATIENCE, infer).await.unwrap().unwrap();
     assert_eq!(refused.status(), 503);
     let began = std::time::Instant::now();
-    // What runs is asked back, and ends then.
+    // The running task is recalled and then ends.
     rig.until(&tasks[0], |answer| answer.json()["state"] == "queued").await;
     rig.gate.open();
     let answer = unloading.await.unwrap();
@@ -224,7 +224,7 @@ async fn an_unload_by_the_protocol_keeps_what_runs_and_holds_what_waits() {
     assert_eq!(rig.post("/v2/repository/models/gated/unload", "").await.status, 200);
     rig.gate.open();
     rig.until(&tasks[0], |answer| answer.json()["state"] == "succeeded").await;
-    // Longer than a worker takes to load the model and run the task.
+    // Longer than a worker needs to load the model and run the task.
     tokio::time::sleep(std::time::Duration::from_millis(300)).await;
     assert_eq!(rig.get(&tasks[1]).await.json()["state"], "queued");
     let why = rig.get(&format!("{}/why", tasks[1])).await.text();

@@ -152,9 +152,9 @@ async fn limits_hosts_and_encodings_are_enforced() {
         (LENGTH, "x", body(""), 400, "is 'x', expected 0 to"),
         (LENGTH, "99999999999999999999999", body(""), 400, "expected 0 to"),
         (LENGTH, "201", " ".repeat(201), 413, "http.body_bytes_max"),
-        // What is longer than its body is wrong, whatever would be too large.
+        // A length beyond the body is reported even if the body would be too large.
         (LENGTH, "1000", body(""), 400, "is '1000', expected 0 to"),
-        // Bytes behind the JSON have a limit of their own.
+        // Bytes after the JSON have their own limit.
         (LENGTH, "10", " ".repeat(400), 400, "not valid"),
         (LENGTH, "10", " ".repeat(401), 413, "larger than 400 bytes"),
         ("x-nothing", "1", body(&" ".repeat(200)), 413, "http.body_bytes_max"),
@@ -163,7 +163,7 @@ async fn limits_hosts_and_encodings_are_enforced() {
         assert_eq!(answer.status.as_u16(), status, "{name}: {value}: {}", answer.text());
         assert!(answer.text().contains(expected), "{name}: {value}: {}", answer.text());
     }
-    // Where no tensors are taken, the header gives no room.
+    // On routes without tensors, the header does not raise the limit.
     for path in ["/v2/repository/index", "/api/v1/cluster/scale"] {
         let request = request("POST", path).header(LENGTH, "0");
         let answer = rig.call(request.body(Body::from(" ".repeat(201))).unwrap()).await;
@@ -198,8 +198,8 @@ async fn bodies_keep_their_room_until_their_task_has_ended() {
     let server = ServerConfig {
         body_bytes_max: 200,
         binary_bytes_max: 1_000,
-        // An eighth of it is for the first bytes of each, which all of these bodies are, and three quarters
-        // of that may be one caller's.
+        // All of these bodies fit in the first bytes, whose share is an eighth; one caller may have three quarters
+        // of that.
         bodies_bytes_max: 8 * 4 * 512 * 4 / 3,
         body_timeout_ms: 300,
         ..Default::default()
@@ -211,7 +211,7 @@ async fn bodies_keep_their_room_until_their_task_has_ended() {
         let request = request("POST", "/v2/models/gated/infer").header(LENGTH, json.len());
         request.body(Body::from([json.as_bytes(), &[0; 400]].concat())).unwrap()
     };
-    // Their answers take room too, and give it back at once.
+    // Their answers take room too, and free it at once.
     let status = |request| {
         let answer = rig.send(request);
         tokio::spawn(async move { answer.await.status() })
@@ -227,7 +227,7 @@ async fn bodies_keep_their_room_until_their_task_has_ended() {
     assert_eq!(refused.status, 503, "{}", refused.text());
     assert!(refused.headers.contains_key("retry-after"), "{:?}", refused.headers);
     assert!(refused.text().contains("http.bodies_bytes_max"), "{}", refused.text());
-    // Others need no place, or have one.
+    // Requests without a body need no room, and another caller has its own.
     assert_eq!(rig.get("/v2").await.status, 200);
     let key = rig.post("/api/v1/cluster/keys", r#"{"role":"infer"}"#).await.json()["key"].clone();
     let mut others = large();

@@ -1,4 +1,4 @@
-//! The API's description against the router and what it answers.
+//! Compares the API description with the router and its answers.
 
 use crate::rig::{Answer, Options, Rig, onnx, request};
 use crate::schema::{differs, resolved};
@@ -39,14 +39,14 @@ pub(crate) fn operation<'a>(api: &'a Value, method: &str, path: &str) -> &'a Val
     &api["paths"][path][method.to_lowercase()]
 }
 
-/// A path of a pattern, with values that nothing is called by.
+/// A path of a pattern, with names that do not exist.
 fn filled(pattern: &str) -> String {
     let named = pattern.replace("{version}", "9").replace("{region}", "none");
     let named = named.replace("{alias}", "none");
     named.replace("{model}", "none").replace("{id}", "none")
 }
 
-/// Whether anything answers but the fallbacks.
+/// Whether a route answers, not just a fallback.
 async fn is_served(rig: &Rig, method: &str, pattern: &str) -> bool {
     let ask = || request(method, &filled(pattern)).body(Body::empty()).unwrap();
     match rig.send(ask()).await.status().as_u16() {
@@ -60,7 +60,7 @@ async fn is_served(rig: &Rig, method: &str, pattern: &str) -> bool {
 async fn the_description_has_every_route_and_no_other() {
     let rig = Rig::start().await;
     let described = operations(&description(&rig).await);
-    // The router tells its patterns for debugging only.
+    // The router exposes its patterns only in its debug output.
     let told = format!("{:?}", rig.app);
     let patterns: BTreeSet<&str> =
         told.split('"').filter(|text| text.starts_with('/') && !text.contains("\\")).collect();
@@ -154,13 +154,13 @@ async fn the_description_is_whole() {
     for kind in ["schemas", "responses"] {
         for name in api["components"][kind].as_object().unwrap().keys() {
             let used = text.contains(&format!("\"#/components/{kind}/{name}\""));
-            // Not every family refuses with every status.
+            // Some families do not use every status.
             assert!(used || kind == "responses", "nothing uses {name}");
         }
     }
 }
 
-/// Drives no processes, and says that it did.
+/// A driver without processes, which claims to have done everything.
 #[derive(Default)]
 pub(crate) struct Willing;
 
@@ -189,7 +189,7 @@ impl Driver for Willing {
     }
 }
 
-/// Asks as the description says, and holds it to its word.
+/// A client that calls the API as described, and checks the answers against the description.
 struct Client {
     rig: Rig,
     api: Value,
@@ -205,7 +205,7 @@ impl Client {
         Self { rig, api, left }
     }
 
-    /// Sends the example of a route, with values for the parameters of its path; answers what it did.
+    /// Sends the example of a route, with values for its path parameters, and returns the answer.
     async fn ask(&mut self, method: &str, pattern: &str, values: &[&str]) -> Value {
         let mut path = pattern.to_owned();
         for value in values {
@@ -317,7 +317,7 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     for (method, rest) in [("GET", ""), ("GET", "/metrics"), ("POST", "/enable")] {
         client.ask(method, &format!("{api}/workers/{{id}}{rest}"), &["w1"]).await;
     }
-    // What is left and needs nothing but asking; a stream would not end.
+    // The other routes without parameters; a stream would not end.
     let plain = |(method, pattern): &(String, String)| {
         method == "GET" && !pattern.contains('{') && !pattern.ends_with("/events")
     };
@@ -329,7 +329,7 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     client.ask("POST", &format!("{api}/models/{{model}}"), &["mine"]).await;
     client.ask("DELETE", &format!("{api}/models/{{model}}"), &["mine"]).await;
     client.ask("POST", &format!("{api}/workers/{{id}}/drain"), &["w1"]).await;
-    // Without a worker a task waits, and can be cancelled.
+    // Without a worker, a task waits and can be cancelled.
     let task = text(&client.ask("POST", &format!("{api}/tasks"), &[]).await["task_id"]);
     client.ask("DELETE", &format!("{api}/tasks/{{id}}"), &[&task]).await;
     client.ask("POST", &format!("{api}/tasks/{{id}}/retry"), &[&task]).await;
@@ -338,7 +338,7 @@ async fn examples_are_taken_and_answers_have_the_shape_that_is_described() {
     let left: Operations = client.left.intersection(&other.left).cloned().collect();
     let others = [
         ("GET", format!("{api}/events")),
-        // Only a program of this machine may have a region.
+        // Only a program on this machine may register a region.
         ("GET", format!("{region}/status")),
         ("POST", format!("{region}/register")),
     ];

@@ -8,7 +8,7 @@ use serde_json::json;
 
 const BODY: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[-1.5,2.5]}]}"#;
 
-/// The parameters of an answer that say where the model ran.
+/// The parameters of an answer with the place of the run.
 fn place(answer: &ModelInferResponse) -> [Option<&ParameterChoice>; 2] {
     ["lgp_worker", "lgp_device"]
         .map(|name| answer.parameters.get(name).and_then(|it| it.parameter_choice.as_ref()))
@@ -38,7 +38,7 @@ async fn rest_answers_and_refusals_name_worker_and_device() {
     assert!(!refused.headers.contains_key("lgp-worker"), "no worker had it");
 }
 
-/// Whether they are those of a run, in milliseconds.
+/// Whether the header has a run's times, in milliseconds.
 fn are_times(header: &str) -> bool {
     let mut names = Vec::new();
     for part in header.split(", ") {

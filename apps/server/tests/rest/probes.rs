@@ -1,4 +1,4 @@
-//! What kubelets ask, and the page that shows the API's description.
+//! Kubernetes probes, and the page that shows the API description.
 
 use crate::rig::{Rig, request};
 use axum::body::Body;

@@ -1,4 +1,4 @@
-//! Tasks whose inputs are outputs of others.
+//! Tasks whose inputs are outputs of other tasks.
 
 use crate::rig::{Answer, Options, Rig};
 use lgp_server::ServerConfig;
@@ -37,14 +37,14 @@ async fn an_output_is_the_next_input_once_it_is_there() {
     let next = following(&first, "double");
     let waits = submit(&rig, &next);
     let opens = async {
-        // The task that waits is none yet.
+        // The waiting request is not a task yet.
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
         assert_eq!(rig.get(TASKS).await.json().as_array().unwrap().len(), 1);
         rig.gate.open();
     };
     let (second, ()) = tokio::join!(waits, opens);
     assert_eq!(result(&rig, &second).await["outputs"][1]["data"], json!([-4.0, 8.0]));
-    // One that has ended is not waited for, whichever way it is submitted.
+    // An ended task is not waited for, whether submitted alone or in a batch.
     let batch = json!({"tasks": [next, following(&second, "y")]});
     let answer = rig.post(&format!("{TASKS}/batch"), batch.to_string()).await;
     assert_eq!(answer.status, 202, "{}", answer.text());

@@ -1,4 +1,4 @@
-//! Models that are loaded again and files beside them that change, while requests keep coming.
+//! Models that are reloaded, and changes of their config files, under continuous requests.
 
 use crate::grpc::{client, request as message};
 use crate::model_files::{GOOD, INFER, put_version, until_states, watched, write};
@@ -9,7 +9,7 @@ use tokio_stream::iter;
 
 const MODELS: &str = "/api/v1/cluster/models";
 
-/// A rig with the model `clf`, which has a file beside it.
+/// A rig with the model `clf` and its config file.
 async fn start() -> Rig {
     let rig = watched().await;
     write(&rig, "clf", "config.pbtxt", GOOD);
@@ -18,7 +18,7 @@ async fn start() -> Rig {
     rig
 }
 
-/// Asks over REST, gRPC and a stream until it is done; each is answered. How many were, by way.
+/// Sends requests over REST, gRPC and a stream until `done`; returns the counts of answers.
 async fn ask(rig: &Rig, done: &Cell<bool>) -> [usize; 3] {
     let over_rest = async {
         let mut answered = 0;
@@ -86,7 +86,7 @@ async fn no_request_is_lost_while_the_file_beside_a_model_changes() {
     let (answered, ()) = tokio::join!(ask(&rig, &done), changes);
     assert!(answered.iter().all(|count| *count > 0), "{answered:?}");
 
-    // While the file is bad each is refused with the reason, and none otherwise.
+    // While the file is invalid, each request is refused with the reason, and otherwise none.
     let done = Cell::new(false);
     let asks = async {
         while !done.get() {

@@ -1,7 +1,9 @@
-//! Requests that are repeated with their idempotency keys.
+//! Repeated requests with idempotency keys.
 
 use crate::rig::{Options, Rig, onnx};
-use lgp_sdk::{ModelRef, NamedTensor, Repository, TaskSpec, Tensor};
+use lgp_sdk::cluster::{ModelRef, TaskSpec};
+use lgp_sdk::model::Repository;
+use lgp_sdk::tensor::{NamedTensor, Tensor};
 use serde_json::{Value, json};
 
 const TASKS: &str = "/api/v1/cluster/tasks";
@@ -89,7 +91,7 @@ async fn a_task_that_was_submitted_otherwise_is_known_too() {
     let sha256 = repository.get("relu", Some(1)).unwrap().sha256;
     let model = ModelRef { name: "relu".to_owned(), version: 1, sha256 };
     let x = Tensor::from_slice([1, 2], &[1f32, 2.0]).unwrap();
-    // As journals of programs have it that knew no digests of requests.
+    // As in journals of versions without digests of requests.
     let mut spec = TaskSpec::new(model, vec![NamedTensor::new("x", x)]);
     spec.idempotency_key = Some("k".to_owned());
     let id = rig.coordinator.submit(spec).unwrap().to_string();

@@ -1,5 +1,5 @@
-//! A whole cluster in one process: a real coordinator, a real worker over QUIC, a repository of
-//! small models, and an executor that does what a model's name says.
+//! A whole cluster in one process: a real coordinator, a real worker over QUIC, a repository of small models, and
+//! an executor whose behaviour depends on the model's name.
 
 use crate::sequences;
 use axum::Router;
@@ -7,12 +7,16 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::Response;
 use http_body_util::BodyExt;
-use lgp_inference::GraphBuilder;
-use lgp_sdk::{
-    Coordinator, CoordinatorConfig, DType, DeviceStatus, Dim, ExecError, Executor, ExecutorStatus,
-    ModelExecutor, ModelRef, NamedTensor, NodeTime, Pki, Repository, Services, SessionOptions,
-    SymShape, TaskStop, Tensor, TensorType, Tokens, WorkerConfig, run_worker,
+use lgp_distributed::{
+    DeviceStatus, ExecError, Executor, ExecutorStatus, NodeTime, Stop as TaskStop,
 };
+use lgp_inference::GraphBuilder;
+use lgp_sdk::cluster::{
+    Coordinator, CoordinatorConfig, ModelExecutor, ModelRef, Pki, Services, Tokens, WorkerConfig,
+    run_worker,
+};
+use lgp_sdk::model::{Repository, SessionOptions};
+use lgp_sdk::tensor::{DType, Dim, NamedTensor, SymShape, Tensor, TensorType};
 use lgp_server::{Access, Driver, LocalKey, ServerConfig, ServerState, router, serve};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -27,10 +31,10 @@ use tower::ServiceExt;
 
 pub(crate) const MODELS: [&str; 3] = ["relu", "gated", "fails"];
 
-/// How long a test waits for something that must happen.
+/// The longest wait of a test for an event that must happen.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Holds back runs of the model `gated`, and loads of one that is called `slow`, until it is opened.
+/// Blocks runs of the model `gated` and loads of the model `slow` until the gate is opened.
 #[derive(Default)]
 pub(crate) struct Gate {
     open: Mutex<bool>,
@@ -64,7 +68,7 @@ struct TestExecutor {
     device: DeviceStatus,
     gate: Arc<Gate>,
     loaded: Mutex<Vec<ModelRef>>,
-    /// Runs what is called `real.` something.
+    /// Runs models whose names begin with `real.`.
     real: ModelExecutor,
 }
 
@@ -161,9 +165,9 @@ pub(crate) struct Rig {
     pub(crate) app: Router,
     pub(crate) state: ServerState,
     pub(crate) gate: Arc<Gate>,
-    /// The owner's credential, which requests without any get.
+    /// The owner's credential, which `call` adds to requests without one.
     pub(crate) bearer: String,
-    /// Where models and the journal are.
+    /// The folder of models and the journal.
     pub(crate) folder: TempDir,
     pub(crate) coordinator: Coordinator,
     pki: Pki,
@@ -175,14 +179,14 @@ pub(crate) struct Options {
     pub(crate) server: ServerConfig,
     pub(crate) queue_tasks_max: Option<usize>,
     pub(crate) journal: bool,
-    /// Whose certificates count; without one, that of an authority in memory.
+    /// The certificate authority; by default one in memory.
     pub(crate) pki: Option<Pki>,
     pub(crate) driver: Option<Arc<dyn Driver>>,
-    /// What the worker says of its device; without it, a CPU without sensors.
+    /// The worker's report of its device; by default a CPU without sensors.
     pub(crate) device: Option<DeviceStatus>,
-    /// Whether models are run, and not what their names say.
+    /// Whether the worker runs models, instead of acting by their names.
     pub(crate) runs_models: bool,
-    /// The file system that models and the journal are in; without it, that of temporary files.
+    /// The file system of models and the journal; by default that of temporary files.
     pub(crate) disk: Option<PathBuf>,
 }
 
@@ -250,7 +254,7 @@ impl Rig {
         rig
     }
 
-    /// Has another worker, `w2`, come and the first one leave. It runs models, whatever they are called.
+    /// Starts another worker, `w2`, and stops the first. `w2` runs models, independent of their names.
     pub(crate) async fn replace_worker(&mut self) {
         let repository = Repository::open(self.folder.path().join("models")).unwrap();
         let executor = ModelExecutor::new(repository, None, SessionOptions::with_threads(1));
@@ -265,12 +269,12 @@ impl Rig {
         drop(self.worker.replace(keep));
     }
 
-    /// Asks as the owner, unless the request has a credential of its own.
+    /// Sends a request as the owner, unless it has its own credential.
     pub(crate) async fn call(&self, request: Request<Body>) -> Answer {
         Answer::of(self.send(request).await).await
     }
 
-    /// The same, whose body is not taken in yet.
+    /// Like `call`, without reading the response's body.
     pub(crate) fn send(
         &self,
         mut request: Request<Body>,
@@ -280,12 +284,12 @@ impl Rig {
         self.without_key_sent(request)
     }
 
-    /// Asks as somebody on another machine without a key.
+    /// Sends a request from another machine, without a key.
     pub(crate) async fn without_key(&self, request: Request<Body>) -> Answer {
         Answer::of(self.without_key_sent(request).await).await
     }
 
-    /// The same, whose body is not taken in yet.
+    /// Like `without_key`, without reading the response's body.
     pub(crate) fn without_key_sent(
         &self,
         request: Request<Body>,
@@ -306,7 +310,7 @@ impl Rig {
         self.call(request("DELETE", path).body(Body::empty()).unwrap()).await
     }
 
-    /// Asks again until the answer is as wanted.
+    /// Repeats a request until the answer is as wanted.
     pub(crate) async fn until(&self, path: &str, wanted: impl Fn(&Answer) -> bool) -> Answer {
         let started = std::time::Instant::now();
         loop {
@@ -337,7 +341,7 @@ pub(crate) async fn listen(rig: &Rig) -> SocketAddr {
     addr
 }
 
-/// Status and text of a request over a connection of its own, with a key or without.
+/// Status and text of a request over its own connection, with or without a key.
 pub(crate) async fn ask_with(
     addr: SocketAddr,
     (method, path): (&str, &str),

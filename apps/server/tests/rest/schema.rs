@@ -1,8 +1,8 @@
-//! So much of JSON Schema as the API's description uses.
+//! The part of JSON Schema that the API description uses.
 
 use serde_json::Value;
 
-/// What a reference leads to, or the value itself.
+/// The target of a reference, or the value itself.
 pub(crate) fn resolved<'a>(api: &'a Value, value: &'a Value) -> &'a Value {
     match value["$ref"].as_str() {
         Some(reference) => {
@@ -13,20 +13,20 @@ pub(crate) fn resolved<'a>(api: &'a Value, value: &'a Value) -> &'a Value {
     }
 }
 
-/// Says where a value differs from a schema; what a schema does not name is a difference, too.
+/// Where a value differs from a schema; fields that the schema does not list are differences too.
 pub(crate) fn differs(api: &Value, schema: &Value, value: &Value, at: &str) -> Option<String> {
     Check { api, names_all: true }.differs(schema, value, at)
 }
 
-/// Says where a schema does not allow a value; it may have what the schema does not name, unless that
-/// says otherwise.
+/// Where a value contradicts a schema; fields that the schema does not list are allowed unless it
+/// forbids them.
 pub(crate) fn contradicts(api: &Value, schema: &Value, value: &Value) -> Option<String> {
     Check { api, names_all: false }.differs(schema, value, "body")
 }
 
 struct Check<'a> {
     api: &'a Value,
-    /// Whether schemas name all that there is.
+    /// Whether schemas must list all fields.
     names_all: bool,
 }
 
@@ -94,7 +94,7 @@ impl Check<'_> {
     }
 }
 
-/// Says which limit a value of the right type is beyond.
+/// The limit that a value of the right type exceeds, if any.
 fn beyond(schema: &Value, value: &Value, at: &str) -> Option<String> {
     let length = value.as_str().map(str::len).or_else(|| value.as_array().map(Vec::len));
     let length = length.map(|length| length as f64);

@@ -1,11 +1,11 @@
-//! Stateful models: inferences with the same `sequence_id` take turns, and a state goes from each to the
-//! next.
+//! Stateful models: inferences with the same `sequence_id` take turns, and each passes its state to the next.
 
 use crate::grpc::{client, request as grpc_request};
 use crate::rig::{Answer, Options, Rig, request};
 use axum::body::Body;
+use lgp_distributed::ExecError;
 use lgp_inference::GraphBuilder;
-use lgp_sdk::{DType, Dim, ExecError, NamedTensor, SymShape, Tensor, TensorType};
+use lgp_sdk::tensor::{DType, Dim, NamedTensor, SymShape, Tensor, TensorType};
 use lgp_server::ServerConfig;
 use lgp_server::inference::infer_parameter::ParameterChoice;
 use lgp_server::inference::model_config::SchedulingChoice;
@@ -16,11 +16,11 @@ use tonic::Code;
 
 const MODELS: &str = "/api/v1/cluster/models";
 
-/// Held back until the gate opens; an inference of this fails.
+/// The first value blocks an inference until the gate opens; the second makes it fail.
 pub(crate) const WAITS: f32 = 1000.0;
 pub(crate) const FAILS: f32 = -1.0;
 
-/// An ONNX file: `y` = `x` + `s`, which is also `t`; `begins` and `who` are what it is told.
+/// An ONNX file: `y` = `x` + `s`, which is also `t`; `begins` and `who` return the control inputs.
 fn onnx() -> Vec<u8> {
     let ty = |dtype, width| TensorType {
         dtype,
@@ -44,7 +44,7 @@ fn onnx() -> Vec<u8> {
     graph.finish().unwrap().to_onnx().unwrap()
 }
 
-/// What a worker of the tests does for such a model.
+/// Runs such a model on a worker of the tests.
 pub(crate) fn run(inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>, ExecError> {
     let named = |name: &str| &inputs.iter().find(|input| input.name == name).unwrap().tensor;
     let (x, s) = (named("x"), named("s"));
@@ -62,7 +62,7 @@ pub(crate) fn run(inputs: &[NamedTensor]) -> Result<Vec<NamedTensor>, ExecError>
     ])
 }
 
-/// Also with room for answers, which would be wrong for the same inputs of another time.
+/// A deployment with a response cache, which must not be used for sequences.
 fn wish(idle_ms: u64) -> Value {
     json!({"cache_bytes": 1 << 20, "sequences": {
         "idle_ms": idle_ms,
@@ -96,7 +96,7 @@ fn body(x: f32, parameters: &Value) -> String {
     json!({"parameters": parameters, "inputs": [input]}).to_string()
 }
 
-/// Status, and the sum or what is wrong.
+/// Status, and the sum or the error.
 fn sum(answer: &Answer) -> (u16, Value) {
     let value = answer.json();
     let told = if answer.status == 200 { &value["outputs"][0]["data"][0] } else { &value["error"] };
@@ -156,7 +156,7 @@ async fn sequences_that_take_turns_each_have_their_sum() {
         (2.0, next(1), 3.0),
         (20.0, next(2), 30.0),
         (3.0, last(1), 6.0),
-        // Text is another id, and one that begins anew has nothing of what was.
+        // A textual id is a different one, and a restarted sequence has no earlier state.
         (5.0, next(2), 35.0),
         (7.0, first(2), 7.0),
         (8.0, next(2), 15.0),
@@ -167,7 +167,7 @@ async fn sequences_that_take_turns_each_have_their_sum() {
     assert!(is_unknown(&infer(&rig, path, 1.0, next(3)).await), "it was never begun");
     assert_eq!(open(&rig, path).await, "1");
 
-    // What it is told, and which outputs are the client's.
+    // The control inputs, and the outputs for the client.
     let answer = rig.post("/v2/models/real.adds/infer", body(1.0, &first(9))).await.json();
     let outputs = |answer: &Value| {
         let all = answer["outputs"].as_array().unwrap().iter();
@@ -231,7 +231,7 @@ async fn inferences_that_come_at_once_run_one_after_another() {
     let expected: Vec<f64> = (1..=50).map(f64::from).collect();
     assert_eq!(sums, expected, "each found what one before it had left");
 
-    // A stream keeps the order of its messages, in each of two sequences.
+    // A stream keeps the order of its messages, within each of two sequences.
     let messages = (0..50u8).map(|n| message("adds", f32::from(n), 1 + i64::from(n % 2), n < 2));
     let messages = tokio_stream::iter(messages.collect::<Vec<_>>());
     let mut client = client(&rig, Some(&rig.bearer));
@@ -244,7 +244,7 @@ async fn inferences_that_come_at_once_run_one_after_another() {
         *sum += f32::from(n);
         assert_eq!(float(&answer.infer_response.unwrap().raw_output_contents[0]), *sum);
     }
-    // The two protocols mean the same sequence.
+    // Both protocols refer to the same sequence.
     let sum = infer(&rig, "adds", 1.0, next(2)).await;
     assert_eq!(sum, (200, json!(f64::from(sums[1]) + 1.0)));
 }
@@ -322,7 +322,7 @@ async fn both_rooms_are_bounded() {
         let body = json!({"parameters": first(3), "inputs": [x]}).to_string();
         rig.post("/v2/models/adds/infer", body).await
     };
-    // A row of a state has eight bytes, and eight are held by the other one.
+    // A row of a state has eight bytes, and the other sequence holds eight.
     for (rows, status, part) in [(5, 413, "at most 32"), (4, 503, "no room"), (3, 200, "")] {
         let answer = of_rows(rows).await;
         assert!(answer.status == status && answer.text().contains(part), "{}", answer.text());
@@ -394,7 +394,7 @@ async fn a_sequence_is_its_callers_and_stays_with_its_model() {
     assert_eq!(float(&answer.raw_output_contents[0]), 5.0);
     assert_eq!(infer(&rig, "adds", 1.0, next(1)).await, (200, json!(2.0)));
 
-    // A newer version gets those that begin now.
+    // New sequences start on the newer version.
     let answer = rig.post(&format!("{MODELS}/adds"), onnx()).await;
     assert_eq!(answer.json()["version"], 2, "{}", answer.text());
     let version = async |path: &str, parameters: Value| {

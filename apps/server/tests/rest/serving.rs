@@ -1,4 +1,4 @@
-//! The listener: where it may listen, what it does with slow clients, how it ends.
+//! The listener: its addresses, slow clients, and its shutdown.
 
 use crate::rig::{Options, PATIENCE, Rig};
 use lgp_server::{Error, ServerConfig, serve};
@@ -70,7 +70,7 @@ async fn an_answer_comes_without_a_delayed_ack() {
     let mut stream = TcpStream::connect(server.addr).await.unwrap();
     let mut buffer = [0; 4096];
     let mut best = Duration::MAX;
-    // A delayed ack costs 40 ms every time, a busy machine only sometimes.
+    // A delayed ack costs 40 ms every time; a busy machine is slow only sometimes.
     for _ in 0..20 {
         let started = Instant::now();
         stream.write_all(b"GET /v2 HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
@@ -134,7 +134,7 @@ async fn a_body_that_trickles_is_cut_off() {
         Content-Length: 1000\r\nConnection: close\r\n\r\n";
     stream.write_all(head.as_bytes()).await.unwrap();
     let (mut read, mut write) = stream.into_split();
-    // Something of it comes again and again, which would be enough for `body_timeout_ms`.
+    // Bytes keep arriving, which alone would satisfy `body_timeout_ms`.
     let trickle = tokio::spawn(async move {
         while write.write_all(b" ").await.is_ok() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -165,7 +165,7 @@ async fn a_length_that_is_too_large_is_refused_before_anything_comes() {
         let read = tokio::time::timeout(PATIENCE, stream.read(&mut buffer)).await.unwrap();
         let answer = String::from_utf8_lossy(&buffer[..read.unwrap()]);
         assert!(answer.starts_with("HTTP/1.1 413"), "{answer}");
-        // Of a body that may still come a second is waited for otherwise.
+        // Otherwise the server waits a second for the rest of a body.
         assert!(started.elapsed() < Duration::from_millis(900), "{:?}", started.elapsed());
     }
 }
@@ -178,7 +178,7 @@ async fn a_connection_outlives_bodies_that_nobody_reads() {
     for path in ["/api/v1/cluster/coordinator/start", "/nowhere"] {
         let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n");
         stream.write_all(head.as_bytes()).await.unwrap();
-        // The body comes when the answer could have been on its way already.
+        // The body arrives when the answer could already be on its way.
         tokio::time::sleep(Duration::from_millis(50)).await;
         stream.write_all(b"{}").await.unwrap();
         let mut answer = String::new();
@@ -201,7 +201,7 @@ async fn open_requests_finish_before_the_end() {
     let open = tokio::spawn(async move { send(addr, &post("gated")).await });
     rig.until("/api/v1/cluster/stats", |a| a.json()["tasks"]["running"] == 1).await;
     server.stop.send(()).unwrap();
-    // The end has begun once the idle connection is closed.
+    // The shutdown has begun once the idle connection is closed.
     let mut nothing = [0; 1];
     let closed = tokio::time::timeout(PATIENCE, idle.read(&mut nothing)).await.unwrap();
     assert_eq!(closed.unwrap_or(0), 0);

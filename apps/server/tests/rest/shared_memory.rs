@@ -1,4 +1,4 @@
-//! Inputs and outputs in shared memory of a client, and who may have any.
+//! Inputs and outputs in a client's shared memory, and access to it.
 #![cfg(target_os = "linux")]
 
 use crate::grpc::{client, request as grpc_request};
@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, symlink};
 use std::path::PathBuf;
 
-/// A file of shared memory that goes with the test.
+/// A file in shared memory; dropping it deletes the file.
 struct Memory {
     key: String,
     file: File,
@@ -54,7 +54,7 @@ fn owner(rig: &Rig) -> &str {
     rig.bearer.strip_prefix("Bearer ").unwrap()
 }
 
-/// Registers over a connection, as programs of this machine do.
+/// Registers a region over a connection, as local programs do.
 async fn register(addr: SocketAddr, key: &str, name: &str, place: Value) -> (u16, String) {
     let path = format!("/v2/systemsharedmemory/region/{name}/register");
     ask_with(addr, ("POST", &path), Some(key), &place.to_string()).await
@@ -173,7 +173,7 @@ async fn places_that_are_none_are_refused() {
         let place = format!("{part}: {} {}", answer.status, answer.text());
         assert!(answer.status == status && answer.text().contains(part), "{place}");
     }
-    // An output that does not fit, and a file that was cut short after it was registered.
+    // An output that does not fit, and a file that was truncated after its registration.
     let x = json!({ "name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2] });
     let mut both = at("r", 0, 8);
     both["classification"] = json!(1);
@@ -217,7 +217,7 @@ async fn regions_are_their_callers_own() {
     assert_eq!(register(addr, &keys[0], "mine", place()).await.0, 200);
     assert_eq!(register(addr, &keys[2], "r", place()).await.0, 403);
     assert_eq!(ask_with(addr, ("GET", status), None, "").await.0, 401);
-    // Another machine's programs have other memory.
+    // Programs on another machine do not share this machine's memory.
     let far = "/v2/systemsharedmemory/region/r/register";
     assert_eq!(rig.post(far, place().to_string()).await.status, 501);
 
@@ -236,7 +236,7 @@ async fn regions_are_their_callers_own() {
         let (_, text) = ask_with(addr, ("GET", status), Some(key), "").await;
         assert_eq!(text.contains("mine"), seen, "{text}");
     }
-    // Who has none lets go of none.
+    // A caller without regions unregisters none.
     let all = ("POST", "/v2/systemsharedmemory/unregister");
     for (key, left) in [(keys[1].as_str(), 1), (&keys[0], 0)] {
         assert_eq!(ask_with(addr, all, Some(key), "").await.0, 200);
@@ -246,9 +246,9 @@ async fn regions_are_their_callers_own() {
         let (status, _) = register(addr, owner(&rig), &format!("r{n}"), place()).await;
         assert_eq!(status, if n < 64 { 200 } else { 503 }, "{n}");
     }
-    // Another caller has names and places of its own.
+    // Another caller has its own names and limits.
     assert_eq!(register(addr, &keys[1], "r0", place()).await.0, 200);
-    // Those of a key that was revoked go when they are in the way of others.
+    // Regions of a revoked key are dropped at the next registration.
     let public = keys[1].split('_').nth(1).unwrap();
     assert_eq!(rig.delete(&format!("/api/v1/cluster/keys/{public}")).await.status, 200);
     assert_eq!(register(addr, &keys[0], "r1", place()).await.0, 200);
@@ -269,7 +269,7 @@ async fn inputs_in_regions_take_room_as_bodies_do() {
         let answer = rig.post("/v2/models/relu/infer", body.to_string()).await;
         assert_eq!(answer.status, expected, "{}", answer.text());
     }
-    // Many inputs that name the same region are no way around it.
+    // Many inputs with the same region do not bypass the limit.
     let many = vec![input(1 << 16, at("r", 0, 1 << 19)); 1_000];
     let answer = rig.post("/v2/models/relu/infer", json!({ "inputs": many }).to_string()).await;
     assert!(answer.status == 400 && answer.text().contains("more than"), "{}", answer.text());

@@ -1,4 +1,4 @@
-//! Strings take more memory than they take of a request: they are counted before they are taken apart.
+//! Strings take more memory parsed than in a request, so they are counted before they are parsed.
 
 use crate::rig::{Options, Rig, request};
 use axum::body::Body;
@@ -9,7 +9,7 @@ const LENGTH: &str = "inference-header-content-length";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strings_count_what_they_take() {
-    // Five eighths of it for one request, 128 bytes for each string: 5,120.
+    // One request may take five eighths, at 128 bytes a string: 5,120 strings.
     let server = ServerConfig { bodies_bytes_max: 1 << 20, ..ServerConfig::default() };
     let rig = Rig::with(Options { server, ..Options::default() }).await;
     for (count, status, part) in [(5_000, 400, "expected FP32"), (5_200, 413, "at most 5120")] {

@@ -4,7 +4,7 @@ use crate::grpc::request;
 use crate::rig::{PATIENCE, Rig};
 use hyper::client::conn::http2::handshake;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use lgp_server::inference::grpc_inference_service_client::GrpcInferenceServiceClient;
 use lgp_server::{Tls, serve, serve_grpc};
 use rustls::pki_types::pem::PemObject;
@@ -26,7 +26,7 @@ fn paths(folder: &Path) -> (PathBuf, PathBuf) {
     (folder.join("cert.pem"), folder.join("key.pem"))
 }
 
-/// Writes a new certificate and its key; answers the certificate.
+/// Writes a new certificate and its key; returns the certificate.
 fn issue(pki: &Pki, folder: &Path) -> CertificateDer<'static> {
     let made = pki.issue_server(&["localhost".to_owned()], Duration::from_secs(3600)).unwrap();
     let (cert, key) = paths(folder);
@@ -54,7 +54,7 @@ async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, stream).await
 }
 
-/// The certificate that a connection was shown.
+/// The certificate that the server showed on a connection.
 fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
     stream.get_ref().1.peer_certificates().unwrap()[0].clone().into_owned()
 }
@@ -109,7 +109,7 @@ async fn a_live_listener_shows_a_renewed_certificate() {
         assert!(began.elapsed() < PATIENCE, "the earlier one is shown");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    // A connection that was open goes on with the earlier one.
+    // An open connection continues with the earlier certificate.
     open.write_all(GET).await.unwrap();
     let mut answer = String::new();
     let read = open.read_to_string(&mut answer);

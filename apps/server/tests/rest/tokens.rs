@@ -1,7 +1,7 @@
 //! Join tokens and revocations over REST.
 
 use crate::rig::{Options, Rig};
-use lgp_sdk::Pki;
+use lgp_sdk::cluster::Pki;
 use serde_json::{Value, json};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -89,7 +89,7 @@ async fn a_revocation_that_cannot_be_written_down_holds_and_says_so() {
     rig.until(WORKERS, |a| a.json()[0]["state"] == "lost").await;
     assert_eq!(rig.get(REVOCATIONS).await.json()[0]["name"], "w1");
     assert_eq!(files(), before, "nothing half-made is left");
-    // With the folder mended, doing it again keeps it.
+    // Once the folder is repaired, repeating the revocation stores it.
     std::fs::remove_dir(&file).unwrap();
     assert_eq!(rig.post(REVOCATIONS, r#"{"name":"w1"}"#).await.status, 201);
     let kept = Pki::open(&authority).unwrap().revoked();
@@ -116,7 +116,7 @@ async fn more_revocations_than_are_kept_are_refused() {
     assert!(message.contains("4096 members are revoked, expected fewer"), "{message}");
     assert!(error["hint"].is_string(), "{error}");
     assert_eq!(rig.get(WORKERS).await.json()[0]["state"], "ready", "nothing happened to it");
-    // Who is listed already takes no more room.
+    // A member that is listed already takes no more space.
     assert_eq!(rig.post(REVOCATIONS, r#"{"name":"gone-7"}"#).await.status, 201);
     let listed = rig.get(REVOCATIONS).await.json();
     assert_eq!(listed.as_array().map(Vec::len), Some(4096));

@@ -1,4 +1,4 @@
-//! Traces, as a collector that speaks OTLP over HTTP gets them.
+//! Traces as an OTLP collector receives them over HTTP.
 
 use crate::ensembles::{SIDE, classifier};
 use crate::grpc::{client, request as message};
@@ -51,7 +51,7 @@ impl Collector {
         (collector, url)
     }
 
-    /// The spans of a trace, once there are so many, by their names.
+    /// The spans of a trace by name, once there are `count`.
     pub(crate) async fn trace(&self, id: &str, count: usize) -> BTreeMap<String, Span> {
         let began = Instant::now();
         loop {
@@ -67,7 +67,7 @@ impl Collector {
         }
     }
 
-    /// The ids of the traces that have a span of this name.
+    /// The ids of the traces with a span of this name.
     pub(crate) fn with(&self, name: &str) -> Vec<String> {
         let spans = self.0.lock().unwrap();
         spans.iter().filter(|span| span.name == name).map(|span| hex(&span.trace_id)).collect()
@@ -97,7 +97,7 @@ fn traced(method: &str, path: &str, flags: &str) -> axum::http::request::Builder
     request(method, path).header("traceparent", format!("00-{TRACE}-{ABOVE}-{flags}"))
 }
 
-/// What each trace of an inference is made of: a span's name and that of the one above it.
+/// Checks the spans of an inference's trace: each span's name and parent.
 pub(crate) fn check(spans: &BTreeMap<String, Span>, (root, above): (&str, &str), model: &str) {
     let whole = &spans[root];
     assert_eq!(hex(&whole.parent_span_id), above);
@@ -116,7 +116,7 @@ pub(crate) fn check(spans: &BTreeMap<String, Span>, (root, above): (&str, &str),
         assert_eq!(span.parent_span_id, above.span_id, "{name}");
         assert!(span.start_time_unix_nano >= above.start_time_unix_nano, "{name}");
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{name}");
-        // The two clocks are read one after another.
+        // The two clocks are read one after the other.
         assert!(span.end_time_unix_nano <= above.end_time_unix_nano + 1_000_000, "{name}");
     }
     for name in ["attempt", "device_queue", "model"] {
@@ -190,7 +190,7 @@ async fn a_failure_is_seen_where_it_happened() {
     let rig = rig(url, 1.0).await;
     let path = "/v2/models/fails/infer";
     rig.call(traced("POST", path, "01").body(Body::from(BODY)).unwrap()).await;
-    // Nothing was written.
+    // No encoding took place, so there is no span for it.
     let spans = collector.trace(TRACE, 8).await;
     for name in ["POST /v2/models/{model}/infer", "inference", "task", "attempt"] {
         assert_eq!(spans[name].status.as_ref().unwrap().code, 2, "{name}");
@@ -222,7 +222,7 @@ async fn a_collector_that_hangs_holds_nothing_up() {
         page.lines().find_map(|line| line.strip_prefix(name)?.parse::<u64>().ok())
     };
     let began = Instant::now();
-    // Each makes eight spans or more, and there is room for 2048.
+    // Each makes eight spans or more, and the queue holds 2048.
     for _ in 0..300 {
         assert_eq!(rig.post("/v2/models/relu/infer", BODY).await.status, 200);
     }
@@ -237,7 +237,7 @@ async fn a_collector_that_hangs_holds_nothing_up() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn spans_that_a_collector_rejects_are_lost() {
-    /// Takes each message but for two of its spans.
+    /// Accepts each message except for two of its spans.
     async fn most(body: Bytes) -> Vec<u8> {
         assert!(ExportTraceServiceRequest::decode(body).is_ok());
         let (rejected_spans, error_message) = (2, "too old".to_owned());
@@ -257,7 +257,7 @@ async fn spans_that_a_collector_rejects_are_lost() {
     let page = page.await.text();
     let sent = figure(&page, "lgp_trace_spans_sent_total");
     let lost = figure(&page, "lgp_trace_spans_dropped_total{reason=\"not_taken\"}");
-    // All nine of the trace, in one message or in several.
+    // All nine spans of the trace, in one or more messages.
     assert!(lost >= 2 && lost % 2 == 0 && sent + lost <= 9, "{sent} sent, {lost} lost");
 }
 
@@ -275,7 +275,7 @@ async fn buckets_name_a_trace_that_is_kept() {
     let rig = Rig::start().await;
     let path = "/v2/models/relu/infer";
     rig.call(traced("POST", path, "01").body(Body::from(BODY)).unwrap()).await;
-    // Not kept, and in no exemplar.
+    // This request's trace is not sampled, so no exemplar has it.
     rig.post(path, BODY).await;
     let wants = |accept: &'static str| request("GET", "/metrics").header("accept", accept);
     let wanted = wants("application/openmetrics-text;version=1.0.0,text/plain;q=0.5");

@@ -1,5 +1,5 @@
-//! Versions of a model side by side, what a policy makes of them, and models that come and go in the
-//! folder.
+//! Versions of a model side by side, version policies, and models added to and removed from the
+//! folder by hand.
 
 use crate::grpc::{client, request as grpc_request};
 use crate::rig::{Options, Rig, onnx, request};
@@ -49,7 +49,7 @@ async fn deploy(rig: &Rig, name: &str, policy: Value) -> (u16, String) {
     (answer.status.as_u16(), answer.text())
 }
 
-/// A version of a model that somebody puts into the folder.
+/// Puts a version of a model into the folder by hand.
 fn put(rig: &Rig, name: &str, version: u64, bytes: &[u8]) -> PathBuf {
     let folder = rig.folder.path().join("models").join(name).join(version.to_string());
     std::fs::create_dir_all(&folder).unwrap();
@@ -72,11 +72,11 @@ async fn a_version_serves_on_when_a_newer_one_comes() {
         let answer = client(&rig, Some(&rig.bearer)).model_infer(message).await.unwrap();
         assert_eq!(answer.into_inner().model_version, version);
     }
-    // Without the newest the one before it answers to the name.
+    // Without the newest version, the one before it answers.
     assert_eq!(rig.post(&format!("{MODELS}/clf/versions/2/unload"), "").await.status, 200);
     until_states(&rig, "clf", &["ready", "unavailable"]).await;
     assert_eq!(infer(&rig, "clf").await, (200, json!("1")));
-    // What serves is listed, or what there is.
+    // The metadata lists the serving versions, or all if none serves.
     let listed = async || rig.get("/v2/models/clf").await.json()["versions"].clone();
     assert_eq!(listed().await, json!(["1"]));
     assert_eq!(rig.post(&format!("{MODELS}/clf/unload"), "").await.status, 200);
@@ -137,7 +137,7 @@ async fn a_policy_says_which_versions_are_loaded() {
         };
         assert_eq!(config, told);
     }
-    // It holds for what comes, too.
+    // The policy also applies to versions that are added later.
     add(&rig, "clf").await;
     until_states(&rig, "clf", &["unavailable", "unavailable", "ready", "ready"]).await;
     assert_eq!(deploy(&rig, "clf", json!("1")).await.0, 200);
@@ -153,7 +153,7 @@ async fn a_policy_says_which_versions_are_loaded() {
     );
     let shown = rig.get(&format!("{MODELS}/clf")).await.json();
     assert_eq!(shown["deployment"]["version_policy"], "1", "what was refused is not kept");
-    // Where the newest goes, the policy chooses another.
+    // After the newest version is removed, the policy chooses another.
     assert_eq!(deploy(&rig, "clf", json!("latest:1")).await.0, 200);
     assert_eq!(rig.delete(&format!("{MODELS}/clf/versions/5")).await.status, 200);
     assert_eq!(infer(&rig, "clf").await, (200, json!("4")));
@@ -185,10 +185,10 @@ async fn a_broken_model_says_why_and_the_others_serve() {
         assert!(refused.status == 400 && refused.text().contains(reason), "{}", refused.text());
     }
     assert_eq!(states(&rig, "broken").await, ["unavailable"]);
-    // The version that can be used answers to the name.
+    // The usable version answers.
     assert_eq!(infer(&rig, "relu").await, (200, json!("1")));
     assert_eq!(rig.post("/v2/models/broken/infer", INFER).await.status, 400);
-    // One that cannot be used may be removed, or replaced.
+    // An unusable version may be removed or replaced.
     put(&rig, "broken", 1, &onnx());
     assert_eq!(states(&rig, "broken").await, ["unavailable"], "nobody has loaded it");
     assert_eq!(rig.post(&format!("{MODELS}/broken/load"), "").await.status, 200);
@@ -214,7 +214,7 @@ async fn what_comes_and_goes_in_the_folder_is_loaded_and_unloaded() {
         let second = put(&rig, "relu", 2, &onnx());
         until_states(&rig, "relu", &["ready", "ready"]).await;
         assert_eq!(infer(&rig, "relu").await, (200, json!("2")));
-        // Half of a model is looked at again once it is whole.
+        // An incomplete model is checked again once it is complete.
         put(&rig, "new", 3, &onnx()[..50]);
         tokio::time::sleep(std::time::Duration::from_millis(40)).await;
         assert_eq!(states(&rig, "new").await, ["unavailable"]);
@@ -268,7 +268,7 @@ async fn no_request_is_lost_while_versions_replace_one_another() {
         let (plain, aliased, grpc) = tokio::join!(plain, aliased, over_grpc());
         plain.into_iter().chain(aliased).chain([grpc])
     };
-    // By each way in which a version may go.
+    // Each way of removing a version.
     let changes = async {
         for version in 2..=VERSIONS {
             assert_eq!(add(&rig, "clf").await["version"], version);

@@ -1,4 +1,4 @@
-//! Waiting for the end of a task within a request, and how many may.
+//! Waiting for the end of a task within a request, and the limit of such waits.
 
 use crate::rig::{Options, PATIENCE, Rig, request};
 use axum::body::Body;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 const TASKS: &str = "/api/v1/cluster/tasks";
 const INFER: &str = r#"{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
 
-/// Submits a task that ends once the gate is open; answers its path.
+/// Submits a task that ends once the gate is open; returns its path.
 async fn gated(rig: &Rig) -> String {
     let task = r#"{"model":"gated","inputs":[
         {"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}"#;
@@ -26,7 +26,7 @@ async fn with_one_place() -> Rig {
     Rig::with(Options { server, ..Options::default() }).await
 }
 
-/// Begins a call that waits for a task, and comes back once it has the only place.
+/// Starts a call that waits for a task, and returns once the call holds the only place.
 async fn waiting<T>(rig: &Rig, task: &str, begin: impl Fn() -> JoinHandle<T>) -> JoinHandle<T> {
     let began = Instant::now();
     loop {
@@ -37,7 +37,7 @@ async fn waiting<T>(rig: &Rig, task: &str, begin: impl Fn() -> JoinHandle<T>) ->
                 return call;
             }
         }
-        // It was refused, because the question above had the place for a moment.
+        // The call was refused, because the request above held the place for a moment.
         assert!(began.elapsed() < PATIENCE, "nobody gets the place");
     }
 }
@@ -60,7 +60,7 @@ async fn an_answer_comes_with_the_end_of_a_task_or_of_the_wait() {
     assert_eq!((answer.status.as_u16(), &answer.json()["state"]), (200, &json!("succeeded")));
     assert_eq!(answer.json()["outputs"][0]["data"], json!([1.0, 2.0]));
     assert!(began.elapsed() < PATIENCE, "{:?}", began.elapsed());
-    // One that has ended is not waited for.
+    // A request for an ended task does not wait.
     let again = rig.get(&longest).await;
     assert_eq!(again.json(), answer.json());
 }
@@ -126,7 +126,7 @@ async fn waits_end_with_the_connection_and_with_the_server() {
             answer
         })
     };
-    // The caller goes away.
+    // The caller disconnects.
     waiting(&rig, &task, begin).await.abort();
     rig.until(&format!("{task}?wait_ms=1"), |answer| answer.status == 200).await;
 

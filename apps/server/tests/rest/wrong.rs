@@ -1,4 +1,4 @@
-//! Each field of each request wrong once: over REST as the API's description has them, over gRPC by hand.
+//! Each field of each request, made wrong once: over REST by the API description, over gRPC by hand.
 
 mod cases;
 mod grpc;
@@ -21,7 +21,7 @@ use tokio::net::TcpStream;
 /// Longest refusal in bytes.
 const REFUSAL_BYTES_MAX: usize = 4096;
 
-/// A client that has one connection for all that it asks.
+/// A client with a single connection.
 struct Client {
     connection: SendRequest<Full<Bytes>>,
     bearer: String,
@@ -57,7 +57,7 @@ impl Client {
         serde_json::from_slice(&body).unwrap()
     }
 
-    /// What requests change.
+    /// The state that requests may change.
     async fn everything(&mut self) -> Value {
         let api = "/api/v1/cluster";
         let mut all = json!({});
@@ -72,7 +72,7 @@ impl Client {
         all
     }
 
-    /// The same without what goes on after an order was answered.
+    /// The same state without parts that still change after an order was answered.
     async fn settled(&mut self) -> Value {
         let mut all = self.everything().await;
         all["tasks"] = all["tasks"]["submitted"].take();
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// What a route is asked by; nothing comes of it that others need.
+/// A route's path with parameters. No other test depends on what the requests change.
 fn filled(pattern: &str) -> String {
     let model = match pattern {
         _ if pattern.ends_with("/infer") => "relu",
@@ -99,12 +99,12 @@ fn filled(pattern: &str) -> String {
 struct Rounds {
     api: Value,
     client: Client,
-    /// Everything that is not as it should be.
+    /// Everything that went wrong.
     wrong: Vec<String>,
 }
 
 impl Rounds {
-    /// Asks once; answers whether it was taken.
+    /// Sends a case; returns whether it was accepted.
     async fn one(&mut self, (method, pattern): &(String, String), case: &Case) -> bool {
         let (status, body) = self.client.ask(method, &filled(pattern), case.body.clone()).await;
         let text = String::from_utf8_lossy(&body);
@@ -158,7 +158,7 @@ async fn each_field_of_each_body_is_wrong_once() {
         }
         let schema = &content["application/json"]["schema"];
         let cases = if schema.is_null() { Vec::new() } else { cases::all(&api, schema) };
-        // An upload has no JSON: what is wrong with one is tried elsewhere.
+        // An upload has no JSON; other tests cover its errors.
         assert_eq!(cases.is_empty(), pattern.ends_with("/models/{model}"), "{method} {pattern}");
         routes.push(((method, pattern), cases));
     }
@@ -175,7 +175,7 @@ async fn each_field_of_each_body_is_wrong_once() {
             before = after;
         }
     }
-    // What may be taken may be refused all the same.
+    // Cases that may be accepted may also be refused.
     let mut before = rounds.client.settled().await;
     for (route, cases) in &routes {
         for case in cases.iter().filter(is_allowed) {

@@ -1,11 +1,11 @@
 //! Element-wise functions of two inputs on the CPU.
 
 use super::{Binary, BinaryKind};
-use crate::args::{concrete_one, required};
+use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
 use crate::isa::Simd;
 use crate::number::{Number, with_type};
-use crate::op::{Context, Op};
+use crate::op::{Context, Given, Op};
 use crate::simd::{self, dispatch};
 use crate::walk::Walk;
 use lgp_memory::{DType, Element, Shape, Tensor, TensorView};
@@ -34,13 +34,34 @@ pub(super) fn run(
     let walk = Walk::new(&shape, [a.shape(), b.shape()])?;
     // Of strings only equality is inferred, and equal texts have equal numbers.
     let (a, b) = (&a.as_numbers(), &b.as_numbers());
-    let o = Operands { ctx, walk: &walk, shape: &shape, a, b };
-    match a.dtype() {
-        DType::F32 => floats(op.kind, &o, &mut out)?,
-        DType::Bool => bools(op.kind, &o, &mut out)?,
-        dtype => with_type!(op.name(), dtype, number T => numbers::<T>(op, &o, &mut out))?,
-    }
+    let o = Operands { ctx, walk: &walk, shape: &shape, given: [Some(a), Some(b)] };
+    combine(op, &o, a.dtype(), &mut out)?;
     Ok(vec![out])
+}
+
+/// [`run`] over one of two operands of one dtype.
+pub(super) fn run_over(
+    op: &Binary,
+    ctx: &Context,
+    given: Given,
+    inputs: &[Option<TensorView<'_>>],
+) -> Result<Vec<Tensor>> {
+    let mut out = given.checked(op, inputs)?;
+    let shape = out.shape().clone();
+    let given: [Option<&TensorView<'_>>; 2] = std::array::from_fn(|i| optional(inputs, i));
+    let own = |x: Option<&TensorView<'_>>| x.map_or(shape.clone(), |x| x.shape().clone());
+    let walk = Walk::new(&shape, [&own(given[0]), &own(given[1])])?;
+    let dtype = out.dtype();
+    combine(op, &Operands { ctx, walk: &walk, shape: &shape, given }, dtype, &mut out)?;
+    Ok(vec![out])
+}
+
+fn combine(op: &Binary, o: &Operands<'_>, dtype: DType, out: &mut Tensor) -> Result<()> {
+    match dtype {
+        DType::F32 => floats(op.kind, o, out),
+        DType::Bool => bools(op.kind, o, out),
+        dtype => with_type!(op.name(), dtype, number T => numbers::<T>(op, o, out)),
+    }
 }
 
 /// Computes in f64 and gives the result the first operand's dtype.
@@ -64,8 +85,39 @@ struct Operands<'a> {
     ctx: &'a Context,
     walk: &'a Walk<2>,
     shape: &'a Shape,
-    a: &'a TensorView<'a>,
-    b: &'a TensorView<'a>,
+    /// Of the operand that is written over, if any, there is none.
+    given: [Option<&'a TensorView<'a>>; 2],
+}
+
+impl Operands<'_> {
+    /// The operand's elements; none of the one that is written over.
+    fn slice<T: Element>(&self, operand: usize) -> Result<&[T]> {
+        Ok(match self.given[operand] {
+            Some(x) => x.as_slice::<T>()?,
+            None => &[],
+        })
+    }
+
+    /// Calls `work` with rows of the output, or parts of one, and where each begins.
+    fn rows<U: Send>(
+        &self,
+        out: &mut [U],
+        cost: usize,
+        work: impl Fn([usize; 2], &mut [U]) + Sync,
+    ) {
+        let row = self.walk.row;
+        if out.len() == row {
+            // One row: split inside it.
+            let steps = self.walk.steps;
+            self.ctx.split(out, 1, cost, |start, part| work(steps.map(|step| start * step), part));
+        } else {
+            self.ctx.split(out, row, row * cost, |first, part| {
+                for (i, part) in part.chunks_exact_mut(row).enumerate() {
+                    work(self.walk.starts(first + i), part);
+                }
+            });
+        }
+    }
 }
 
 /// Applies `f` to every pair.
@@ -76,31 +128,46 @@ fn zip<T: Element, U: Element>(
     cost: usize,
     f: impl Fn(T, T) -> U + Copy + Sync,
 ) -> Result<()> {
-    let (a, b) = (o.a.as_slice::<T>()?, o.b.as_slice::<T>()?);
+    let (a, b) = (o.slice::<T>(0)?, o.slice::<T>(1)?);
     if o.shape.elements()? == 0 {
         return Ok(());
     }
-    let out = out.as_mut_slice::<U>()?;
-    let row = o.walk.row;
-    if out.len() == row {
-        // One row: split inside it.
-        let [sa, sb] = o.walk.steps;
-        o.ctx.split(out, 1, cost, |start, part| {
-            line(o.ctx.simd(), part, &a[start * sa..], &b[start * sb..], [sa, sb], f);
-        });
-    } else {
-        o.ctx.split(out, row, row * cost, |first, part| {
-            for (i, part) in part.chunks_exact_mut(row).enumerate() {
-                let [at_a, at_b] = o.walk.starts(first + i);
-                line(o.ctx.simd(), part, &a[at_a..], &b[at_b..], o.walk.steps, f);
-            }
-        });
-    }
+    o.rows(out.as_mut_slice::<U>()?, cost, |[at_a, at_b], out| {
+        line(o.ctx.simd(), out, &a[at_a..], &b[at_b..], o.walk.steps, f);
+    });
     Ok(())
 }
 
-/// One row, whose operands run along or stand still.
+/// [`zip`] to the same type, where one operand may be what is in `out`.
 #[inline(always)]
+fn same<T: Element>(
+    o: &Operands<'_>,
+    out: &mut Tensor,
+    cost: usize,
+    f: impl Fn(T, T) -> T + Copy + Sync,
+) -> Result<()> {
+    let Some(over) = o.given.iter().position(Option::is_none) else {
+        return zip(o, out, cost, f);
+    };
+    let (a, b) = (o.slice::<T>(0)?, o.slice::<T>(1)?);
+    if o.shape.elements()? == 0 {
+        return Ok(());
+    }
+    let (simd, steps) = (o.ctx.simd(), o.walk.steps);
+    o.rows(out.as_mut_slice::<T>()?, cost, |at, out| {
+        simd::over(out, |start, out, own| {
+            let at = [at[0] + start * steps[0], at[1] + start * steps[1]];
+            match over {
+                0 => line(simd, out, own, &b[at[1]..], steps, f),
+                _ => line(simd, out, &a[at[0]..], own, steps, f),
+            }
+        });
+    });
+    Ok(())
+}
+
+/// One row, whose operands run along or stand still: one loop, compiled once for all that call it.
+#[inline(never)]
 fn line<T: Copy, U>(
     simd: Simd,
     out: &mut [U],
@@ -145,7 +212,10 @@ fn line<T: Copy, U>(
 fn floats(kind: BinaryKind, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
     macro_rules! each {
         ($cost:literal, |$a:ident, $b:ident| $body:expr) => {
-            zip(
+            each!(same, $cost, |$a, $b| $body)
+        };
+        ($zip:ident, $cost:literal, |$a:ident, $b:ident| $body:expr) => {
+            $zip(
                 o,
                 out,
                 $cost,
@@ -165,11 +235,11 @@ fn floats(kind: BinaryKind, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
         BinaryKind::PRelu => each!(2, |a, b| if a < 0. { a * b } else { a }),
         BinaryKind::Mod { fmod: true } => each!(20, |a, b| a.rem(b)),
         BinaryKind::Mod { fmod: false } => each!(20, |a, b| a.modulo(b)),
-        BinaryKind::Equal => each!(1, |a, b| a == b),
-        BinaryKind::Less => each!(1, |a, b| a < b),
-        BinaryKind::LessOrEqual => each!(1, |a, b| a <= b),
-        BinaryKind::Greater => each!(1, |a, b| a > b),
-        BinaryKind::GreaterOrEqual => each!(1, |a, b| a >= b),
+        BinaryKind::Equal => each!(zip, 1, |a, b| a == b),
+        BinaryKind::Less => each!(zip, 1, |a, b| a < b),
+        BinaryKind::LessOrEqual => each!(zip, 1, |a, b| a <= b),
+        BinaryKind::Greater => each!(zip, 1, |a, b| a > b),
+        BinaryKind::GreaterOrEqual => each!(zip, 1, |a, b| a >= b),
         BinaryKind::And | BinaryKind::Or | BinaryKind::Xor => Ok(()),
     }
 }
@@ -181,14 +251,14 @@ fn bools(kind: BinaryKind, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
         BinaryKind::Xor => |a, b| a ^ b,
         _ => |a, b| a == b,
     };
-    zip(o, out, 4, f)
+    same(o, out, 4, f)
 }
 
 /// The other numbers, through one loop a dtype and a function pointer: they hold indices and
 /// dimensions, seldom more.
 fn numbers<T: Number>(op: &Binary, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
     let divides = matches!(op.kind, BinaryKind::Div | BinaryKind::Mod { .. });
-    if divides && o.b.as_slice::<T>()?.iter().any(|n| n.is_integer_zero()) {
+    if divides && o.slice::<T>(1)?.iter().any(|n| n.is_integer_zero()) {
         return Err(Error::invalid(op.name(), "an integer is divided by zero"));
     }
     let comparison: Option<fn(T, T) -> bool> = match op.kind {
@@ -214,5 +284,5 @@ fn numbers<T: Number>(op: &Binary, o: &Operands<'_>, out: &mut Tensor) -> Result
         BinaryKind::PRelu => |a, b| if a < T::ZERO { a.mul(b) } else { a },
         _ => Number::add,
     };
-    zip(o, out, 4, f)
+    same(o, out, 4, f)
 }

@@ -3,9 +3,10 @@
 use super::Clip;
 use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
+use crate::isa::Simd;
 use crate::number::{Number, with_type};
 use crate::op::Context;
-use crate::simd::dispatch;
+use crate::simd::{self, dispatch};
 use lgp_memory::{Tensor, TensorView};
 use num_traits::NumCast;
 
@@ -17,13 +18,28 @@ pub(super) fn run(
     let (dtype, shape) = concrete_one(op, inputs)?;
     let x = required("Clip", inputs, 0)?;
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!("Clip", dtype, number T => {
+    limit(op, ctx, Some(x), inputs, &mut out)?;
+    Ok(vec![out])
+}
+
+/// Limits `x`, or what is in `out`.
+pub(super) fn limit(
+    op: &Clip,
+    ctx: &Context,
+    x: Option<&TensorView<'_>>,
+    inputs: &[Option<TensorView<'_>>],
+    out: &mut Tensor,
+) -> Result<()> {
+    with_type!("Clip", out.dtype(), number T => {
         let min = bound::<T>(optional(inputs, 1), op.min)?;
         let max = bound::<T>(optional(inputs, 2), op.max)?;
-        clip(ctx, x.as_slice::<T>()?, out.as_mut_slice()?, min, max);
+        let x = x.map(TensorView::as_slice::<T>).transpose()?;
+        ctx.split(out.as_mut_slice()?, 1, 1, |start, out| match x {
+            Some(x) => clip(ctx.simd(), &x[start..start + out.len()], out, min, max),
+            None => simd::over(out, |_, out, x| clip(ctx.simd(), x, out, min, max)),
+        });
         Ok(())
-    })?;
-    Ok(vec![out])
+    })
 }
 
 fn bound<T: Number + NumCast>(
@@ -41,21 +57,18 @@ fn bound<T: Number + NumCast>(
 }
 
 /// A minimum above the maximum gives the maximum everywhere; NaN stays.
-fn clip<T: Number>(ctx: &Context, x: &[T], out: &mut [T], min: Option<T>, max: Option<T>) {
-    ctx.split(out, 1, 1, |start, out| {
-        let x = &x[start..start + out.len()];
-        let pairs = out.iter_mut().zip(x);
-        dispatch(
-            ctx.simd(),
-            #[inline(always)]
-            || match (min, max) {
-                (Some(min), Some(max)) => {
-                    pairs.for_each(|(o, x)| *o = x.most(min).least(max));
-                }
-                (Some(min), None) => pairs.for_each(|(o, x)| *o = x.most(min)),
-                (None, Some(max)) => pairs.for_each(|(o, x)| *o = x.least(max)),
-                (None, None) => pairs.for_each(|(o, x)| *o = *x),
-            },
-        );
-    });
+fn clip<T: Number>(simd: Simd, x: &[T], out: &mut [T], min: Option<T>, max: Option<T>) {
+    let pairs = out.iter_mut().zip(x);
+    dispatch(
+        simd,
+        #[inline(always)]
+        || match (min, max) {
+            (Some(min), Some(max)) => {
+                pairs.for_each(|(o, x)| *o = x.most(min).least(max));
+            }
+            (Some(min), None) => pairs.for_each(|(o, x)| *o = x.most(min)),
+            (None, Some(max)) => pairs.for_each(|(o, x)| *o = x.least(max)),
+            (None, None) => pairs.for_each(|(o, x)| *o = *x),
+        },
+    );
 }

@@ -18,7 +18,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let (x, weight) = (required("Conv", inputs, 0)?, required("Conv", inputs, 1)?);
-    let axes = three("Conv", &op.axes(x.shape(), weight.shape())?)?;
+    let axes = three("Conv", &op.windows(x.shape(), weight.shape())?)?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
     with_type!("Conv", dtype, real T => {
         let conv = Convolution::<T> {

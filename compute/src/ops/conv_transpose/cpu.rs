@@ -17,7 +17,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let (x, weight) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
-    let axes = three(op.name(), &op.axes(&x.shape()[2..], &weight.shape()[2..])?)?;
+    let axes = three(op.name(), &op.windows(&x.shape()[2..], &weight.shape()[2..])?)?;
     let mut out = ctx.alloc(dtype, shape)?;
     with_type!(op.name(), dtype, real T => {
         let bias = optional(inputs, 2).map(TensorView::as_slice::<T>).transpose()?;

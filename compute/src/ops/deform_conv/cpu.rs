@@ -18,7 +18,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let (x, weight) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
-    let axes = op.axes(&x.shape()[2..], &weight.shape()[2..])?;
+    let axes = op.windows(&x.shape()[2..], &weight.shape()[2..])?;
     let mut out = ctx.alloc(dtype, shape)?;
     with_type!(OP, dtype, real T => {
         compute::<T>(op, ctx, &three(OP, &axes)?, axes.len(), inputs, out.as_mut_slice()?)

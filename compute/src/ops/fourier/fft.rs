@@ -92,6 +92,20 @@ impl Plan {
     }
 }
 
+/// The multiply-adds of a transform of `n`: four for each product of complex numbers.
+pub(super) fn multiply_adds(n: usize) -> u64 {
+    let by_halves = |size: u64| (size / 2).saturating_mul(u64::from(size.trailing_zeros()));
+    let n = n as u64;
+    let products = if n.is_power_of_two() {
+        by_halves(n)
+    } else {
+        let size = n.saturating_mul(2).checked_next_power_of_two().unwrap_or(u64::MAX);
+        let chirps = n.saturating_mul(2).saturating_add(size);
+        by_halves(size).saturating_mul(2).saturating_add(chirps)
+    };
+    products.saturating_mul(4)
+}
+
 /// Cooley and Tukey's transform in place; the length is a power of two, and `turns` are half as
 /// many unit vectors.
 fn halves(x: &mut [Complex], turns: &[Complex]) {

@@ -95,3 +95,12 @@ fn lengths_beyond_memory_are_refused() {
         run_all(&Stft { one_sided: true }, &[Some(&x), Some(&ints(&[1])), None, Some(&length)]);
     assert_eq!(out.unwrap()[0].shape().dims()[0], 0);
 }
+
+#[test]
+fn work_grows_as_the_transform_does() {
+    // 8 is halved three times, four products each; 3 takes two transforms of 8, their product and
+    // two chirps.
+    for (n, products) in [(1, 0), (2, 1), (8, 12), (3, 12 + 12 + 8 + 3 + 3)] {
+        assert_eq!(super::fft::multiply_adds(n), 4 * products, "{n}");
+    }
+}

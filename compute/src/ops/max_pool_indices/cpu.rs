@@ -15,7 +15,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let types = concrete(op, inputs)?;
     let x = required(op.name(), inputs, 0)?;
-    let axes = three(op.name(), &op.pool.axes(x.shape())?)?;
+    let axes = three(op.name(), &op.pool.windows(x.shape())?)?;
     let [(dtype, shape), (index, _)] = &types[..] else {
         return Err(Error::invalid(op.name(), "there are no two outputs"));
     };

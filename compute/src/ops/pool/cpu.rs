@@ -18,7 +18,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let x = required(op.name(), inputs, 0)?;
-    let axes = three(op.name(), &op.axes(x.shape())?)?;
+    let axes = three(op.name(), &op.windows(x.shape())?)?;
     let mut out = ctx.alloc(dtype, shape)?;
     match op.kind {
         PoolKind::Max => {

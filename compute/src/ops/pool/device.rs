@@ -29,7 +29,7 @@ impl Windows {
         if dims.contains(&0) || shape.contains(&0) {
             return None;
         }
-        let axes = three(op.name(), &op.axes(&dims).ok()?).ok()?;
+        let axes = three(op.name(), &op.windows(&dims).ok()?).ok()?;
         Some(Self { dtype: x.ty.dtype, dims, shape, axes })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::ops::{GlobalPool, GlobalPoolKind, Pads, Pool, PoolKind};
 use crate::testing::{assert_close, fails, infers, info, noise, run, t};
+use crate::{AxisKind, Op};
 use proptest::prelude::*;
 
 const MEAN: PoolKind = PoolKind::Average { count_include_pad: false };
@@ -149,5 +150,26 @@ fn a_window_may_reach_beyond_the_input_in_ceil_mode() {
     for (kind, out) in [(PoolKind::Max, 3f32), (MEAN, 1.5), (whole, 1.5)] {
         let op = Pool { strides: vec![2, 2], ceil_mode: true, ..pool(kind, &[3, 3]) };
         assert_close(&run(&op, &[&x]), &t(&[1, 1, 1, 1], &[out]), 1e-6);
+    }
+}
+
+#[test]
+fn windows_are_named_where_their_places_are_known() {
+    let explicit = Pads::Explicit(vec![2, 1, 0, 0]);
+    for (pads, dims, want) in [
+        (explicit, "f32 n c h w", vec![Some((2, 5)), Some((1, 2))]),
+        (Pads::default(), "f32 n c h w", vec![Some((0, 5)), Some((0, 2))]),
+        (Pads::SameLower, "f32 n c h 6", vec![None, Some((0, 2))]),
+        (Pads::SameLower, "f32 n c 6 7", vec![Some((2, 5)), Some((1, 2))]),
+    ] {
+        let (strides, dilations) = (vec![2, 3], vec![2, 1]);
+        let op = Pool { strides, dilations, pads, ..pool(PoolKind::Max, &[3, 2]) };
+        let axes = op.axes(&[Some(&info(dims))], &[]);
+        let kind = |at| axes.of_output(0, at).map(|axis| axis.kind);
+        assert_eq!([kind(0), kind(1)], [Some(AxisKind::Each); 2]);
+        for (i, (want, stride)) in want.into_iter().zip([2, 3]).enumerate() {
+            let window = |(before, extent)| AxisKind::Window { stride, before, extent };
+            assert_eq!(kind(2 + i), want.map(window), "{op:?} {dims}");
+        }
     }
 }

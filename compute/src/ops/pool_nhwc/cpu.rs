@@ -17,7 +17,7 @@ pub(super) fn pool(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let x = required(op.name(), inputs, 0)?;
-    let [ay, ax] = op.axes(x.shape()[1], x.shape()[2])?;
+    let [ay, ax] = op.windows(x.shape()[1], x.shape()[2])?;
     let c = x.shape()[3];
     let mut out = ctx.alloc(dtype, shape)?;
     let axes = [ay, ax];

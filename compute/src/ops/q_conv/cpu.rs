@@ -1,12 +1,13 @@
 //! Convolution of bytes on the CPU: products of which each row points at the taps of its window.
 
+use super::depthwise::DepthwiseWeights;
 use super::windows::Windows;
-use super::{NAME, QConv, Segments, Weights};
+use super::{Ends, Finish, NAME, QConv, Segments, Weights};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
 use crate::par::Failure;
-use crate::qgemm::{Product, Rows};
+use crate::qgemm::{Epilogue, Packed, Product, Rows, ToBytes, ToFloats};
 use crate::window::Axis;
 use lgp_memory::{DType, Tensor, TensorView};
 
@@ -18,7 +19,7 @@ pub(super) fn run(
     let (dtype, shape) = concrete_one(op, inputs)?;
     let x = required(NAME, inputs, 0)?;
     let [_, h, w, c] = x.shape()[..] else { return Err(Error::invalid(NAME, "rank")) };
-    let axes = op.axes(h, w)?;
+    let axes = op.windows(h, w)?;
     let mut out = ctx.alloc(dtype, shape)?;
     if out.is_empty() {
         return Ok(vec![out]);
@@ -33,50 +34,120 @@ pub(super) fn run(
     } else {
         x.as_bytes()
     };
-    let zero = u8::try_from(op.x.unsigned_zero()).unwrap_or(0);
-    let m = op.geometry.maps;
-    let pixels = out.len() / m;
-    let to = out.as_bytes_mut()?;
-    match &*op.weights {
-        Weights::Depthwise(weights) => {
-            let border = vec![zero; c];
-            let window = Window { x: bytes, border: &border, axes, c, first_channel: 0 };
-            let taps = op.geometry.kernel[0] * op.geometry.kernel[1];
-            let failure = Failure::default();
-            ctx.split(to, m, m.saturating_mul(taps) / 4, |first, part| {
-                failure.note(weights.run(ctx.simd(), &window, first, part));
-            });
-            failure.result()?;
+    let image = Image { x: bytes, images: x.shape()[0], axes, c };
+    match (&op.ends, &*op.weights) {
+        (Ends::Bytes { x, .. }, Weights::Depthwise(weights)) => {
+            let zero = u8::try_from(x.unsigned_zero()).unwrap_or(0);
+            depthwise(op, ctx, &image, zero, weights, out.as_bytes_mut()?)?;
         }
-        Weights::Dense { groups, segments: Segments::Taps } => {
-            let border = vec![zero; c / op.geometry.group];
-            let n = m / groups.len();
-            for (i, (packed, seeds, epilogue)) in groups.iter().enumerate() {
-                let first_channel = i * border.len();
-                let window = Window { x: bytes, border: &border, axes, c, first_channel };
-                let product = Product::new(ctx.simd(), packed, seeds, epilogue);
-                // SAFETY: a window's rows point to whole pixels, or to a border of as many
-                // bytes as a group has channels, which is a multiple of four.
-                unsafe { product.run(ctx, &window, pixels, (&mut to[i * n..], m))? };
-            }
+        (Ends::Bytes { x, .. }, Weights::Dense { groups, segments }) => {
+            let zero = u8::try_from(x.unsigned_zero()).unwrap_or(0);
+            let ready: Vec<(&Packed, &[i32], &ToBytes)> = groups
+                .iter()
+                .filter_map(|group| match &group.finish {
+                    Finish::Bytes { seeds, epilogue } => {
+                        Some((&group.packed, seeds.as_slice(), epilogue))
+                    }
+                    Finish::Floats { .. } => None,
+                })
+                .collect();
+            multiply(op, ctx, &image, (*segments, zero), &ready, out.as_bytes_mut()?)?;
         }
-        Weights::Dense { groups, segments: Segments::Lines } => {
-            let Some((packed, seeds, epilogue)) = groups.first() else { return Ok(vec![out]) };
-            let product = Product::new(ctx.simd(), packed, seeds, epilogue);
-            let images = x.shape()[0];
-            let Some((lines, width, size)) = padded_sizes(images, &axes, c, m) else {
-                Windows { x: bytes, zero, axes, c }.multiply(ctx, &product, (to, m))?;
-                return Ok(vec![out]);
+        (Ends::Floats { activation }, Weights::Dense { groups, segments }) => {
+            let one = |i| required(NAME, inputs, i).map(TensorView::as_bytes);
+            let (&[a, b, c, d], &[zero]) = (one(1)?, one(2)?) else {
+                return Err(Error::invalid(NAME, "the scale or the zero point is not one number"));
             };
-            let mut copy = ctx.scratch(DType::U8, [size])?;
-            padded(ctx, bytes, (lines / images, width), &axes, c, zero, copy.as_bytes_mut()?);
-            let lines = Lines { x: copy.as_bytes(), axes, width, c };
-            // SAFETY: a row points at a line of taps in the padded copy, of which there is as much
-            // as a multiple of four takes: `Lines` checks that.
-            unsafe { product.run(ctx, &lines, pixels, (to, m))? };
+            let by = f32::from_ne_bytes([a, b, c, d]);
+            let made: Vec<(&Packed, Vec<i32>, ToFloats<'_>)> = groups
+                .iter()
+                .filter_map(|group| match &group.finish {
+                    Finish::Floats { scale, bias } => {
+                        let scale = scale.iter().map(|w| by * w).collect();
+                        let activation = *activation;
+                        let epilogue = ToFloats { scale, bias, residual: None, activation };
+                        Some((&group.packed, group.packed.seeds(None, zero.into()), epilogue))
+                    }
+                    Finish::Bytes { .. } => None,
+                })
+                .collect();
+            let ready: Vec<(&Packed, &[i32], &ToFloats<'_>)> = made
+                .iter()
+                .map(|(packed, seeds, epilogue)| (*packed, seeds.as_slice(), epilogue))
+                .collect();
+            multiply(op, ctx, &image, (*segments, zero), &ready, out.as_mut_slice::<f32>()?)?;
+        }
+        (Ends::Floats { .. }, Weights::Depthwise(_)) => {
+            return Err(Error::unsupported(NAME, "channels with a window each, to floats"));
         }
     }
     Ok(vec![out])
+}
+
+/// Images and the windows over them.
+#[derive(Clone, Copy)]
+struct Image<'a> {
+    x: &'a [u8],
+    images: usize,
+    axes: [Axis; 2],
+    c: usize,
+}
+
+fn depthwise(
+    op: &QConv,
+    ctx: &Context,
+    image: &Image<'_>,
+    zero: u8,
+    weights: &DepthwiseWeights,
+    to: &mut [u8],
+) -> Result<()> {
+    let border = vec![zero; image.c];
+    let window =
+        Window { x: image.x, border: &border, axes: image.axes, c: image.c, first_channel: 0 };
+    let m = op.geometry.maps;
+    let taps = op.geometry.kernel[0] * op.geometry.kernel[1];
+    let failure = Failure::default();
+    ctx.split(to, m, m.saturating_mul(taps) / 4, |first, part| {
+        failure.note(weights.run(ctx.simd(), &window, first, part));
+    });
+    failure.result()
+}
+
+/// The products of all groups, each with where its sums start and what becomes of them.
+fn multiply<E: Epilogue>(
+    op: &QConv,
+    ctx: &Context,
+    image: &Image<'_>,
+    (segments, zero): (Segments, u8),
+    groups: &[(&Packed, &[i32], &E)],
+    to: &mut [E::Out],
+) -> Result<()> {
+    let (m, Image { x, images, axes, c }) = (op.geometry.maps, *image);
+    let pixels = to.len() / m;
+    if segments == Segments::Taps {
+        let border = vec![zero; c / op.geometry.group];
+        let n = m / groups.len().max(1);
+        for (i, (packed, seeds, epilogue)) in groups.iter().enumerate() {
+            let first_channel = i * border.len();
+            let window = Window { x, border: &border, axes, c, first_channel };
+            let product = Product::new(ctx.simd(), packed, seeds, *epilogue);
+            // SAFETY: a window's rows point to whole pixels, or to a border of as many bytes as a
+            // group has channels, which is a multiple of four.
+            unsafe { product.run(ctx, &window, pixels, (&mut to[i * n..], m))? };
+        }
+        return Ok(());
+    }
+    let Some((packed, seeds, epilogue)) = groups.first() else { return Ok(()) };
+    let product = Product::new(ctx.simd(), packed, seeds, *epilogue);
+    let Some((lines, width, size)) = padded_sizes(images, &axes, c, m) else {
+        return Windows { x, zero, axes, c }.multiply(ctx, &product, (to, m));
+    };
+    let mut copy = ctx.scratch(DType::U8, [size])?;
+    padded(ctx, x, (lines / images, width), &axes, c, zero, copy.as_bytes_mut()?);
+    let lines = Lines { x: copy.as_bytes(), axes, width, c };
+    // SAFETY: a row points at a line of taps in the padded copy, of which there is as much as a
+    // multiple of four takes: `Lines` checks that.
+    unsafe { product.run(ctx, &lines, pixels, (to, m)) }
 }
 
 /// Signed bytes as unsigned ones, 128 higher.

@@ -4,7 +4,7 @@
 use super::cpu::Pixel;
 use crate::error::Result;
 use crate::op::Context;
-use crate::qgemm::{Product, Rows, ToBytes};
+use crate::qgemm::{Epilogue, Product, Rows};
 use crate::window::Axis;
 use lgp_memory::DType;
 
@@ -33,11 +33,11 @@ impl Windows<'_> {
     ///
     /// # Errors
     /// Out of memory.
-    pub(super) fn multiply(
+    pub(super) fn multiply<E: Epilogue>(
         &self,
         ctx: &Context,
-        product: &Product<'_, ToBytes>,
-        (out, m): (&mut [u8], usize),
+        product: &Product<'_, E>,
+        (out, m): (&mut [E::Out], usize),
     ) -> Result<()> {
         let (line, window, at_once) = sizes(&self.axes, self.c, out.len() / m);
         let mut copy = ctx.scratch(DType::U8, [at_once, window])?;

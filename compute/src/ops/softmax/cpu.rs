@@ -18,26 +18,47 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
-    let axis = axis(op.name(), op.axis, shape.rank())?;
-    let (_, n, inner) = around(&shape, axis);
     let mut out = ctx.alloc(dtype, shape)?;
+    normalize(op, ctx, Some(required(op.name(), inputs, 0)?), &mut out)?;
+    Ok(vec![out])
+}
+
+/// The softmax of `x`, or of what is in `out`.
+pub(super) fn normalize(
+    op: &Softmax,
+    ctx: &Context,
+    x: Option<&TensorView<'_>>,
+    out: &mut Tensor,
+) -> Result<()> {
+    let axis = axis(op.name(), op.axis, out.shape().rank())?;
+    let (_, n, inner) = around(out.shape(), axis);
     if out.is_empty() {
-        return Ok(vec![out]);
+        return Ok(());
     }
     let (n, inner) = if op.flatten { (n * inner, 1) } else { (n, inner) };
-    with_type!(op.name(), dtype, real T => {
-        let x = x.as_slice::<T>()?;
-        let block = n * inner;
+    let block = n * inner;
+    let simd = ctx.simd();
+    with_type!(op.name(), out.dtype(), real T => {
+        let x = x.map(TensorView::as_slice::<T>).transpose()?;
+        let one = |x: &[T], out: &mut [T]| match inner {
+            1 => row(simd, x, out, op.log),
+            _ => columns(simd, x, out, inner, op.log),
+        };
         ctx.split(out.as_mut_slice::<T>()?, block, block * 20, |first, part| {
+            let mut copy: Vec<T> = Vec::with_capacity(if x.is_none() { block } else { 0 });
             for (i, out) in part.chunks_exact_mut(block).enumerate() {
-                let x = &x[(first + i) * block..][..block];
-                if inner == 1 { row(ctx.simd(), x, out, op.log) } else { columns(ctx.simd(), x, out, inner, op.log) }
+                match x {
+                    Some(x) => one(&x[(first + i) * block..][..block], out),
+                    None => {
+                        copy.clear();
+                        copy.extend_from_slice(out);
+                        one(&copy, out);
+                    }
+                }
             }
         });
         Ok(())
-    })?;
-    Ok(vec![out])
+    })
 }
 
 /// The softmax of one row.

@@ -1,8 +1,10 @@
 //! How often known sequences of words occur.
 
+use crate::Axes;
 use crate::args::{arity, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
+use crate::ops::tree_ensemble::row_axes;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::collections::HashMap;
 
@@ -177,6 +179,10 @@ impl Op for TfIdfVectorizer {
             }
         };
         Ok(output(DType::F32, shape))
+    }
+
+    fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
+        row_axes(inputs)
     }
 
     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

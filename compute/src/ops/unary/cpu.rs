@@ -4,6 +4,7 @@ use super::math::Exp;
 use super::{Unary, UnaryKind};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
+use crate::isa::Simd;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op};
 use crate::simd::{self, dispatch};
@@ -18,6 +19,7 @@ pub(super) fn run(
     let x = required(op.name(), inputs, 0)?;
     let mut out = ctx.alloc(dtype, shape)?;
     match (op.kind, x.dtype()) {
+        (UnaryKind::Shrink { .. }, dtype) if !dtype.is_float() => return by_f64(op, ctx, x),
         (UnaryKind::Not, _) => map(ctx, x, &mut out, 1, |x: bool| !x)?,
         (UnaryKind::IsNaN, DType::F32) => map(ctx, x, &mut out, 1, |x: f32| x.is_nan())?,
         (UnaryKind::IsNaN, _) => map(ctx, x, &mut out, 1, |x: f64| x.is_nan())?,
@@ -29,9 +31,21 @@ pub(super) fn run(
         (UnaryKind::IsInf { positive, negative }, _) => map(ctx, x, &mut out, 1, |x: f64| {
             x.is_infinite() & if x > 0. { positive } else { negative }
         })?,
-        (_, DType::F32) => floats::<f32>(op.kind, ctx, x, &mut out)?,
-        (_, DType::F64) => floats::<f64>(op.kind, ctx, x, &mut out)?,
-        (UnaryKind::Shrink { .. }, _) => return by_f64(op, ctx, x),
+        _ => numbers(op, ctx, Some(x), &mut out)?,
+    }
+    Ok(vec![out])
+}
+
+/// The functions whose result has the dtype of what they are of: `x`, or what is in `out`.
+pub(super) fn numbers(
+    op: &Unary,
+    ctx: &Context,
+    x: Option<&TensorView<'_>>,
+    out: &mut Tensor,
+) -> Result<()> {
+    match (op.kind, out.dtype()) {
+        (kind, DType::F32) => floats::<f32>(kind, ctx, x, out),
+        (kind, DType::F64) => floats::<f64>(kind, ctx, x, out),
         (kind, dtype) => with_type!(op.name(), dtype, number T => {
             let f: fn(T) -> T = match kind {
                 UnaryKind::Relu => |x| x.most(T::ZERO),
@@ -40,10 +54,9 @@ pub(super) fn run(
                 UnaryKind::Sign => Number::sign,
                 _ => return Err(Error::unsupported(op.name(), format!("dtype {dtype}"))),
             };
-            map(ctx, x, &mut out, 1, f)
-        })?,
+            same(ctx, x, out, 1, f)
+        }),
     }
-    Ok(vec![out])
 }
 
 /// Computes in f64 and gives the result the input's dtype.
@@ -68,26 +81,49 @@ fn map<T: Element, U: Element>(
 ) -> Result<()> {
     let x = x.as_slice::<T>()?;
     ctx.split(out.as_mut_slice::<U>()?, 1, cost, |start, out| {
-        let x = &x[start..start + out.len()];
-        dispatch(
-            ctx.simd(),
-            #[inline(always)]
-            || simd::map(out, x, f),
-        );
+        line(ctx.simd(), out, &x[start..start + out.len()], f);
     });
     Ok(())
+}
+
+/// [`map`] to the same type, of `x` or of what is in `out`.
+#[inline(always)]
+fn same<T: Element>(
+    ctx: &Context,
+    x: Option<&TensorView<'_>>,
+    out: &mut Tensor,
+    cost: usize,
+    f: impl Fn(T) -> T + Copy + Sync,
+) -> Result<()> {
+    let Some(x) = x else {
+        ctx.split(out.as_mut_slice::<T>()?, 1, cost, |_, out| {
+            simd::over(out, |_, out, x| line(ctx.simd(), out, x, f));
+        });
+        return Ok(());
+    };
+    map(ctx, x, out, cost, f)
+}
+
+/// One loop, compiled once for all that call it.
+#[inline(never)]
+fn line<T: Copy, U>(simd: Simd, out: &mut [U], x: &[T], f: impl Fn(T) -> U) {
+    dispatch(
+        simd,
+        #[inline(always)]
+        || simd::map(out, x, f),
+    );
 }
 
 /// Selects the loop of a kind. Every arm is a loop of its own, so that it vectorises.
 fn floats<T: Exp + Number>(
     kind: UnaryKind,
     ctx: &Context,
-    x: &TensorView<'_>,
+    x: Option<&TensorView<'_>>,
     out: &mut Tensor,
 ) -> Result<()> {
     macro_rules! each {
         ($cost:literal, |$x:ident| $body:expr) => {
-            map(
+            same(
                 ctx,
                 x,
                 out,

@@ -1,7 +1,7 @@
 //! Laws of the vendors' products of matrices.
 
-use super::{Lawful, Verdict, refused, same, told};
-use lgp_hal::{Device, Error, Gemm, Matrix};
+use super::{Lawful, Verdict, ensure, refused, same, told};
+use lgp_hal::{Blas, Device, DeviceId, Error, Gemm, Matrix};
 
 /// Rows, columns, sum, products, whether the operands are transposed, padding of each row, and
 /// whether all products share the right operand.
@@ -18,24 +18,15 @@ const CASES: [Case; 8] = [
     (2, 3, 0, 1, false, false, 1, false),
 ];
 
-pub(super) fn absence(device: &dyn Device) -> Verdict {
-    if device.caps().gemm {
-        return Verdict::Skipped("the device has such a library".to_owned());
-    }
-    let law = || -> Lawful {
-        let buffer = device.allocate(4)?;
-        let one = Matrix { buffer: &*buffer, row_stride: 1, batch_stride: 0 };
-        let gemm = product((1, 1, 1, 1, false, false, 0, false), [one; 3]);
-        let wanted = |error: &Error| matches!(error, Error::Unsupported { .. });
-        refused("a product", device.queue()?.gemm(&gemm), wanted)
-    };
-    told(law())
+pub(super) fn presence(device: &dyn Device) -> Lawful {
+    let (said, found) = (device.caps().gemm, device.blas().is_some());
+    ensure(said == found, || format!("the caps say {said}, and the device {found}"))
 }
 
 pub(super) fn products(device: &dyn Device) -> Verdict {
-    match device.caps().gemm {
-        true => told(CASES.into_iter().try_for_each(|case| multiply(device, case))),
-        false => Verdict::Skipped("the device has no such library".to_owned()),
+    match device.blas() {
+        Some(blas) => told(CASES.into_iter().try_for_each(|case| multiply(device, &*blas, case))),
+        None => Verdict::Skipped("the device has no such library".to_owned()),
     }
 }
 
@@ -53,7 +44,7 @@ fn bytes_of(values: &[f32]) -> Vec<u8> {
     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
 }
 
-fn multiply(device: &dyn Device, case: Case) -> Lawful {
+fn multiply(device: &dyn Device, blas: &dyn Blas, case: Case) -> Lawful {
     let (m, n, k, batch, transpose_a, transpose_b, padding, shared) = case;
     let (rows_a, columns_a) = if transpose_a { (k, m) } else { (m, k) };
     let (rows_b, columns_b) = if transpose_b { (n, k) } else { (k, n) };
@@ -76,7 +67,7 @@ fn multiply(device: &dyn Device, case: Case) -> Lawful {
         batch_stride: apart[at],
     };
     let gemm = product(case, [matrix(0), matrix(1), matrix(2)]);
-    queue.gemm(&gemm)?;
+    blas.gemm(&mut *queue, &gemm)?;
     let mut expected = values[2].clone();
     for (product, row, column) in (0..batch * m * n).map(|at| (at / (m * n), at / n % m, at % n)) {
         let left =
@@ -96,7 +87,11 @@ fn multiply(device: &dyn Device, case: Case) -> Lawful {
     let given: Vec<f32> = words.map(f32::from_ne_bytes).collect();
     same(&format!("{case:?}"), &given, &expected)?;
     let too_long = Gemm { m: m + 1, ..gemm };
-    refused("a result beyond its buffer", queue.gemm(&too_long), |error| {
+    refused("a result beyond its buffer", blas.gemm(&mut *queue, &too_long), |error| {
         matches!(error, Error::Launch { .. })
+    })?;
+    let mut other = lgp_hal::open(DeviceId::CPU)?.queue()?;
+    refused("a queue of another device", blas.gemm(&mut *other, &gemm), |error| {
+        matches!(error, Error::Foreign { .. })
     })
 }

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::backends::{Report, run_device};
+use lgp_hal::testing::HostBlas;
 use lgp_hal::{
-    Buffer, Caps, Event, Gemm, NullDevice, Pinned, Program, Queue, Result, Transfer, pass_on,
+    Blas, Buffer, Caps, Event, Gemm, NullDevice, Pinned, Program, Queue, Result, Transfer, pass_on,
 };
 use std::any::Any;
 use std::sync::Arc;
@@ -31,6 +32,8 @@ enum Fault {
     Event,
     /// Products forget what the result held.
     Gemm,
+    /// The library that the capabilities speak of is not there.
+    Library,
 }
 
 #[derive(Debug)]
@@ -66,11 +69,25 @@ impl Device for Faulty {
     fn queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(FaultyQueue(self.inner.queue()?, self.fault)))
     }
+    fn blas(&self) -> Option<Arc<dyn Blas>> {
+        (self.fault != Fault::Library).then(|| Arc::new(FaultyBlas(self.fault)) as Arc<dyn Blas>)
+    }
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>> {
         match self.fault {
             Fault::Programs => Err(Error::Compile { device: self.id(), log: String::new() }),
             _ => self.inner.compile(source, options),
         }
+    }
+}
+
+/// A library whose products the host computes.
+#[derive(Debug)]
+struct FaultyBlas(Fault);
+
+impl Blas for FaultyBlas {
+    fn gemm(&self, queue: &mut dyn Queue, gemm: &Gemm<'_>) -> Result<()> {
+        let beta = if self.0 == Fault::Gemm { 0.0 } else { gemm.beta };
+        HostBlas.gemm(queue, &Gemm { beta, ..*gemm })
     }
 }
 
@@ -103,7 +120,7 @@ impl FaultyQueue {
 }
 
 impl Queue for FaultyQueue {
-    pass_on!(0: device, read_async, launch, wait_for, submit, finish);
+    pass_on!(0: device, read_async, launch, wait_for, submit, finish, as_any_mut);
 
     fn write(&mut self, buffer: &dyn Buffer, offset: usize, data: &[u8]) -> Result<()> {
         let mut data = data.to_vec();
@@ -132,10 +149,6 @@ impl Queue for FaultyQueue {
         }
         let result = self.0.copy(from, from_offset, to, to_offset, bytes);
         self.forgive(result)
-    }
-    fn gemm(&mut self, gemm: &Gemm<'_>) -> Result<()> {
-        let beta = if self.1 == Fault::Gemm { 0.0 } else { gemm.beta };
-        Gemm { beta, ..*gemm }.on_host(&mut *self.0)
     }
     fn write_async(
         &mut self,
@@ -170,6 +183,7 @@ fn each_fault_is_caught_by_the_law_about_it() {
         (Fault::Transfer, "pinned blocks carry bytes both ways"),
         (Fault::Event, "an event is done after what is before it"),
         (Fault::Gemm, "the vendor's library multiplies"),
+        (Fault::Library, "a library is there where the caps say so"),
     ] {
         let device = Faulty::new(fault);
         let law = LAWS.iter().find(|it| it.name == law).expect("the law is in the table");

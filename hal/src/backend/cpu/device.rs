@@ -1,11 +1,8 @@
 //! The processor as a device.
 
-use super::buffer::CpuBuffer;
 use super::facts::{self, CpuFacts};
-use super::program::refusal;
-use super::queue::CpuQueue;
 use super::simd::SimdLevel;
-use crate::backend::host;
+use crate::backend::host::Host;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
@@ -22,13 +19,15 @@ use std::sync::Arc;
 pub(crate) struct CpuDevice {
     name: String,
     caps: Caps,
+    host: Host,
 }
 
 impl CpuDevice {
     /// Opens the processor this program runs on.
     pub(crate) fn new() -> Self {
         let facts = CpuFacts::read();
-        Self { caps: facts.caps(), name: facts.name }
+        let host = Host::new(DeviceId::CPU, "the processor runs the operators' Rust bodies");
+        Self { caps: facts.caps(), name: facts.name, host }
     }
 }
 
@@ -50,23 +49,23 @@ impl Device for CpuDevice {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
-        Ok(Arc::new(CpuBuffer::new(DeviceId::CPU, bytes, self.caps.allocation_bytes_max)?))
+        self.host.allocate(bytes, self.caps.allocation_bytes_max)
     }
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
-        Ok(Box::new(CpuQueue))
+        self.host.queue()
     }
 
     fn pinned(&self, bytes: usize) -> Result<Pinned> {
-        host::pinned(DeviceId::CPU, bytes)
+        self.host.pinned(bytes)
     }
 
     fn compile(&self, _source: &str, _options: &str) -> Result<Arc<dyn Program>> {
-        Err(refusal())
+        Err(self.host.refusal())
     }
 
     unsafe fn load(&self, _binary: &[u8]) -> Result<Arc<dyn Program>> {
-        Err(refusal())
+        Err(self.host.refusal())
     }
 
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes> {

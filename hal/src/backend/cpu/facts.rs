@@ -1,7 +1,7 @@
 //! What the processor and the kernel say about themselves: name, features, cores, memory.
 
-use super::buffer::CpuBuffer;
 use super::simd::SimdLevel;
+use crate::backend::host::HostBuffer;
 use crate::caps::{Caps, DeviceKind};
 use std::path::{Path, PathBuf};
 
@@ -46,7 +46,7 @@ impl CpuFacts {
             compute_units: self.cores,
             memory_bytes: self.memory_bytes,
             allocation_bytes_max: self.memory_bytes,
-            alignment_bytes: CpuBuffer::ALIGNMENT as u32,
+            alignment_bytes: HostBuffer::ALIGNMENT as u32,
             unified_memory: true,
             features: self.features.clone(),
             ..Caps::default()

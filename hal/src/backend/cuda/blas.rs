@@ -2,8 +2,11 @@
 
 use super::buffer::CudaBuffer;
 use super::device::Shared;
+use super::queue::CudaQueue;
+use crate::blas::Blas;
 use crate::error::{Error, Result};
 use crate::gemm::{Gemm, Matrix};
+use crate::queue::Queue;
 use cudarc::cublas::result::{self, CublasError};
 use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};
 use cudarc::driver::CudaStream;
@@ -26,9 +29,31 @@ pub(super) fn is_present() -> bool {
     }
 }
 
+/// The library on one opened device.
+#[derive(Debug)]
+pub(super) struct CudaBlas {
+    shared: Arc<Shared>,
+}
+
+impl CudaBlas {
+    /// The library for an opened device, where the host has it.
+    pub(super) fn of(shared: &Arc<Shared>) -> Option<Arc<Self>> {
+        shared.caps.gemm.then(|| Arc::new(Self { shared: Arc::clone(shared) }))
+    }
+}
+
+impl Blas for CudaBlas {
+    fn gemm(&self, queue: &mut dyn Queue, gemm: &Gemm<'_>) -> Result<()> {
+        let queue = CudaQueue::of(queue, &self.shared)?;
+        gemm.check()?;
+        self.shared.bind()?;
+        queue.blas()?.gemm(gemm)
+    }
+}
+
 /// The library's handle for one stream.
 #[derive(Debug)]
-pub(super) struct Blas {
+pub(super) struct Handle {
     shared: Arc<Shared>,
     handle: sys::cublasHandle_t,
     /// The handle refers to it.
@@ -36,28 +61,23 @@ pub(super) struct Blas {
 }
 
 // SAFETY: the handle may be used from any thread, one at a time, whose current context is the
-// device's; every use binds it first, and `Blas` is not `Sync`.
-unsafe impl Send for Blas {}
+// device's; every use binds it first, and `Handle` is not `Sync`.
+unsafe impl Send for Handle {}
 
-impl Blas {
-    /// Makes the handle; the device's context must be bound.
+impl Handle {
+    /// Makes the handle; the library must be there and the device's context bound.
     pub(super) fn new(shared: Arc<Shared>, stream: Arc<CudaStream>) -> Result<Self> {
-        let device = shared.id;
-        if !shared.caps.gemm {
-            let reason = "cuBLAS (libcublas.so.12) is not installed".to_owned();
-            return Err(Error::Unsupported { device, what: "gemm", reason });
-        }
         let failed = |call| refusal(&shared, call);
         let handle = result::create_handle().map_err(failed("cublasCreate"))?;
-        let blas = Self { shared: Arc::clone(&shared), handle, _stream: Arc::clone(&stream) };
+        let made = Self { shared: Arc::clone(&shared), handle, _stream: Arc::clone(&stream) };
         // SAFETY: handle and stream are alive.
         unsafe { result::set_stream(handle, stream.cu_stream().cast()) }
             .map_err(failed("cublasSetStream"))?;
-        Ok(blas)
+        Ok(made)
     }
 
     /// Queues a product that was checked; the device's context must be bound.
-    pub(super) fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
+    fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
         let address =
             |matrix: &Matrix<'_>| Ok(CudaBuffer::of(matrix.buffer, &self.shared)?.address());
         let (a, b, c) = (address(&gemm.a)?, address(&gemm.b)?, address(&gemm.c)?);
@@ -125,7 +145,7 @@ fn refusal(shared: &Shared, call: &'static str) -> impl Fn(CublasError) -> Error
     }
 }
 
-impl Drop for Blas {
+impl Drop for Handle {
     fn drop(&mut self) {
         // A context that cannot be bound is lost, and the library's memory in it too.
         if self.shared.bind().is_ok() {

@@ -1,11 +1,13 @@
 //! An opened NVIDIA device.
 
+use super::blas::CudaBlas;
 use super::buffer::CudaBuffer;
 use super::nvrtc::{Nvrtc, Target};
 use super::program::CudaProgram;
 use super::queue::CudaQueue;
 use super::{blas, code, driver, driver_version, is_loss, pinned};
 use crate::backend::Found;
+use crate::blas::Blas;
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
@@ -67,6 +69,7 @@ impl Shared {
 pub(super) struct CudaDevice {
     name: String,
     shared: Arc<Shared>,
+    blas: Option<Arc<CudaBlas>>,
 }
 
 impl CudaDevice {
@@ -82,10 +85,8 @@ impl CudaDevice {
             Ok((compiler, target))
         });
         let caps = Caps { programs: compiler.is_ok(), gemm: blas::is_present(), ..found.caps };
-        Ok(Self {
-            name: found.name,
-            shared: Arc::new(Shared { id, caps, context, compiler, life: Life::default() }),
-        })
+        let shared = Arc::new(Shared { id, caps, context, compiler, life: Life::default() });
+        Ok(Self { name: found.name, blas: CudaBlas::of(&shared), shared })
     }
 }
 
@@ -117,6 +118,10 @@ impl Device for CudaDevice {
 
     fn timed_queue(&self) -> Result<Box<dyn Queue>> {
         Ok(Box::new(CudaQueue::new(Arc::clone(&self.shared), true)?))
+    }
+
+    fn blas(&self) -> Option<Arc<dyn Blas>> {
+        self.blas.clone().map(|blas| blas as Arc<dyn Blas>)
     }
 
     fn pinned(&self, bytes: usize) -> Result<Pinned> {

@@ -1,7 +1,7 @@
 //! NVIDIA's run-time compiler (NVRTC): from the portable language to code for one architecture.
 //! It needs neither a driver nor a device.
 
-use crate::id::BackendKind;
+use crate::backend::BackendKind;
 use crate::portable::with_prelude;
 use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys;

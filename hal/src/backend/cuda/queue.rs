@@ -1,20 +1,20 @@
 //! A CUDA stream.
 
-use super::blas::Blas;
+use super::blas::Handle;
 use super::buffer::CudaBuffer;
 use super::device::Shared;
 use super::event::CudaEvent;
 use super::program::CudaProgram;
 use crate::buffer::{Buffer, range, refuse_overlap};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::event::Event;
-use crate::gemm::Gemm;
 use crate::id::DeviceId;
 use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
 use cudarc::driver::CudaStream;
 use cudarc::driver::result;
+use std::any::Any;
 use std::sync::Arc;
 
 /// A stream and the context it lives in.
@@ -23,8 +23,8 @@ pub(super) struct CudaQueue {
     stream: Arc<CudaStream>,
     /// Whether its events tell times.
     timed: bool,
-    /// Made with the first product, for it takes memory of the device.
-    blas: Option<Blas>,
+    /// Of the vendor's library; made with the first product, for it takes memory of the device.
+    blas: Option<Handle>,
 }
 
 impl CudaQueue {
@@ -33,6 +33,26 @@ impl CudaQueue {
         shared.bind()?;
         let stream = shared.context.new_stream().map_err(shared.failed("cuStreamCreate"))?;
         Ok(Self { shared, stream, timed, blas: None })
+    }
+
+    /// The queue behind `queue`, if it is one of this opened device.
+    pub(super) fn of<'a>(queue: &'a mut dyn Queue, shared: &Arc<Shared>) -> Result<&'a mut Self> {
+        queue
+            .as_any_mut()
+            .downcast_mut::<Self>()
+            .filter(|own| Arc::ptr_eq(&own.shared, shared))
+            .ok_or(Error::Foreign { what: "queue", device: shared.id })
+    }
+
+    /// The library's handle for this stream; the library must be there and the device's context
+    /// bound.
+    pub(super) fn blas(&mut self) -> Result<&Handle> {
+        match &mut self.blas {
+            Some(handle) => Ok(handle),
+            none => {
+                Ok(none.insert(Handle::new(Arc::clone(&self.shared), Arc::clone(&self.stream))?))
+            }
+        }
     }
 
     /// The transfer of `block` that was just queued.
@@ -155,16 +175,6 @@ impl Queue for CudaQueue {
         unsafe { program.launch(launch, self.stream.cu_stream()) }
     }
 
-    fn gemm(&mut self, gemm: &Gemm<'_>) -> Result<()> {
-        gemm.check()?;
-        self.shared.bind()?;
-        let blas = match &mut self.blas {
-            Some(blas) => blas,
-            none => none.insert(Blas::new(Arc::clone(&self.shared), Arc::clone(&self.stream))?),
-        };
-        blas.gemm(gemm)
-    }
-
     fn record(&mut self) -> Result<Arc<dyn Event>> {
         self.shared.bind()?;
         Ok(Arc::new(CudaEvent::record(Arc::clone(&self.shared), &self.stream, self.timed)?))
@@ -184,5 +194,9 @@ impl Queue for CudaQueue {
     fn finish(&mut self) -> Result<()> {
         self.shared.bind()?;
         self.stream.synchronize().map_err(self.shared.failed("cuStreamSynchronize"))
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
     }
 }

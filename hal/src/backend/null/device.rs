@@ -1,27 +1,22 @@
 //! The recording device itself.
 
-use super::buffer::NullBuffer;
-use super::program::refusal;
-use super::queue::{Command, NullQueue, Record, note};
-use crate::backend::host;
+use crate::backend::host::{Command, Host, HostBuffer};
 use crate::buffer::Buffer;
 use crate::caps::Caps;
 use crate::device::Device;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::id::DeviceId;
-use crate::life::Life;
 use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// A device without hardware that keeps bytes and notes every command.
 #[derive(Debug)]
 pub struct NullDevice {
     caps: Caps,
-    record: Record,
-    life: Arc<Life>,
+    host: Host,
 }
 
 impl NullDevice {
@@ -33,24 +28,23 @@ impl NullDevice {
             driver: "none".to_owned(),
             memory_bytes: allocation_bytes_max,
             allocation_bytes_max,
-            alignment_bytes: NullBuffer::ALIGNMENT as u32,
+            alignment_bytes: HostBuffer::ALIGNMENT as u32,
             unified_memory: true,
             ..Caps::default()
         };
-        Self { caps, record: Record::default(), life: Arc::default() }
+        let host = Host::new(DeviceId::NULL, "the recording device calculates nothing");
+        Self { caps, host: host.recording() }
     }
 
     /// Loses the device, as a hang or a reset does to hardware.
     pub fn lose(&self) {
-        let code = "loss on request".to_owned();
-        let end = Error::DeviceLost { device: DeviceId::NULL, call: "NullDevice::lose", code };
-        self.life.end(end);
+        self.host.lose("NullDevice::lose");
     }
 
     /// The commands carried out so far.
     #[must_use]
     pub fn commands(&self) -> Vec<Command> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.host.commands()
     }
 }
 
@@ -68,28 +62,23 @@ impl Device for NullDevice {
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {
-        self.life.check()?;
-        let buffer = NullBuffer::new(DeviceId::NULL, bytes, self.caps.allocation_bytes_max)?;
-        note(&self.record, Command::Allocate(bytes));
-        Ok(Arc::new(buffer))
+        self.host.allocate(bytes, self.caps.allocation_bytes_max)
     }
 
     fn queue(&self) -> Result<Box<dyn Queue>> {
-        self.life.check()?;
-        let (record, life) = (Arc::clone(&self.record), Arc::clone(&self.life));
-        Ok(Box::new(NullQueue { record, life }))
+        self.host.queue()
     }
 
     fn pinned(&self, bytes: usize) -> Result<Pinned> {
-        host::pinned(DeviceId::NULL, bytes)
+        self.host.pinned(bytes)
     }
 
     fn compile(&self, _source: &str, _options: &str) -> Result<Arc<dyn Program>> {
-        Err(refusal())
+        Err(self.host.refusal())
     }
 
     unsafe fn load(&self, _binary: &[u8]) -> Result<Arc<dyn Program>> {
-        Err(refusal())
+        Err(self.host.refusal())
     }
 
     fn arithmetic(&self, _operands: &Operands) -> Result<Outcomes> {
@@ -100,7 +89,7 @@ impl Device for NullDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::host::pinned;
+    use crate::error::Error;
 
     #[test]
     fn commands_are_recorded_in_order_and_refusals_are_not() {
@@ -126,7 +115,7 @@ mod tests {
         let buffer = device.allocate(16).expect("fits");
         let mut queue = device.queue().expect("is there");
         let event = queue.record().expect("is there");
-        let block = || pinned(DeviceId::NULL, 16).expect("fits");
+        let block = || device.pinned(16).expect("fits");
         device.lose();
         let answers = [
             device.allocate(1).map(drop),

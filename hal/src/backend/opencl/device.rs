@@ -3,6 +3,7 @@
 use super::buffer::ClBuffer;
 use super::program::ClProgram;
 use super::queue::ClQueue;
+use super::quirks::Quirks;
 use super::{Entry, info, is_loss, pinned};
 use crate::amd::sysfs::{Reader, Sysfs};
 use crate::backend::{Found, cpu};
@@ -29,6 +30,7 @@ pub(super) struct Shared {
     pub(super) caps: Caps,
     pub(super) device: opencl3::device::Device,
     pub(super) context: Context,
+    pub(super) quirks: Quirks,
     pub(super) life: Life,
 }
 
@@ -50,7 +52,7 @@ impl Shared {
 
     fn judge(&self, call: &'static str, error: ClError, waited: bool) -> Error {
         let (device, code) = (self.id, error.to_string());
-        match is_loss(&error, waited) {
+        match is_loss(&error, waited, &self.quirks) {
             true => self.life.end(Error::DeviceLost { device, call, code }),
             false => Error::Driver { device, call, code },
         }
@@ -72,8 +74,12 @@ impl ClDevice {
             Error::Driver { device: id, call: "clCreateContext", code }
         })?;
         let Found { name, mut caps } = info::describe(entry);
-        let device = entry.device;
-        let mut shared = Shared { id, caps: caps.clone(), device, context, life: Life::default() };
+        let (device, life) = (entry.device, Life::default());
+        let quirks = Quirks::of(&entry.platform, device.driver_version().ok().as_deref());
+        for (quirk, reason) in quirks.all() {
+            tracing::debug!(%id, ?quirk, reason, "the driver has a quirk");
+        }
+        let mut shared = Shared { id, caps: caps.clone(), device, context, quirks, life };
         if caps.programs && caps.wave == 0 {
             caps.wave = wave_of_a_kernel(&shared);
             shared.caps = caps;
@@ -160,7 +166,7 @@ impl Device for ClDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::BackendKind;
+    use crate::backend::BackendKind;
 
     #[test]
     fn a_lost_device_answers_each_call_with_its_loss() {

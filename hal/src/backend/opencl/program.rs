@@ -33,6 +33,9 @@ impl ClProgram {
             let log = format!("the compiler options have a zero byte at {at}");
             return Err(Error::Compile { device, log });
         }
+        if let Some(log) = shared.quirks.complaint(source) {
+            return Err(Error::Compile { device, log });
+        }
         let options = format!("{STANDARD} {options}");
         let mut program = opencl3::program::Program::create_from_source(
             &shared.context,

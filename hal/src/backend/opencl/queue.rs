@@ -15,6 +15,7 @@ use crate::queue::Queue;
 use opencl3::command_queue::CommandQueue;
 use opencl3::error_codes::ClError;
 use opencl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_command_queue_properties, cl_mem};
+use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
@@ -238,5 +239,9 @@ impl Queue for ClQueue {
     fn finish(&mut self) -> Result<()> {
         self.shared.life.check()?;
         self.queue.finish().map_err(self.shared.waited("clFinish"))
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
     }
 }

@@ -2,12 +2,12 @@
 
 use super::super::plan::{DevicePlan, Drafted};
 use super::super::{OnDevice, run};
-use super::cheapest::{NodeCost, ValueCost, on_host};
+use crate::division::{self, NodeCost, ValueCost};
 use crate::error::Result;
-use crate::exec::Slot;
 use crate::graph::{Graph, ValueId};
 use crate::plan::Signature;
 use crate::profile::Recorder;
+use crate::slots::Slot;
 use lgp_compute::Context;
 use lgp_compute::device::Accelerator;
 use lgp_memory::{DType, Tensor};
@@ -159,29 +159,25 @@ impl Costs {
         let times = self.device.iter().zip(&self.host).enumerate();
         let nodes: Vec<NodeCost> = times
             .map(|(i, (device, host))| NodeCost {
-                device: plan.is_on_device(i).then(|| nanos(*device)),
-                host: nanos(*host),
+                moved: plan.is_on_device(i).then(|| nanos(*device)),
+                stays: nanos(*host),
             })
             .collect();
-        let chosen = on_host(&nodes, &self.values(graph)).into_iter().enumerate();
-        chosen.map(|(i, to_host)| to_host && plan.is_on_device(i)).collect()
+        let chosen = division::moved(&nodes, &self.values(graph)).into_iter();
+        chosen.enumerate().map(|(i, to_device)| !to_device && plan.is_on_device(i)).collect()
     }
 
     fn values(&self, graph: &Graph) -> Vec<ValueCost> {
         let producers = graph.producers();
-        let mut readers = vec![Vec::new(); graph.values.len()];
-        for (at, node) in graph.nodes.iter().enumerate() {
-            node.inputs.iter().flatten().for_each(|id| readers[id.0].push(at));
-        }
-        let is_output = |id: ValueId| graph.outputs.iter().any(|(_, output)| *output == id);
+        let readers = graph.readers();
         let moving = |id: &ValueId| graph.constant(*id).is_none();
         let all = (0..graph.values.len()).map(ValueId).filter(moving);
         let value = |id: ValueId| {
             let ty = graph.info(id).map(|info| &info.ty);
             let bytes = ty.and_then(|ty| ty.concrete_shape()?.byte_len(ty.dtype).ok());
-            let [upload, download] = self.links.map(|link| link.nanos(bytes.unwrap_or(0)));
-            let (from, to) = (producers[id.0], std::mem::take(&mut readers[id.0]));
-            ValueCost { from, to, is_output: is_output(id), upload, download }
+            let [out, back] = self.links.map(|link| link.nanos(bytes.unwrap_or(0)));
+            let (from, to) = (producers[id.0], readers.nodes(id).to_vec());
+            ValueCost { from, to, stays: readers.is_output(id), out, back }
         };
         all.map(value).collect()
     }

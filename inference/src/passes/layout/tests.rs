@@ -3,7 +3,7 @@
 use super::ChannelsLast;
 use crate::graph::{Graph, ValueId};
 use crate::passes::tests::{f32_type, graph_of};
-use crate::passes::{Pass, conv_epilogue::ConvEpilogue, dead_code::DeadCodeElimination};
+use crate::passes::{Pass, dead_code::DeadCodeElimination, epilogue::Epilogues};
 use crate::passes::{constant_folding::ConstantFolding, transpose::TransposeJoining};
 use crate::{Attr, GraphBuilder, Result, Value};
 use lgp_compute::Context;
@@ -131,7 +131,8 @@ const CASES: [Case; 17] = [
         |g, x| {
             let y = conv(g, x, 16, 4, 1);
             let c = floats(g, &[2, 3, 6, 7], 9);
-            g.node("Concat", &[x, y, c], [("axis", Attr::from(-3))])
+            let y = g.node("Concat", &[x, y, c], [("axis", Attr::from(-3))]);
+            conv(g, y, 23, 4, 1)
         },
         2,
     ),
@@ -218,13 +219,13 @@ fn graphs_compute_what_they_did() -> Result<()> {
             let convs =
                 |graph: &Graph| graph.nodes.iter().filter(|n| n.op.name() == "Conv").count();
             let plain = convs(&graph);
-            for pass in [&ChannelsLast as &dyn Pass, &TransposeJoining, &ConvEpilogue] {
+            for pass in [&ChannelsLast as &dyn Pass, &TransposeJoining, &Epilogues] {
                 pass.run(&mut graph)?;
                 let given = evaluate(&graph, &x)?;
                 assert_eq!(given[0].shape(), expected[0].shape(), "{name}");
                 let (a, b) = (given[0].as_slice::<f32>()?, expected[0].as_slice::<f32>()?);
                 let worst = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0., f32::max);
-                assert!(worst < 1e-4, "{name} after {}: off by {worst}", pass.name());
+                assert!(worst < 2e-4, "{name} after {}: off by {worst}", pass.name());
             }
             DeadCodeElimination.run(&mut graph)?;
             assert!(plain > 0 && convs(&graph) == 0, "{name}");
@@ -264,7 +265,7 @@ fn a_model_s_own_transposes_cancel() -> Result<()> {
         &ConstantFolding { keep_bytes: false },
         &ChannelsLast,
         &TransposeJoining,
-        &ConvEpilogue,
+        &Epilogues,
         &DeadCodeElimination,
     ];
     passes.iter().try_for_each(|pass| pass.run(&mut graph))?;
@@ -292,7 +293,7 @@ fn sums_gates_and_limits_become_part_of_the_convolution() -> Result<()> {
         let passes: [&dyn Pass; 4] = [
             &ConstantFolding { keep_bytes: false },
             &ChannelsLast,
-            &ConvEpilogue,
+            &Epilogues,
             &DeadCodeElimination,
         ];
         passes.iter().try_for_each(|pass| pass.run(&mut graph))?;

@@ -5,14 +5,17 @@ use crate::graph::Graph;
 use crate::passes::Pass;
 use crate::passes::constant_folding::ConstantFolding;
 use crate::passes::dead_code::DeadCodeElimination;
+use crate::passes::dynamic_products::DynamicProducts;
+use crate::passes::epilogue::Epilogues;
 use crate::passes::tests::{f32_type, graph_of};
 use crate::{GraphBuilder, Result, Value};
 use lgp_memory::Tensor;
 
 fn names(graph: &mut Graph) -> Result<Vec<&'static str>> {
     ConstantFolding { keep_bytes: true }.run(graph)?;
-    QuantizedFusion.run(graph)?;
-    DeadCodeElimination.run(graph)?;
+    let passes: [&dyn Pass; 4] =
+        [&QuantizedFusion, &DynamicProducts, &Epilogues, &DeadCodeElimination];
+    passes.iter().try_for_each(|pass| pass.run(graph))?;
     Ok(graph.nodes.iter().map(|n| n.op.name()).collect())
 }
 

@@ -1,4 +1,4 @@
-//! What is measured of the cluster alone: under load, and its core by itself.
+//! Benchmarks of the cluster alone, under load, and of its core.
 
 use super::Noop;
 use crate::bench::run::Run;
@@ -18,7 +18,7 @@ fn none_lost(rounds: &[Value], at: &str) -> Result<()> {
     Ok(())
 }
 
-/// Many tasks at once, and more than the queue takes.
+/// Bursts of tasks, also larger than the queue.
 pub(super) fn burst(run: &mut Run, noop: &Noop) -> Result<String> {
     const COLUMNS: [Column; 7] = [
         Column::lower("accepting a task", "us", "/accept_us_per_task").digits(1),
@@ -81,7 +81,7 @@ pub(super) fn overhead(run: &mut Run, noop: &Noop) -> Result<String> {
     Ok(text)
 }
 
-/// Resident memory by the number of workers, and whether it stays what it is.
+/// Resident memory by the number of workers, and whether it grows.
 pub(super) fn memory(run: &mut Run, noop: &Noop, tasks: usize) -> Result<String> {
     const WORKERS: [Column; 4] = [
         Column::lower("resident when ready", "MB", "/rss_bytes_ready").digits(1).scale(1e-6),
@@ -117,7 +117,7 @@ pub(super) fn memory(run: &mut Run, noop: &Noop, tasks: usize) -> Result<String>
     Ok(text)
 }
 
-/// One event more, among many workers and tasks.
+/// The cost of one event among many workers and tasks.
 pub(super) fn crowd(run: &mut Run, noop: &Noop) -> Result<String> {
     const MEDIANS: [Column; 6] = [
         Column::lower("a worker comes", "us", "/join/p50").digits(1),
@@ -192,7 +192,7 @@ pub(super) fn faults(run: &mut Run, noop: &Noop) -> Result<String> {
         Column::plain("durable tasks accepted before", "", "/accepted_before"),
         Column::lower("lost", "", "/lost"),
     ];
-    // Less is too short to see a rate come back.
+    // A shorter run does not show the rate recover.
     let seconds = "3";
     let (mut worker, mut coordinator) = (Vec::new(), Vec::new());
     for _ in 0..noop.rounds(3) {

@@ -1,4 +1,4 @@
-//! Tasks that do nothing, beside Ray, Dask and Celery: how many a second, and how long one takes.
+//! Empty tasks, beside Ray, Dask and Celery: how many a second, and the time of one.
 
 use super::Noop;
 use crate::bench::run::{Better, Run};
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 pub(in crate::bench) const REDIS_PORT: &str = "16379";
 const SYSTEMS: [&str; 4] = ["ray", "ray-actor", "dask", "celery"];
-/// What no task gets below, and whether another thread is asked before the answer: a model may block, so
-/// a worker has to.
+/// The lower bounds for a task, and whether a second thread makes the answer: a worker needs one, because a model may
+/// block.
 const FLOORS: [(&str, &str); 2] = [
     ("a bare QUIC stream a request", "false"),
     ("a bare QUIC stream a request, answered by a thread", "true"),
 ];
 
-/// What is shown of a system: by the name of its figure.
+/// The shown figures of a system, by name.
 const THROUGHPUT: [Column; 3] = [
     Column::higher("1 in flight", "1/s", "per_s_1"),
     Column::higher("64 in flight", "1/s", "per_s_64"),
@@ -33,7 +33,7 @@ const LATENCY: [Column; 4] = [
     Column::lower("p99", "us", "overhead_p99_us"),
 ];
 
-/// A system's figures by name, of one round.
+/// A system's figures in one round, by name.
 type Figures = BTreeMap<String, f64>;
 
 /// Measures all systems in turn, and answers the tables that are wanted.
@@ -61,7 +61,7 @@ pub(super) fn run(run: &mut Run, noop: &Noop, throughput: bool, latency: bool) -
             }
             match peer(noop, python, system) {
                 Ok(figures) => all.entry(system).or_default().push(figures),
-                // One that does not run here must not keep the others from it.
+                // A peer that does not run here must not stop the others.
                 Err(error) => run.note(system, &format!("{error:#}")),
             }
         }
@@ -159,7 +159,7 @@ fn table(run: &mut Run, all: &BTreeMap<&str, Vec<Figures>>, columns: &[Column]) 
 pub(in crate::bench) struct Redis(Child);
 
 impl Redis {
-    /// With settings beside its address.
+    /// Starts it with settings besides its address.
     pub(in crate::bench) fn start(settings: &[&str]) -> Result<Self> {
         apt::redis()?;
         let child = cmd::command("redis-server")
@@ -180,7 +180,7 @@ impl Redis {
 
 impl Drop for Redis {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! Choosing a worker, as criterion measures it: each strategy among few and among many.
+//! The time to choose a worker, by criterion: each strategy among few and among many workers.
 
 use crate::bench::measure::estimates;
 use crate::bench::run::{Better, Run};
@@ -7,7 +7,7 @@ use crate::cmd;
 use anyhow::{Result, ensure};
 use std::collections::BTreeMap;
 
-/// Workers, and the microseconds that a choice among them may take.
+/// Numbers of workers, and the longest time of a choice among them in microseconds.
 const GOALS: [(&str, f64); 2] = [("50", 2.0), ("5000", 10.0)];
 const COLUMNS: [Column; 4] = [
     Column::lower("of 50", "us", "choice/50"),

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// One coordinator, and redb.
+/// One coordinator with redb.
 pub(super) fn alone(bench: &Bench) -> Result<Value> {
     let settings = [("RADEON_QUIC__ADVERTISE", "never")];
     let running = Alone::start_with(Profile::Release, "control-embedded", 1, &[], &settings)?;
@@ -30,7 +30,7 @@ pub(super) fn alone(bench: &Bench) -> Result<Value> {
     Ok(json!({ "leader": leader, "engine": engines::measure(bench, None, None)? }))
 }
 
-/// Three coordinators on the servers of an engine, which are then asked without them.
+/// Three coordinators on an engine, whose servers are then measured alone.
 pub(super) fn several(bench: &Bench, engine: Engine) -> Result<Value> {
     let mut stage = stage(bench, engine)?;
     let mut found = json!({ "versions": shown(bench, &stage)?["engine"] });
@@ -48,7 +48,7 @@ pub(super) fn several(bench: &Bench, engine: Engine) -> Result<Value> {
     Ok(found)
 }
 
-/// Three coordinators on an engine whose servers are installed.
+/// Starts three coordinators on an engine whose servers are installed.
 pub(super) fn stage(bench: &Bench, engine: Engine) -> Result<Stage> {
     match engine {
         Engine::Postgres => apt::postgresql()?,
@@ -57,7 +57,7 @@ pub(super) fn stage(bench: &Bench, engine: Engine) -> Result<Stage> {
     Stage::together(engine, &bench.binary, &bench.folder(engine.name())?)
 }
 
-/// A cluster whose coordinators are asked in part.
+/// A cluster of which only some coordinators get requests.
 pub(super) fn of<'a>(
     stage: &'a Stage,
     asked: &'a [Client],
@@ -78,7 +78,7 @@ pub(super) fn pids(stage: &mut Stage) -> Result<Vec<u32>> {
     (0..COORDINATORS).map(|at| Ok(stage.coordinator(at)?.pid())).collect()
 }
 
-/// What the control plane holds.
+/// The contents of the control plane.
 fn shown(bench: &Bench, stage: &Stage) -> Result<Value> {
     let mut show = cmd::command(&bench.binary);
     show.args(["control", "show", "--json", "--control", stage.control()]);

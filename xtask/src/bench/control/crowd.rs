@@ -1,4 +1,4 @@
-//! Three coordinators with very many workers, which have nothing to do, and then durable tasks.
+//! Three coordinators with very many workers, first idle and then with durable tasks.
 
 use super::Bench;
 use super::cluster::{of, pids, stage};
@@ -13,21 +13,21 @@ use std::time::{Duration, Instant};
 
 /// How long all workers may take until every coordinator has them.
 const JOINED: Duration = Duration::from_secs(300);
-/// What has just joined is not idle yet.
+/// Workers that have just joined are not idle yet.
 const SETTLING: Duration = Duration::from_secs(5);
 
-/// A process of many workers, ended with this.
+/// A process that runs many workers, killed when dropped.
 struct Crowd(Child);
 
 impl Drop for Crowd {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// What there is, in the order in which it is looked at.
+/// The measured processes, in the order of measuring.
 struct Parts {
     leader: u32,
     followers: Vec<u32>,
@@ -42,7 +42,7 @@ struct Taken {
 }
 
 impl Parts {
-    /// By name, at this moment: the followers are in a list.
+    /// The present figures by part; the followers are a list.
     fn taken(&self) -> Result<Vec<(&'static str, Vec<Taken>)>> {
         let own = |pid: &u32| {
             let memory_mb = resident(u64::from(*pid))?.0;
@@ -60,8 +60,8 @@ impl Parts {
         ])
     }
 
-    /// What they take while something is done, percent of a processor, and memory at the end; how long it
-    /// took.
+    /// Each part's processor time during `what`, in percent of a processor, and its memory afterwards. Answers how long
+    /// `what` took.
     fn during(
         &self,
         found: &mut Value,
@@ -81,7 +81,7 @@ impl Parts {
     }
 }
 
-/// Without the workers, with them, and under load.
+/// Measures without workers, with idle workers, and under load.
 pub(super) fn measure(bench: &Bench, engine: Engine) -> Result<Value> {
     let mut stage = stage(bench, engine)?;
     let leads = stage.leader()?;
@@ -110,7 +110,7 @@ pub(super) fn measure(bench: &Bench, engine: Engine) -> Result<Value> {
         cluster.call("crowd", (bench.load.callers, tasks), false)?;
         cluster.wait(before + tasks as u64)
     });
-    // Only who led before counts them all.
+    // Only the previous leader counts all tasks.
     ensure!(stage.leader()? == leads, "another coordinator came to lead: {seconds:?}");
     let seconds = seconds?;
     found["ended_per_s"] = json!(tasks as f64 / seconds);
@@ -125,7 +125,7 @@ fn join(bench: &Bench, stage: &Stage) -> Result<(Crowd, f64)> {
     std::fs::copy(stage.authority(), &authority)?;
     let mut command = cmd::command(&bench.crowd);
     command.arg(stage.addresses()).arg(&authority).arg(bench.workers.to_string());
-    // It ends with what it reads from, whatever ended this.
+    // The process ends when its stdin closes, however this process ends.
     command.stdin(Stdio::piped()).stdout(Stdio::null());
     let began = Instant::now();
     let crowd = Crowd(command.spawn().context("the workers do not start")?);
@@ -135,7 +135,7 @@ fn join(bench: &Bench, stage: &Stage) -> Result<(Crowd, f64)> {
             stats["workers"]["ready"].as_u64().context("no number of workers that are ready")
         };
         let ready = stage.clients.iter().map(ready).collect::<Result<Vec<_>>>()?;
-        // Each has a local worker besides.
+        // Each coordinator has a local worker besides.
         if ready.iter().all(|ready| *ready > bench.workers) {
             break;
         }

@@ -1,4 +1,4 @@
-//! Durable tasks given to a cluster over HTTP: how fast they are accepted, and how fast they end.
+//! Measures durable tasks over HTTP: the rate of acceptance, and the rate of ends.
 
 use super::processes::cpu_seconds;
 use crate::kill::{Answer, Client};
@@ -10,16 +10,16 @@ use std::time::{Duration, Instant};
 
 /// How long all tasks of a measurement may take to end.
 const ENDED: Duration = Duration::from_secs(120);
-/// How long a coordinator keeps who waits for an end.
+/// How long a coordinator holds a request that waits for an end.
 const WAIT: Duration = Duration::from_secs(10);
 
 /// How much is done.
 #[derive(Clone, Copy)]
 pub(super) struct Load {
-    /// Callers that each have one request under way.
+    /// The number of callers, each with one request under way.
     pub(super) callers: usize,
     pub(super) tasks: usize,
-    /// Tasks of one caller alone.
+    /// The tasks of a single caller.
     pub(super) alone: usize,
 }
 
@@ -27,18 +27,18 @@ pub(super) struct Load {
 pub(super) struct Cluster<'a> {
     /// Coordinators that callers ask, in turn.
     pub(super) asked: &'a [Client],
-    /// The one that leads.
+    /// The coordinator that leads.
     pub(super) leader: &'a Client,
     pub(super) coordinators: Vec<u32>,
     pub(super) engine: Vec<u32>,
-    /// What keys begin with.
+    /// The prefix of keys.
     pub(super) name: String,
 }
 
 /// From submission to the acknowledgement and to the end, in milliseconds.
 type Times = (f64, f64);
 
-/// Everything that is measured of a cluster, of which `shown` tells what its control plane holds.
+/// All measurements of a cluster; `shown` reports what its control plane holds.
 pub(super) fn measure(
     cluster: &Cluster<'_>,
     load: Load,
@@ -97,7 +97,8 @@ impl Cluster<'_> {
         Ok((cpu_seconds(&self.coordinators, false)?, cpu_seconds(&self.engine, true)?))
     }
 
-    /// Waits until each that is asked accepts tasks: it may know the model before its worker does.
+    /// Waits until each used coordinator accepts tasks: it may know the model before its worker
+    /// does.
     pub(super) fn ready(&self) -> Result<()> {
         let end = Instant::now() + ENDED;
         for (at, client) in self.asked.iter().enumerate() {
@@ -128,7 +129,7 @@ impl Cluster<'_> {
         Ok(())
     }
 
-    /// Has callers submit tasks one after another, and see each to its end where that is wanted.
+    /// Lets callers submit tasks one after another and, if wanted, wait for each task's end.
     pub(super) fn call(
         &self,
         phase: &str,

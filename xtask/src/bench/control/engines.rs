@@ -1,4 +1,4 @@
-//! The log of durable tasks by itself, beside the bare client of the engine that keeps it.
+//! The log of durable tasks alone, beside the bare client of its engine.
 
 use super::Bench;
 use crate::bench::program::json;
@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use serde_json::{Map, Value};
 use std::path::Path;
 
-/// About as many bytes as the record of such a task has.
+/// About the size of a task's record.
 pub(super) const RECORD_BYTES: usize = 256;
-/// How often they take turns: a disk that others use too is not always as fast.
+/// The number of turns: a shared disk is not always equally fast.
 const TURNS: usize = 3;
 
-/// Ours and the bare client in turn on what was just started: where it is to the log and to the client.
-/// Each figure is a list, with a number for each turn.
+/// Measures our log and the bare client in turns on a fresh engine, given the address for each. Each figure is a list
+/// with a number for each turn.
 pub(super) fn measure(bench: &Bench, control: Option<&str>, bare: Option<&str>) -> Result<Value> {
     let mut all = Map::new();
     for _ in 0..TURNS {
@@ -31,7 +31,7 @@ pub(super) fn measure(bench: &Bench, control: Option<&str>, bare: Option<&str>) 
     Ok(Value::Object(all))
 }
 
-/// One turn of each way, and what the log reached of the others.
+/// One turn of each way, and our log's share of the client's rates.
 fn turn(
     bench: &Bench,
     folder: &Path,

@@ -3,10 +3,10 @@
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 
-/// Clock ticks of a second, which Linux tells programs whatever its own are.
+/// Clock ticks a second in /proc, a fixed value on Linux.
 const TICKS: f64 = 100.0;
 
-/// Seconds of processor time of processes so far, and of all that they started.
+/// Seconds of processor time of processes so far, optionally with their descendants.
 pub(super) fn cpu_seconds(roots: &[u32], with_children: bool) -> Result<f64> {
     let all = table()?;
     let ticks = |pid: &u32| all.get(pid).map_or(0, |process| process.ticks);
@@ -14,7 +14,7 @@ pub(super) fn cpu_seconds(roots: &[u32], with_children: bool) -> Result<f64> {
     Ok(family.iter().map(ticks).sum::<u64>() as f64 / TICKS)
 }
 
-/// Bytes of memory of processes and of all that they started; what several share is counted once.
+/// Bytes of memory of processes and their descendants; shared memory counts once.
 pub(super) fn memory_bytes(roots: &[u32]) -> Result<f64> {
     let mut kilobytes = 0;
     for pid in family(&table()?, roots) {
@@ -40,7 +40,7 @@ fn table() -> Result<BTreeMap<u32, Process>> {
             continue;
         };
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // Its name may have anything in it, and is in brackets.
+        // The name in brackets may contain anything.
         if let Some(process) = stat.rsplit_once(") ").and_then(|(_, rest)| read(rest)) {
             all.insert(pid, process);
         }
@@ -48,16 +48,16 @@ fn table() -> Result<BTreeMap<u32, Process>> {
     Ok(all)
 }
 
-/// What follows a process's name.
+/// Parses the fields after a process's name.
 fn read(rest: &str) -> Option<Process> {
     let fields: Vec<&str> = rest.split(' ').collect();
-    // User and system time, and those of children that have ended.
+    // User and system time, also of ended children.
     let ticks =
         fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum::<Option<_>>();
     Some(Process { parent: fields.get(1)?.parse().ok()?, ticks: ticks? })
 }
 
-/// Processes, and all that they started.
+/// The processes and all their descendants.
 fn family(all: &BTreeMap<u32, Process>, roots: &[u32]) -> Vec<u32> {
     let mut found = roots.to_vec();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Queues on Redis that syncs its log before it answers, beside which ours is seen.
+//! Queues on a Redis that syncs its log before it answers, for comparison with ours.
 
 use super::Bench;
 use crate::bench::cluster::{REDIS_PORT, Redis};

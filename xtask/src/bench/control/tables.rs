@@ -1,4 +1,4 @@
-//! What was measured, as tables.
+//! The measurements as tables.
 
 use super::Bench;
 use super::durable::Load;
@@ -60,7 +60,7 @@ fn row(name: impl Into<String>, at: impl Into<String>) -> (String, String) {
     (name.into(), at.into())
 }
 
-/// A table of those rows that any round has; nothing where there are none.
+/// A table of the rows that any round has; empty if there are none.
 fn table(
     run: &mut Run,
     first: &str,
@@ -76,7 +76,7 @@ fn table(
     tabulate(run, first, rounds, &rows, columns)
 }
 
-/// A table whose last rows are for comparison, and nobody's regression.
+/// A table whose last rows are for comparison and never count as regressions.
 fn beside<const N: usize>(
     run: &mut Run,
     first: &str,
@@ -92,7 +92,7 @@ fn beside<const N: usize>(
     Ok(ours + &theirs.split_inclusive('\n').skip(head).collect::<String>())
 }
 
-/// A section, if there is anything in its tables.
+/// A section, unless all its tables are empty.
 fn section(title: &str, text: &str, tables: &[String]) -> String {
     let tables: Vec<_> = tables.iter().filter(|table| !table.is_empty()).cloned().collect();
     if tables.is_empty() {
@@ -101,7 +101,7 @@ fn section(title: &str, text: &str, tables: &[String]) -> String {
     format!("\n## {title}\n\n{text}\n\n{}", tables.join("\n"))
 }
 
-/// Every table of which there is anything.
+/// All tables that are not empty.
 pub(super) fn write(run: &mut Run, bench: &Bench, rounds: &[Value]) -> Result<String> {
     let text =
         "Each cell: median of the rounds (least to most), all on the same cores.\n".to_owned();

@@ -1,4 +1,4 @@
-//! The load generator, and what it is asked to send.
+//! The load generator and its requests.
 
 use crate::bench::program::{example, json};
 use crate::cmd;
@@ -22,7 +22,7 @@ pub(super) struct Net {
 }
 
 impl Net {
-    /// Its file; that of the zoo's is written first.
+    /// The model's file; a file of the zoo is written first.
     pub(super) fn file(&self) -> Result<PathBuf> {
         if self.name == DIGITS.name {
             return Ok(cmd::root().join("apps/cli/assets/digits/digits.onnx"));
@@ -53,7 +53,7 @@ impl Load {
         if self.quick { 1 } else { 3 }
     }
 
-    /// Sends requests, and answers what came of them, all of which must be good or refused.
+    /// Sends requests and answers the figures; every request must be good or refused.
     pub(super) fn ask(&self, url: &str, net: &Net, more: &[&str]) -> Result<Value> {
         let mut command = cmd::command(&self.program);
         command.args(["run", "--url", url, "--model", net.name, "--input", net.input]);
@@ -67,7 +67,7 @@ impl Load {
         Ok(answer)
     }
 
-    /// A server that only reads and answers so many bytes.
+    /// A server that only reads a request and answers a number of bytes.
     pub(super) fn bare(&self, answer_bytes: usize) -> Result<Bare> {
         let mut command = cmd::command(&self.program);
         command.args(["bare", "--answer-bytes", &answer_bytes.to_string()]).stdout(Stdio::piped());
@@ -75,7 +75,7 @@ impl Load {
         let stdout = child.stdout.take().context("the bare server says nothing")?;
         let mut bare = Bare { child, url: String::new() };
         BufReader::new(stdout).read_line(&mut bare.url)?;
-        // A path of its own makes the generator take it as it is.
+        // The generator uses a URL with a path unchanged.
         bare.url = format!("{}bare", bare.url.trim());
         Ok(bare)
     }
@@ -89,7 +89,7 @@ pub(super) struct Bare {
 
 impl Drop for Bare {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -5,7 +5,7 @@ use crate::cluster::{Cluster, Profile, binary};
 use crate::cmd;
 use anyhow::{Result, ensure};
 
-/// A cluster of one worker as it is shipped.
+/// A cluster of one worker with default settings.
 pub(super) struct Ours(pub(super) Cluster);
 
 impl Ours {
@@ -13,7 +13,7 @@ impl Ours {
         Ok(Self(Cluster::start_with(Profile::Release, "serving/ours", 1, flags, settings)?))
     }
 
-    /// The same with a model besides the bundled one.
+    /// As [`Self::start`], with a second model besides the bundled one.
     pub(super) fn with(net: &Net, settings: &[(&str, &str)]) -> Result<Self> {
         let ours = Self::start(&[], settings)?;
         if net.name == DIGITS.name {

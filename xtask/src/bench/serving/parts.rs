@@ -1,4 +1,4 @@
-//! What is measured of this server alone.
+//! Measurements of this server alone.
 
 use super::load::{DIGITS, Load, number};
 use super::ours::Ours;
@@ -40,7 +40,7 @@ pub(super) fn batching(run: &mut Run, load: &Load) -> Result<String> {
     Ok(text + &tabulate(run, "requests", &answers, &rows, &COLUMNS)?)
 }
 
-/// The time until it is ready, and what it takes of memory then.
+/// The time until the server is ready, and its memory then.
 pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
     const COLUMNS: [Column; 5] = [
         Column::lower("ready after", "ms", "/ready_ms"),
@@ -49,7 +49,7 @@ pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
         Column::lower("resident, worker", "MB", "/worker_mb").digits(1),
         Column::lower("of that no part of the program's files", "MB", "/worker_own_mb").digits(1),
     ];
-    // Cargo takes longer to see that nothing is to be built than the server to start.
+    // Built before, because cargo needs longer to find nothing to build than the server to start.
     binary(Profile::Release)?;
     let mut answers = Vec::new();
     for _ in 0..load.rounds() {
@@ -74,7 +74,7 @@ pub(super) fn footprint(run: &mut Run, load: &Load) -> Result<String> {
     Ok(text + &tabulate(run, "start", &answers, &rows, &COLUMNS)?)
 }
 
-/// Requests that come at a rate, whatever becomes of them.
+/// Sends requests at a rate, whatever happens to earlier ones.
 fn at_rate(ours: &Ours, load: &Load, per_s: f64) -> Result<Value> {
     let rate = format!("{per_s:.0}");
     let arguments = ["--in-flight", "512", "--rate", &rate];
@@ -86,7 +86,7 @@ fn at_rate(ours: &Ours, load: &Load, per_s: f64) -> Result<Value> {
     Ok(found)
 }
 
-/// A rate at which nothing is refused, and twice as many requests as are taken.
+/// The highest tried rate without refusals, and twice the most requests that are served.
 pub(super) fn overload(run: &mut Run, load: &Load) -> Result<String> {
     const COLUMNS: [Column; 6] = [
         Column::plain("asked", "1/s", "/rate"),
@@ -101,10 +101,10 @@ pub(super) fn overload(run: &mut Run, load: &Load) -> Result<String> {
     let mut answers = vec![json!({}); load.rounds()];
     for answer in &mut answers {
         let ours = Ours::start(&[], &[TAKEN])?;
-        // Open loops: clients that do not wait for one another's answers.
+        // Closed-loop clients find the most; open loops do not wait for answers.
         let most = load.ask(&ours.0.http()?, &DIGITS, &["--in-flight", "64"])?;
         let per_s = number(&most, "/per_s")?;
-        // What keeps clients waiting for answers makes no bursts; requests that come at a rate do.
+        // Clients that wait for answers cause no bursts; requests at a fixed rate do.
         for share in SHARES {
             answer["within"] = at_rate(&ours, load, per_s * share)?;
             if answer["within"]["refused"] == 0 {
@@ -161,17 +161,17 @@ pub(super) fn tls(run: &mut Run, load: &Load) -> Result<String> {
     tabulate(run, "", &answers, &rows, &COLUMNS)
 }
 
-/// Whose memory is watched, and where it stands in an answer.
+/// The processes whose memory is watched: the JSON pointer and the title of each.
 const PROCESSES: [(&str, &str); 2] =
     [("/rss_mb", "resident, coordinator"), ("/worker_mb", "resident, worker")];
-/// What memory may have become of what it was after the first minute.
+/// The largest accepted ratio of memory at the end to memory after the first minute.
 const GROWTH_MAX: f64 = 1.1;
 
 fn grows(first_mb: f64, last_mb: f64) -> bool {
     last_mb > first_mb * GROWTH_MAX
 }
 
-/// Ten minutes at four fifths of the most: whether memory and latency stay.
+/// Ten minutes at four fifths of the highest rate: checks that memory stays, and shows latency.
 pub(super) fn soak(run: &mut Run, load: &Load) -> Result<String> {
     const COLUMNS: [Column; 5] = [
         Column::plain("requests", "", "/good"),
@@ -210,7 +210,7 @@ pub(super) fn soak(run: &mut Run, load: &Load) -> Result<String> {
         let (first, last) = (number(&all[0], at)?, number(&all[parts - 1], at)?);
         let name = format!("{title}: growth from the first part to the last");
         run.value(&name, "MB", Better::Lower, vec![last - first]);
-        // The parts of a quick run are over before memory has settled.
+        // A quick run ends before memory has settled.
         if !load.quick && grows(first, last) {
             let what = format!("{title}: {first:.1} MB after a minute, {last:.1} at the end");
             run.fail("serving-soak", &what);

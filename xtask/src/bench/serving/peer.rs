@@ -1,4 +1,4 @@
-//! Other servers with the same model by ONNX Runtime, each as a process of its own.
+//! Other servers that run the same model with ONNX Runtime, each in its own process.
 
 use super::load::Net;
 use crate::{cmd, python};
@@ -11,14 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where the scripts lie.
+/// The folder of the scripts.
 const SCRIPTS: &str = "xtask/src/bench/serving";
-/// The longest that a server may take to answer first.
+/// How long a server may take until its first answer.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long it may take to end.
+/// How long a server may take to end.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
 
-/// Who is compared.
+/// The compared servers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum System {
     MlServer,
@@ -43,7 +43,7 @@ impl System {
         }
     }
 
-    /// The path that takes inferences as JSON.
+    /// The path for inferences in JSON.
     fn path(self, net: &Net) -> String {
         match self {
             Self::MlServer => format!("/v2/models/{}/infer", net.name),
@@ -52,7 +52,7 @@ impl System {
         }
     }
 
-    /// The path that takes them with binary tensors over HTTP, which MLServer knows over gRPC alone.
+    /// The HTTP path for inferences with binary tensors. MLServer takes those over gRPC only.
     fn binary_path(self) -> &'static str {
         match self {
             Self::MlServer | Self::RayServe => "/",
@@ -60,7 +60,7 @@ impl System {
         }
     }
 
-    /// The server's command, with the ports that it is to serve at.
+    /// The command that starts the server on the given ports.
     fn command(self, net: &Net, model: &Path, ports: &[u16; 3]) -> Result<Command> {
         let python = self.python()?;
         let mut command = cmd::command(&python);
@@ -114,16 +114,16 @@ fn beside(python: &Path, name: &str) -> Command {
 /// A running server; it and its children end when this is dropped.
 pub(super) struct Peer {
     child: Child,
-    /// Where it takes inferences over HTTP, as JSON.
+    /// The URL for inferences in JSON.
     pub(super) http: String,
-    /// And with binary tensors.
+    /// The URL for inferences with binary tensors.
     pub(super) binary: String,
-    /// And over gRPC, if it speaks that.
+    /// The gRPC address, if the server has one.
     pub(super) grpc: String,
 }
 
 impl Peer {
-    /// Starts it and waits until it has answered `body`.
+    /// Starts the server and waits until it has answered `body`.
     pub(super) fn start(system: System, net: &Net, model: &Path, body: &str) -> Result<Self> {
         let ports = free_ports()?;
         let mut command = system.command(net, model, &ports)?;
@@ -155,9 +155,9 @@ impl Peer {
 impl Drop for Peer {
     fn drop(&mut self) {
         let group = format!("-{}", self.child.id());
-        // Workers of some are in groups of their own, and end only with a server that is asked to.
+        // Some servers have workers in other process groups, which end only if the server is asked to end.
         for signal in ["-TERM", "-KILL"] {
-            // It may have ended by itself, and its children with it.
+            // The server and its children may have ended already.
             let _ = Command::new("kill").args([signal, "--", &group]).status();
             let until = Instant::now() + ENDS_WITHIN;
             while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {

@@ -8,7 +8,7 @@ use crate::bench::table::{Column, tabulate};
 use anyhow::Result;
 use serde_json::{Value, json};
 
-/// Batches of as many small requests as wait, up to this, without a delay.
+/// Batches of all waiting small requests, up to this number, without a delay.
 pub(super) const BATCHES: (&str, &str) = ("RADEON_BATCH_MAX", "32");
 const MANY: &str = "64";
 const ALONE: [Column; 4] = [
@@ -30,14 +30,14 @@ const WAYS: [(&str, &[&str]); 4] = [
     ("gRPC, a stream", &["--protocol", "stream"]),
 ];
 
-/// Ways to each of the others for small requests, all of which know JSON.
+/// The protocols for each peer's small requests; all peers take JSON.
 const SMALL: [(System, &str, &[&str]); 4] = [
     (System::MlServer, WAYS[0].0, WAYS[0].1),
     (System::MlServer, WAYS[2].0, WAYS[2].1),
     (System::RayServe, WAYS[0].0, WAYS[0].1),
     (System::BentoMl, WAYS[0].0, WAYS[0].1),
 ];
-/// And for large ones, whose numbers as JSON would take longer than the model: each with binary tensors.
+/// The protocols for large requests. They use binary tensors, because JSON would take longer than the model.
 const LARGE: [(System, &str, &[&str]); 3] = [
     (System::MlServer, WAYS[2].0, WAYS[2].1),
     (System::RayServe, WAYS[1].0, WAYS[1].1),
@@ -58,8 +58,8 @@ fn round(ours: &Ours, load: &Load, net: &Net, way: &[&str]) -> Result<Value> {
     Ok(json!({ "alone": alone, "many": many }))
 }
 
-/// What peers answer in their ways, of which one that does not run here must not keep the others from it:
-/// puts their answers and rows to those of a round, and answers who is absent.
+/// Measures peers and adds their answers and rows to a round's. A peer that does not run here is answered as absent,
+/// and does not stop the others.
 fn peers(
     load: &Load,
     net: &Net,
@@ -85,7 +85,7 @@ fn peers(
     Ok(absent)
 }
 
-/// Has the run and its page say who is absent.
+/// Notes the absent peers in the run and on its page.
 fn note_absent(run: &mut Run, text: &mut String, absent: Vec<(System, String)>) {
     for (system, error) in absent {
         run.note(system.title(), &error);
@@ -93,8 +93,8 @@ fn note_absent(run: &mut Run, text: &mut String, absent: Vec<(System, String)>) 
     }
 }
 
-/// The bundled model: this server in each way, with batches and without, and peers over HTTP with JSON,
-/// which all of them speak, and MLServer over gRPC.
+/// Measures the bundled model: this server over each protocol, with and without batches; peers over HTTP with JSON,
+/// which all of them support; and MLServer over gRPC.
 pub(super) fn small(run: &mut Run, load: &Load) -> Result<String> {
     let mut answers = vec![Value::Null; load.rounds()];
     let (mut rows, mut over, mut absent) = (Vec::new(), Vec::new(), Vec::new());
@@ -150,7 +150,7 @@ fn beside(
     Ok(json!({ "alone": alone, "many": many }))
 }
 
-/// ResNet-50 with binary tensors: beside a transfer of the same bytes that runs nothing, and peers.
+/// Measures ResNet-50 with binary tensors, beside a bare transfer of the same bytes and peers.
 pub(super) fn large(run: &mut Run, load: &Load) -> Result<String> {
     const COLUMNS: [Column; 3] = [
         Column::lower("p50", "us", "/latency_us/p50"),

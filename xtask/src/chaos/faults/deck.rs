@@ -1,11 +1,11 @@
-//! The order in which a seed deals faults.
+//! The order of faults for a seed.
 
 use super::{FAULTS, Fault};
 use crate::relay::Random;
 use anyhow::{Context, Result};
 
-/// Faults without end, in an order that depends on the seed: every one comes up as often as its
-/// weight says before the first does so again.
+/// An endless series of faults in an order drawn from the seed. Every fault is dealt as often as
+/// its weight before the deck is refilled.
 pub(in crate::chaos) struct Deck {
     random: Random,
     cards: Vec<&'static Fault>,
@@ -16,8 +16,8 @@ impl Deck {
         Self { random: Random::new(seed), cards: Vec::new() }
     }
 
-    /// The next fault that is `possible`. One that is not comes up as soon as it is, or never where
-    /// `has` says that it cannot be had.
+    /// The next fault that is `possible`. A fault that is not possible now is dealt as soon as it
+    /// is, and one for which `has` is false never.
     pub(in crate::chaos) fn deal(
         &mut self,
         has: impl Fn(&Fault) -> bool,

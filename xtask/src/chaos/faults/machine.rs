@@ -1,4 +1,4 @@
-//! What happens to the machine: its disk is full, its clock is set.
+//! Faults of the machine: a full disk, and set clocks.
 
 use super::Kind::{Kills, Other};
 use super::{Fault, fault};
@@ -8,12 +8,12 @@ use crate::chaos::world::clock::Whose;
 use anyhow::{Context, Result};
 use std::time::Duration;
 
-/// Seconds by which a clock is off at most: with what a run looks after, less than the ten minutes
-/// for which the cluster keeps keys and their records.
+/// The largest clock offset in seconds. With the time that a run watches tasks, it stays below the
+/// ten minutes for which the cluster keeps keys and their records.
 const OFF_S: u64 = 60;
 /// How long the disk is full, in milliseconds.
 const FULL_MS: (u64, u64) = (300, 3_000);
-/// How long a disk is full at most, with a coordinator that ends meanwhile.
+/// How long a disk may stay full where the coordinator ends meanwhile.
 const FULL_MAX: Duration = Duration::from_secs(60);
 
 pub(super) const FAULTS: &[Fault] = &[
@@ -61,7 +61,7 @@ fn free(stage: &Stage<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Sets a clock to another time within what is allowed.
+/// Sets a clock to a random allowed time.
 fn set(stage: &mut Stage<'_>, whose: Whose) -> Result<()> {
     let ahead = i64::try_from(stage.random.below(2 * OFF_S + 1))? - i64::try_from(OFF_S)?;
     let moved = stage.world.clocks.as_ref().context("clocks")?.set(whose, ahead)?;

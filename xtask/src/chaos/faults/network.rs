@@ -1,4 +1,4 @@
-//! Networks that are bad, or that lose what goes in one direction or in both.
+//! Bad networks, and networks that lose packets in one direction or both.
 
 use super::Kind::Other;
 use super::{Fault, fault};
@@ -33,7 +33,7 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-/// What a bad wireless link does: every twelfth datagram is lost.
+/// A bad wireless link, which loses every twelfth datagram.
 const BAD: Weather = Weather {
     lost_per_mille: 80,
     doubled_per_mille: 20,

@@ -11,7 +11,7 @@ use rustix::process::Signal;
 use serde_json::json;
 use std::time::Duration;
 
-/// From here on a stopped coordinator has had time to be taken for dead.
+/// From this time on a stopped coordinator may be taken for dead.
 const LONG: Duration = Duration::from_secs(2);
 
 pub(super) const FAULTS: &[Fault] = &[
@@ -90,7 +90,7 @@ pub(super) const FAULTS: &[Fault] = &[
     }),
 ];
 
-/// Stops some worker's process, which is neither told nor asked.
+/// Stops the process of a random worker.
 fn stop_a_worker(stage: &mut Stage<'_>, (from, to): (u64, u64)) -> Result<()> {
     let pid = match stage.random.chance(500) {
         true => stage.a_local()?.1,
@@ -109,7 +109,7 @@ fn stop_coordinator(stage: &mut Stage<'_>, (from, to): (u64, u64)) -> Result<()>
     stage.load.ledger().excuse.begin();
     stage.coordinator.signal(Signal::STOP);
     if time > LONG {
-        // It may wake up any time: nobody else gets its folder.
+        // The coordinator may wake up any time, so no other may take its folder.
         let mut rival = stage.site.begin()?;
         let status = rival.wait(Duration::from_secs(10));
         ensure!(status.is_ok_and(|s| !s.success()), "a second coordinator took the folder");

@@ -1,18 +1,18 @@
-//! How often a task was begun. A coordinator counts from nothing, so what an earlier one has begun
-//! is added, where a later one said that the task had not ended.
+//! Counts a task's attempts. Each coordinator counts from zero, so the attempts of an earlier one
+//! are added if a later one reports the task as open.
 
 /// Attempts that were seen.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Attempts {
-    /// Those of earlier lives of the coordinator.
+    /// Attempts in earlier lives of the coordinator.
     earlier: u64,
-    /// The life that was last asked, and what it said.
+    /// The last life that reported, and its count.
     life: u64,
     now: u64,
 }
 
 impl Attempts {
-    /// The task had not ended then.
+    /// Notes that the task was open.
     pub(super) fn seen(&mut self, life: u64, attempts: u64) {
         if life != self.life {
             self.earlier += self.now;
@@ -21,8 +21,8 @@ impl Attempts {
         self.now = self.now.max(attempts);
     }
 
-    /// The task had ended then, with so many attempts in the life that saw its end: all of them, as
-    /// far as they are known. An end that is seen by the next life may be of the one before.
+    /// The total of attempts, where the life that saw the end counts `attempts`. An end seen by the
+    /// next life may belong to the previous one.
     pub(super) fn ended(&mut self, attempts: u64) -> u64 {
         self.now = self.now.max(attempts);
         self.earlier + self.now
@@ -39,7 +39,7 @@ mod tests {
         task.seen(1, 1);
         task.seen(1, 2);
         assert_eq!(task.ended(2), 2);
-        // The end may have been the first life's own.
+        // The end may belong to the first life.
         assert_eq!(task.ended(2), 2);
         task.seen(2, 0);
         assert_eq!(task.ended(1), 3);

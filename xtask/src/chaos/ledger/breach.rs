@@ -1,22 +1,22 @@
-//! What can be wrong, by kind.
+//! The kinds of violations.
 
-/// A kind of what must not be.
+/// A kind of violation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::chaos) enum Breach {
-    /// Acknowledged, and not there or never ended.
+    /// An acknowledged task is missing or never ends.
     Lost,
     /// Two ids for a key, two keys for an id, or an end that changed.
     Twice,
     /// An end that was not allowed, or a wrong result.
     Wrong,
-    /// An end too late, or nothing succeeds.
+    /// An end comes too late, or no request succeeds.
     Late,
-    /// An answer that nobody expects.
+    /// An unexpected answer.
     Other,
 }
 
 impl Breach {
-    /// All of them.
+    /// All kinds.
     pub(in crate::chaos) const ALL: [Self; 5] =
         [Self::Lost, Self::Twice, Self::Wrong, Self::Late, Self::Other];
 

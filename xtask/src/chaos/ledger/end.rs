@@ -1,4 +1,4 @@
-//! Ends: which a task may have, and when.
+//! The ends that a task may have, and when.
 
 use super::{Breach, Entry, Excuse};
 use crate::chaos::outputs::Output;
@@ -28,7 +28,7 @@ impl End {
         Self { state, outputs, error }
     }
 
-    /// Its state, and the code where it failed.
+    /// The state, with the code of a failure.
     pub(super) fn name(&self) -> String {
         match self.state.as_str() {
             "failed" => format!("failed: {}", self.error["code"].as_str().unwrap_or("?")),
@@ -41,7 +41,7 @@ impl End {
     }
 }
 
-/// By how much a task that is open has passed its deadline, all excuses apart.
+/// How long an open task is past its deadline and all excuses.
 pub(super) fn overdue(entry: &Entry, excuse: &Excuse) -> Option<Duration> {
     let deadline = entry.spec()?.deadline?;
     let excused = excuse.since(entry.excused);
@@ -49,7 +49,7 @@ pub(super) fn overdue(entry: &Entry, excuse: &Excuse) -> Option<Duration> {
     entry.acknowledged.elapsed().checked_sub(most).map(|by| by + GRACE)
 }
 
-/// What is wrong with an end.
+/// The law that an end breaks, if any.
 pub(super) fn breach(
     entry: &Entry,
     end: &End,
@@ -76,7 +76,7 @@ pub(super) fn breach(
             spec.deadline.is_some_and(|deadline| passed >= deadline)
         }
         "failed: worker_lost" | "failed: unavailable" => attempts >= ATTEMPTS_MAX,
-        // Whether one of those did not succeed is looked at once all have ended.
+        // Whether a dependency failed is checked once all tasks have ended.
         "failed: dependency_failed" => !entry.depends_on.is_empty(),
         _ => false,
     };
@@ -87,7 +87,7 @@ pub(super) fn breach(
     })
 }
 
-/// A result that came when its deadline had long passed.
+/// The breach of a result that came long after its deadline.
 fn late(entry: &Entry, told: &Told, excuse: &Excuse) -> Option<(Breach, String)> {
     let deadline = entry.spec()?.deadline?;
     let took = Duration::from_secs_f64(told.latency_ms()?.clamp(0.0, 1e9) / 1e3);

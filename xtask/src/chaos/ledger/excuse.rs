@@ -1,9 +1,8 @@
-//! Time in which nothing could end, or in which the calendar went wrong: deadlines may be off by
-//! that much.
+//! Excuses for deadlines: times when nothing could end, and changes of clocks.
 
 use std::time::{Duration, Instant};
 
-/// What was excused up to a moment.
+/// The excuses up to a moment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(in crate::chaos) struct Excused {
     /// Time without a coordinator, or with one that could do nothing.
@@ -13,18 +12,17 @@ pub(in crate::chaos) struct Excused {
 }
 
 impl Excused {
-    /// Time in which nothing could be done.
+    /// The time in which no work could be done.
     pub(in crate::chaos) fn time(&self) -> Duration {
         self.away
     }
 }
 
-/// What is excused.
+/// The excuses so far, and those under way.
 #[derive(Debug, Default)]
 pub(in crate::chaos) struct Excuse {
     past: Excused,
-    /// By how much clocks were set that a coordinator has yet to begin with: until it ends, its own
-    /// goes on as it did.
+    /// Clock changes for the next coordinator: the present one keeps its own time until it ends.
     to_come: Duration,
     since: Option<Instant>,
     /// Reasons why nothing can end now.
@@ -32,13 +30,13 @@ pub(in crate::chaos) struct Excuse {
 }
 
 impl Excuse {
-    /// From now on nothing can end, for one more reason.
+    /// Adds a reason why nothing can end.
     pub(in crate::chaos) fn begin(&mut self) {
         self.since.get_or_insert_with(Instant::now);
         self.reasons += 1;
     }
 
-    /// There is one reason less.
+    /// Removes a reason.
     pub(in crate::chaos) fn end(&mut self) {
         self.reasons = self.reasons.saturating_sub(1);
         if self.reasons == 0 {
@@ -53,13 +51,13 @@ impl Excuse {
         self.to_come += by;
     }
 
-    /// What was excused so far.
+    /// The excuses so far.
     pub(in crate::chaos) fn so_far(&self) -> Excused {
         let since = self.since.map_or(Duration::ZERO, |since| since.elapsed());
         Excused { away: self.past.away + since, ..self.past }
     }
 
-    /// What was excused since then.
+    /// The excuses since `before`.
     pub(super) fn since(&self, before: Excused) -> Excused {
         let now = self.so_far();
         Excused {

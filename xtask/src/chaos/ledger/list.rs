@@ -1,11 +1,11 @@
-//! What several tasks say together: the list of all, and tasks that depend on others.
+//! Laws over several tasks: for the list of all, and for dependencies.
 
 use super::{Breach, Ledger};
 use crate::chaos::rest::Told;
 use std::collections::BTreeMap;
 
 impl Ledger {
-    /// Some list of tasks, at any moment: attempts under way are noted.
+    /// Records the attempts of open tasks in a list from any moment.
     pub(in crate::chaos) fn noted(&mut self, list: &[Told]) {
         let life = self.life;
         for told in list.iter().filter(|told| told.is_open()) {
@@ -15,9 +15,9 @@ impl Ledger {
         }
     }
 
-    /// The list of tasks, at a moment when nobody submits: it must have every task once, with the
-    /// end that was shown, and no durable one that nobody was promised. Answers those that have
-    /// ended, and whose end was not shown yet.
+    /// Checks the list of tasks while no client submits. It must contain every task once with its
+    /// shown end, and no durable task that was not acknowledged. Answers ended tasks whose end was
+    /// not seen yet.
     pub(in crate::chaos) fn listed(&mut self, list: &[Told]) -> Vec<String> {
         self.noted(list);
         let mut states = BTreeMap::new();
@@ -53,7 +53,7 @@ impl Ledger {
         ended
     }
 
-    /// What runs or has succeeded depends on nothing that has not.
+    /// A running or succeeded task depends only on succeeded tasks.
     fn in_order(&mut self, states: &BTreeMap<String, &str>) {
         let mut early = Vec::new();
         for (id, entry) in &self.tasks {
@@ -70,8 +70,8 @@ impl Ledger {
         early.into_iter().for_each(|what| self.violation(Breach::Wrong, what));
     }
 
-    /// Once all have ended: what succeeded depends on tasks that did, and what failed for another
-    /// task depends on one that did not succeed.
+    /// After all tasks have ended: a succeeded task depends only on succeeded ones, and a task that
+    /// failed because of a dependency has one that did not succeed.
     pub(in crate::chaos) fn dependencies(&mut self) {
         let mut wrong = Vec::new();
         for (id, entry) in &self.tasks {
@@ -79,7 +79,7 @@ impl Ledger {
             let known = entry.depends_on.iter().filter_map(|id| self.tasks.get(id)?.end.as_ref());
             let failed = known.filter(|end| !end.succeeded()).count();
             let name = end.name();
-            // One that was let go has ended; how is no longer known.
+            // A task that is no longer watched has ended; its end is unknown here.
             let gone = entry.depends_on.iter().any(|id| !self.tasks.contains_key(id));
             if end.succeeded() && failed > 0 {
                 wrong.push(format!("task {id} succeeded, and {failed} before it did not"));

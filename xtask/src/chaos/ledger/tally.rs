@@ -1,4 +1,4 @@
-//! What the ledger counts.
+//! The ledger's counts.
 
 use super::Entry;
 use super::end::End;
@@ -10,9 +10,9 @@ pub(in crate::chaos) struct Class {
     pub(in crate::chaos) accepted: u64,
     pub(in crate::chaos) ended: u64,
     pub(in crate::chaos) succeeded: u64,
-    /// Those that took more than one attempt: that a fault has hit.
+    /// Tasks with more than one attempt, which a fault has hit.
     pub(in crate::chaos) redone: u64,
-    /// The most that one took.
+    /// The most attempts of one task.
     pub(in crate::chaos) attempts_max: u64,
 }
 
@@ -22,7 +22,7 @@ pub(in crate::chaos) struct Tally {
     pub(in crate::chaos) classes: BTreeMap<&'static str, Class>,
     /// Ends by state, or by the code of the failure.
     pub(in crate::chaos) ends: BTreeMap<String, u64>,
-    /// Tasks by what was special about them.
+    /// The number of tasks by special property.
     pub(in crate::chaos) special: BTreeMap<&'static str, u64>,
     /// How often an end that had been seen was seen again, unchanged.
     pub(in crate::chaos) seen_again: u64,

@@ -1,4 +1,4 @@
-//! Each breach is noticed, and nothing else is taken for one.
+//! Every breach is noticed, and nothing else counts as one.
 
 use super::*;
 use crate::chaos::job::Job;
@@ -116,7 +116,7 @@ fn expect(ledger: &Ledger, expected: &str) {
 
 #[test]
 fn ends_are_allowed_to_those_alone_who_asked_for_them() {
-    // Cancelled once that was asked for; it may have been faster.
+    // A task that was asked to be cancelled may be cancelled or succeed first.
     for (state, data) in [("cancelled", &[][..]), ("succeeded", &[1.0])] {
         let mut ledger = Ledger::default();
         accept(&mut ledger, vec![digits("k")], &["a"]);
@@ -124,7 +124,7 @@ fn ends_are_allowed_to_those_alone_who_asked_for_them() {
         assert!(asked(&mut ledger, "a", state, data, ""));
         expect(&ledger, "");
     }
-    // After as many attempts as a task may take, in whichever life of the coordinator.
+    // After the most attempts of a task, counted over all lives of the coordinator.
     let mut ledger = Ledger::default();
     accept(&mut ledger, vec![digits("k")], &["a"]);
     for _ in 0..4 {
@@ -152,13 +152,13 @@ fn deadlines_end_tasks_neither_early_nor_late() {
     let mut ledger = with(60_000);
     asked(&mut ledger, "a", "failed", &[], "deadline_exceeded");
     expect(&ledger, "wrong: task a ended after 1 attempts");
-    // A clock that was set makes it early.
+    // A clock that is set makes the end early.
     let mut ledger = with(60_000);
     ledger.excuse.set(Duration::from_secs(60));
     asked(&mut ledger, "a", "failed", &[], "deadline_exceeded");
     expect(&ledger, "");
 
-    // One that was set before does so when the next coordinator begins with it.
+    // A clock set before takes effect when the next coordinator begins with it.
     for (begins, expected) in [(true, ""), (false, "wrong: task a ended after 1 attempts")] {
         let mut ledger = Ledger::default();
         ledger.excuse.set(Duration::from_secs(60));

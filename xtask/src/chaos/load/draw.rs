@@ -1,4 +1,4 @@
-//! What clients ask for, drawn by a seed: mostly short and small, and some long and large.
+//! Clients' requests, drawn from a seed: mostly short and small, some long and large.
 
 use crate::chaos::job::Job;
 use crate::chaos::load::lock;
@@ -8,19 +8,19 @@ use std::collections::VecDeque;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Outputs of the largest tasks, and their inputs.
+/// The largest outputs and inputs of a task.
 const OUTPUT_BYTES_MAX: u64 = 200_000_000;
 const INPUT_BYTES_MAX: u64 = 200_000_000;
-/// Outputs that are asked for in a while: all of them are kept, read and read again.
+/// The most bytes of outputs requested within the time that results are kept and read again.
 const RESULTS_BYTES_MAX: u64 = 1 << 30;
 const RESULTS_KEPT: Duration = Duration::from_secs(630);
-/// The longest tasks, which are only given when few others are.
+/// The length of the longest tasks, which are drawn only when few others are open.
 const GIANT_MS: (f64, f64) = (10_000.0, 30_000.0);
-/// What is struck while it runs: so many tasks of so many milliseconds.
+/// A volley for a fault to hit: the number of tasks, and their length.
 const VOLLEY: u64 = 7;
 const VOLLEY_MS: (f64, f64) = (150.0, 700.0);
 
-/// What is drawn from.
+/// The source of the draws.
 pub(super) struct Draw {
     /// Iterations of `work` in a second; none where tasks are of the bundled model alone.
     pace: Option<f64>,
@@ -34,17 +34,17 @@ impl Draw {
         Self { pace, pictures, results: Mutex::default() }
     }
 
-    /// Whether tasks are as those of users.
+    /// Whether tasks are like those of users.
     pub(super) fn is_of_use(&self) -> bool {
         self.pace.is_some()
     }
 
-    /// Something for the bundled model.
+    /// The index of a picture for the bundled model.
     pub(super) fn picture(&self, random: &mut Random) -> usize {
         usize::try_from(random.below(self.pictures)).unwrap_or_default()
     }
 
-    /// A task of so many milliseconds.
+    /// A task of `ms` milliseconds.
     fn work(&self, random: &mut Random, ms: f64) -> Job {
         let Some(pace) = self.pace else { return Job::Digits { picture: self.picture(random) } };
         let iterations = (pace * ms / 1e3).max(1.0) as u64;
@@ -67,7 +67,7 @@ impl Draw {
         Submission((0..VOLLEY).map(spec).collect())
     }
 
-    /// A task for somebody who waits for it.
+    /// A task whose client waits for it.
     pub(super) fn short(&self, random: &mut Random) -> Job {
         match random.below(10) {
             0..=2 if self.is_of_use() => {
@@ -105,7 +105,7 @@ impl Draw {
         }
     }
 
-    /// A task with inputs and outputs of 1 KB up to so many bytes.
+    /// A task with inputs and outputs from 1 KB up to the given limits.
     fn big(&self, random: &mut Random, input_max: u64, output_max: u64) -> Job {
         let mut results = lock(&self.results);
         while results.front().is_some_and(|(at, _)| at.elapsed() > RESULTS_KEPT) {
@@ -119,7 +119,7 @@ impl Draw {
         Job::Big { seed: random.next(), input, output }
     }
 
-    /// What a client with these tasks submits next.
+    /// The next submission of a client, whose own tasks it may depend on.
     pub(super) fn submission(&self, random: &mut Random, key: &str, own: &[String]) -> Submission {
         let mut first = Spec::new(key, self.job(random));
         if !self.is_of_use() {
@@ -143,7 +143,7 @@ impl Draw {
         Submission(vec![first])
     }
 
-    /// A coordinator that is killed then has some that wait and some that run.
+    /// A batch of which some tasks wait and some run when the coordinator is killed.
     fn plain_batch(&self, random: &mut Random, key: &str) -> Submission {
         let spec = |at: u64| {
             let key = if at == 0 { key.to_owned() } else { format!("{key}-{at}") };
@@ -187,13 +187,13 @@ impl Draw {
     }
 }
 
-/// A number between two, of which each magnitude comes up as often as the next.
+/// A number between two limits, with each magnitude equally likely.
 fn between(random: &mut Random, least: f64, most: f64) -> f64 {
     let part = f64::from(u32::try_from(random.below(1 << 32)).unwrap_or_default()) / 2f64.powi(32);
     least * (most / least).powf(part)
 }
 
-/// The value whose turn it is, by weights of 100.
+/// A random value by weights that sum to 100.
 fn one_of(random: &mut Random, values: &[(u64, u64)]) -> u64 {
     let mut left = random.below(100);
     for (weight, value) in values {

@@ -11,15 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// What may wait: while it takes one thread longer, clients submit nothing.
+/// The largest backlog, in time of one thread; above it clients submit nothing.
 const BACKLOG_MAX: Duration = Duration::from_secs(5);
-/// The longest tasks do not keep others from being submitted.
+/// Tasks longer than this do not count in the backlog.
 const LONG: Duration = Duration::from_secs(6);
-/// Inputs up to so many bytes are sent again with their keys.
+/// The largest inputs that are sent again with their keys.
 const AGAIN_BYTES_MAX: u64 = 1 << 20;
 
 impl Load {
-    /// A durable task or a batch of them; sometimes its key is used twice, or it is cancelled.
+    /// Submits a durable task or a batch; sometimes uses a key twice, or cancels the tasks.
     pub(super) fn durable(&self, key: &str, random: &mut Random) {
         let (client, _) = key.split_once('-').unwrap_or((key, ""));
         let own = self.ledger().of(&format!("{client}-"));
@@ -36,20 +36,20 @@ impl Load {
                 ids.iter().for_each(|id| self.cancel(id));
             }
         }
-        // What was shown before a fault must be there after it.
+        // Ends shown before a fault must be there after it.
         let some = usize::try_from(random.below(u64::try_from(own.len()).unwrap_or(1)));
         if let Some(id) = own.get(some.unwrap_or_default()) {
             self.ask(id);
         }
     }
 
-    /// Asks for an acknowledged task. True when that has ended.
+    /// Asks for an acknowledged task. True when the task has ended.
     pub(in crate::chaos) fn ask(&self, id: &str) -> bool {
         let answer = self.rest.task(id);
         self.ledger().asked(id, answer, &self.pictures)
     }
 
-    /// Cancels a task. Where nobody answers, it may be cancelled or not.
+    /// Cancels a task. Without an answer the task may be cancelled or not.
     fn cancel(&self, id: &str) {
         self.ledger().cancelling(id);
         let answer = self.rest.cancel(id);
@@ -73,14 +73,14 @@ impl Load {
         self.submit(Submission(vec![Spec::new(key, Job::Digits { picture })]));
     }
 
-    /// What was submitted once is submitted again.
+    /// Repeats a submission.
     pub(in crate::chaos) fn submit_again(&self, submission: &Arc<Submission>) {
         if submission.input_bytes() <= AGAIN_BYTES_MAX {
             self.submit(submission.as_ref().clone());
         }
     }
 
-    /// Submits until that is acknowledged: who got no answer asks again with the same keys.
+    /// Submits until acknowledged. A submission without an answer is repeated with the same keys.
     pub(in crate::chaos) fn submit(&self, submission: Submission) -> Vec<String> {
         let (begun, excused) = (Instant::now(), self.ledger().excuse.so_far());
         let submission = Arc::new(submission);
@@ -121,8 +121,7 @@ impl Load {
         }
     }
 
-    /// Submits a durable task of the bundled model once; the code of the refusal where it is
-    /// refused.
+    /// Submits a durable task of the bundled model once; answers the code of a refusal.
     pub(in crate::chaos) fn try_once(&self, key: &str, picture: usize) -> Result<Option<String>> {
         let (begun, excused) = (Instant::now(), self.ledger().excuse.so_far());
         let submission = Arc::new(Submission(vec![Spec::new(key, Job::Digits { picture })]));

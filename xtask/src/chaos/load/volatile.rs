@@ -1,4 +1,4 @@
-//! What ends with its coordinator: inferences, and tasks that are not durable.
+//! Work that ends with its coordinator: inferences, and tasks that are not durable.
 
 use super::{AGAIN, Load, VOLATILE};
 use crate::chaos::ledger::Breach;
@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
 impl Load {
-    /// An inference: its result, or an error that says what is the matter.
+    /// An inference must give its result, or an error with a reason.
     pub(super) fn infer(&self, random: &mut Random) {
         let picture = self.draw.picture(random);
         let (begun, lives) = (Instant::now(), self.lives.load(SeqCst));
@@ -23,7 +23,7 @@ impl Load {
                     self.broken(Breach::Wrong, format!("an inference answered {value}"));
                 }
             }
-            // This interface has words, and no codes.
+            // Refusals of this interface have words but no codes.
             (Answer::Said(503, _), Some(_)) => self.tell("infer: an error that says why"),
             (Answer::Gone(_), _) if self.was_away(lives) => self.tell("infer: coordinator gone"),
             (other, _) => {
@@ -34,7 +34,7 @@ impl Load {
         }
     }
 
-    /// A task that is not durable: it ends, or is gone with its coordinator.
+    /// A task that is not durable must end, or is gone with its coordinator.
     pub(super) fn volatile(&self, random: &mut Random) {
         let job = self.draw.short(random);
         let (begun, lives) = (Instant::now(), self.lives.load(SeqCst));

@@ -1,4 +1,4 @@
-//! What goes on after a fault has struck, and ends by itself some time later.
+//! Faults that last for a while and are then ended.
 
 use super::{ISLANDER, RELAYED, Stage};
 use crate::chaos::process::signal;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result};
 use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
-/// Something that is wrong for a while.
+/// A fault that lasts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::chaos) enum Trouble {
-    /// A process is stopped, and is neither told nor asked.
+    /// A process is stopped.
     Stopped(u32),
     /// The network of the machine behind the relay is bad.
     Weather,
@@ -24,7 +24,7 @@ pub(in crate::chaos) enum Trouble {
 pub(super) struct Lasting(Vec<(Trouble, Instant)>);
 
 impl Stage<'_> {
-    /// Something is wrong for so long; the same trouble only goes on longer.
+    /// Begins a fault. A fault that is present already only gets a new end.
     fn begin(&mut self, trouble: Trouble, time: Duration) {
         self.lasting.0.retain(|(other, _)| *other != trouble);
         self.lasting.0.push((trouble, Instant::now() + time));
@@ -65,18 +65,18 @@ impl Stage<'_> {
         self.stopped().contains(&pid)
     }
 
-    /// Whether anything is wrong that lasts.
+    /// Whether a lasting fault is present.
     pub(in crate::chaos) fn is_troubled(&self) -> bool {
         !self.lasting.0.is_empty()
     }
 
-    /// Ends what has lasted long enough.
+    /// Ends the faults whose time is over.
     pub(in crate::chaos) fn heal_due(&mut self) -> Result<()> {
         let now = Instant::now();
         self.heal(|_, until| until <= now)
     }
 
-    /// Waits for the end of everything that lasts.
+    /// Waits for the end of all lasting faults.
     pub(in crate::chaos) fn heal_all(&mut self) -> Result<()> {
         while let Some(until) = self.lasting.0.iter().map(|(_, until)| *until).min() {
             std::thread::sleep(until.saturating_duration_since(Instant::now()));
@@ -85,7 +85,7 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Ends at once what keeps a machine from reaching the coordinator.
+    /// Ends at once the faults between a machine and the coordinator.
     pub(super) fn free_way(&mut self, at: usize) -> Result<()> {
         self.heal(|trouble, _| match trouble {
             Trouble::Stopped(_) => false,

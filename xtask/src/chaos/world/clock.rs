@@ -1,5 +1,5 @@
-//! Clocks of processes, set by libfaketime: what the calendar says. Time that passes is left alone,
-//! as a machine's own is when its clock is set.
+//! Calendar clocks of processes, set by libfaketime. Monotonic time is left alone, as when a
+//! machine's clock is set.
 
 use crate::apt;
 use crate::chaos::process::Site;
@@ -9,10 +9,10 @@ use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Whose clock it is.
+/// The owner of a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::chaos) enum Whose {
-    /// The coordinator's, and that of its local workers.
+    /// The coordinator and its local workers.
     Coordinator,
     /// That of machines that joined.
     Joined,
@@ -22,12 +22,12 @@ pub(in crate::chaos) enum Whose {
 pub(in crate::chaos) struct Clocks {
     coordinator: PathBuf,
     joined: PathBuf,
-    /// Seconds by which the coordinator's is ahead.
+    /// Seconds by which the coordinator's clock is ahead.
     ahead_s: Cell<i64>,
 }
 
 impl Clocks {
-    /// Clocks that are right, or why there are none.
+    /// Clocks with the right time; a skip where libfaketime is missing.
     pub(in crate::chaos) fn new(folder: &Path) -> Result<Result<Self, Skip>> {
         if let Err(error) = apt::faketime() {
             return Ok(Err(Skip::new("faketime", format!("{error:#}"))));
@@ -39,14 +39,14 @@ impl Clocks {
         Ok(Ok(clocks))
     }
 
-    /// Has a site's processes look at them.
+    /// Makes a site's processes use these clocks.
     pub(in crate::chaos) fn show(&self, site: &mut Site) {
         site.environment.extend(environment(&self.coordinator));
         site.joined_environment.extend(environment(&self.joined));
     }
 
-    /// Sets one to so many seconds ahead of the right time. Answers by how much the coordinator's
-    /// was moved.
+    /// Sets a clock to a number of seconds ahead of the right time. Answers the change of the
+    /// coordinator's clock.
     pub(in crate::chaos) fn set(&self, whose: Whose, seconds: i64) -> Result<Duration> {
         let (file, moved) = match whose {
             Whose::Coordinator => {
@@ -54,7 +54,7 @@ impl Clocks {
             }
             Whose::Joined => (&self.joined, 0),
         };
-        // A reader must not find half of it.
+        // Replaced by renaming, so that no reader sees half of it.
         let new = file.with_extension("new");
         std::fs::write(&new, format!("{seconds:+}"))?;
         std::fs::rename(new, file)?;

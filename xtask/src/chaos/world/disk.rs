@@ -1,4 +1,4 @@
-//! A file system of a size of its own, which can be filled and freed at once.
+//! A file system of limited size, which can be filled and freed at once.
 
 use crate::cmd;
 use anyhow::{Context, Result, ensure};
@@ -14,23 +14,22 @@ pub(crate) struct Disk {
 }
 
 impl Disk {
-    /// A small one in memory, of a size as `mount` takes it.
+    /// A small file system in memory, with a size as `mount` takes it.
     pub(crate) fn in_memory(folder: PathBuf, size: &str) -> Result<Self> {
         Self::mount(folder, &["-t", "tmpfs", "-o", &format!("size={size},mode=0700"), "none"])
     }
 
-    /// A folder of the disk that it is on, which is nobody's to fill.
+    /// A folder on the real disk, which must not be filled.
     pub(crate) fn shared(folder: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&folder)?;
         Ok(Self { folder, mounted: false })
     }
 
-    /// One in a file, of which only what is written takes room: large ones cost nothing, and are
-    /// filled by marking blocks as taken.
+    /// A file system in a sparse file: a large one costs nothing, and allocating blocks fills it.
     pub(crate) fn of_file(file: &Path, folder: PathBuf, bytes: u64) -> Result<Self> {
         File::create(file)?.set_len(bytes)?;
         let mut format = cmd::command("mkfs.ext4");
-        // Few files, and little that the system would write on its own.
+        // Few files, and few writes by the system itself.
         let sparing = ["-q", "-F", "-m", "0", "-N", "100000", "-J", "size=32"];
         let finished = cmd::capture(format.args(sparing).arg(file))?;
         ensure!(finished.ok, "{}", finished.output.trim());
@@ -49,7 +48,7 @@ impl Disk {
         self.folder.join("filler")
     }
 
-    /// Takes all the room that is left.
+    /// Takes all free space.
     pub(crate) fn fill(&self) -> Result<()> {
         let mut filler = File::options().create(true).append(true).open(self.filler())?;
         let mut length = filler.metadata()?.len();
@@ -58,14 +57,14 @@ impl Disk {
                 length += bytes;
             }
         }
-        // What is left, also where blocks cannot be taken without being written.
+        // The rest, and file systems that cannot allocate blocks without writing.
         for bytes in [1 << 16, 1 << 12] {
             while filler.write_all(&vec![0; bytes]).is_ok() {}
         }
         Ok(())
     }
 
-    /// Gives it back.
+    /// Frees the space again.
     pub(crate) fn free(&self) -> Result<()> {
         std::fs::remove_file(self.filler()).context("the disk was not full")
     }
@@ -79,8 +78,8 @@ impl Drop for Disk {
     }
 }
 
-/// Takes away what a run that was broken off has left. What is still in use where something of ours
-/// did not end goes with that.
+/// Unmounts the file system of an interrupted run. `--lazy` also detaches one that a leftover
+/// process still uses.
 pub(crate) fn unmount(folder: &Path) {
     if folder.exists() {
         let _ = cmd::capture(cmd::command("umount").arg("--lazy").arg(folder));

@@ -1,6 +1,6 @@
-//! A machine in a network namespace of its own, whose link to the coordinator can be cut in one
-//! direction or in both. One direction is cut without a packet filter: the sender is told a wrong
-//! hardware address for the receiver, and what arrives is dropped there without a word.
+//! A machine in a network namespace of its own, whose link to the coordinator can be cut in one direction or both. A
+//! cut in one direction needs no packet filter: the sender gets a wrong hardware address for the receiver, which
+//! silently drops the packets.
 
 use crate::chaos::process;
 use crate::report::Skip;
@@ -10,13 +10,13 @@ use rustix::process::Signal;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// Nobody's hardware address.
+/// A hardware address that no interface has.
 const NOBODY: &str = "02:00:00:00:00:01";
 
-/// What the name of each namespace begins with; the process that made it follows, and one digit.
+/// The prefix of namespaces' names; the id of the maker's process and a digit follow.
 const PREFIX: &str = "lgp";
 
-/// Which datagrams are lost.
+/// The direction in which datagrams are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::chaos) enum Direction {
     Both,
@@ -24,18 +24,18 @@ pub(in crate::chaos) enum Direction {
     ToCoordinator,
 }
 
-/// A network namespace that one link leads to. Removed when dropped, the link with it.
+/// A network namespace with one link. Dropping it removes both.
 pub(in crate::chaos) struct Island {
-    /// Of the namespace, and of the link's end outside of it.
+    /// The name of the namespace and of the link's outer end.
     name: String,
     /// The link's end inside.
     inner: String,
-    /// What the outer end is called inside, and the inner one outside.
+    /// The addresses of the outer and of the inner end.
     pub(in crate::chaos) host: IpAddr,
     own: IpAddr,
 }
 
-/// Some islands, or why there are none.
+/// Makes islands; the error says why none can be made.
 pub(in crate::chaos) fn some(count: u8) -> Result<Vec<Island>, Skip> {
     let made = apt::iproute().and_then(|()| sweep());
     let islands = made.and_then(|()| (1..=count).map(Island::new).collect());
@@ -44,7 +44,7 @@ pub(in crate::chaos) fn some(count: u8) -> Result<Vec<Island>, Skip> {
     })
 }
 
-/// Removes the islands of runs that were killed: theirs are the addresses of the next ones.
+/// Removes the islands that killed runs left, because new islands use the same addresses.
 fn sweep() -> Result<()> {
     let listed = output(&["netns", "list"])?;
     for name in listed.lines().filter_map(|line| line.split_whitespace().next()) {
@@ -60,7 +60,7 @@ fn sweep() -> Result<()> {
     Ok(())
 }
 
-/// The process that a namespace was made by, if it is an island's.
+/// The process that made a namespace, if it is an island's.
 fn owner(name: &str) -> Option<&str> {
     let digits = name.strip_prefix(PREFIX)?;
     let (pid, _) = digits.split_at_checked(digits.len().checked_sub(1)?)?;
@@ -71,7 +71,7 @@ impl Island {
     fn new(number: u8) -> Result<Self> {
         let name = format!("{PREFIX}{}{number}", std::process::id());
         let inner = format!("{name}i");
-        // Addresses that are set aside for measurements, so that nobody else's are hidden.
+        // Addresses reserved for benchmarks (RFC 2544), so that no real ones are hidden.
         let [host, own] = [1, 2].map(|end| IpAddr::from([198, 18, number, end]));
         ip(&["netns", "add", &name])?;
         let island = Self { name, inner, host, own };
@@ -86,12 +86,12 @@ impl Island {
         Ok(island)
     }
 
-    /// What runs a command in it.
+    /// The command prefix that runs a program on the island.
     pub(in crate::chaos) fn through(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.name].map(str::to_owned).to_vec()
     }
 
-    /// Loses what goes in a direction, until [`Island::heal`].
+    /// Drops packets in one direction or both, until [`Island::heal`].
     pub(in crate::chaos) fn cut(&self, direction: Direction) -> Result<()> {
         let wrong = ["lladdr", NOBODY, "nud", "permanent", "dev"];
         let (host, own) = (self.host.to_string(), self.own.to_string());
@@ -107,9 +107,9 @@ impl Island {
         }
     }
 
-    /// Everything arrives again.
+    /// Lets all packets through again.
     pub(in crate::chaos) fn heal(&self) -> Result<()> {
-        // Nobody was told a wrong address where nothing or both directions were cut.
+        // There is no wrong address to remove where both directions or none were cut.
         let _ = ip(&["neigh", "del", &self.own.to_string(), "dev", &self.name]);
         let there = ["-n", &self.name, "neigh", "del", &self.host.to_string()];
         let _ = ip(&[&there, &["dev", &self.inner][..]].concat());
@@ -119,7 +119,7 @@ impl Island {
 
 impl Drop for Island {
     fn drop(&mut self) {
-        // The namespace takes the inner end along, and that the outer one; unless it never got there.
+        // Removing the namespace removes both ends, unless the inner end never got there.
         let _ = ip(&["link", "del", &self.name]);
         let _ = ip(&["netns", "del", &self.name]);
     }

@@ -1,4 +1,4 @@
-//! Has another process plan a model's memory; the coordinator's own stays small.
+//! Plans a model's memory in another process, so that the coordinator stays small.
 
 use lgp_server::PlanError;
 use std::os::unix::process::ExitStatusExt;
@@ -7,10 +7,10 @@ use std::process::Stdio;
 use std::time::Duration;
 use tokio::process::Command;
 
-/// How long it may take.
+/// The time limit of a plan.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a run of the model in a file takes of memory, as `radeon-cluster plan FILE --json` says it.
+/// The memory of a run of the model in a file, as `radeon-cluster plan FILE --json` prints it.
 pub(super) async fn plan(model: &Path) -> Result<serde_json::Value, PlanError> {
     let program = std::env::current_exe().map_err(PlanError::NotStarted)?;
     let mut command = Command::new(program);

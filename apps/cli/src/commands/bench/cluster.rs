@@ -7,8 +7,9 @@ use crate::device;
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
 use indicatif::ProgressBar;
-use lgp_sdk::stats::percentile;
-use lgp_sdk::{NamedTensor, TaskRecord, TaskSpec, TaskState};
+use lgp_measure::stats::percentile;
+use lgp_sdk::cluster::{TaskRecord, TaskSpec, TaskState};
+use lgp_sdk::tensor::NamedTensor;
 use serde::Serialize;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -46,12 +47,12 @@ struct Effort {
     tasks: usize,
 }
 
-/// What so many workers reached.
+/// The speed of a number of workers.
 #[derive(Debug, Serialize)]
 struct Scaled {
     workers: usize,
     tasks_per_s: f64,
-    /// To as many times one worker's speed.
+    /// The speed as a share of `workers` times one worker's speed.
     efficiency: f64,
 }
 
@@ -108,7 +109,7 @@ fn counts(most: usize) -> Vec<usize> {
     powers.take_while(|count| *count < most).chain([most]).collect()
 }
 
-/// Brings the cluster to so many workers that have the model.
+/// Scales the cluster, and waits until that many workers have the model.
 async fn scale(cluster: &Cluster, workers: usize) -> Result<()> {
     cluster.driver.resize(workers);
     let begin = Instant::now();
@@ -123,7 +124,7 @@ async fn scale(cluster: &Cluster, workers: usize) -> Result<()> {
     Ok(())
 }
 
-/// Rounds with a number of workers, the first of which warms up.
+/// Runs the rounds for a number of workers; the first one warms up.
 async fn rounds(
     cluster: &Cluster,
     (workers, in_flight): (usize, usize),
@@ -165,7 +166,7 @@ async fn rounds(
     Ok(())
 }
 
-/// Sends the images again and again until so many tasks are done.
+/// Submits the images in a cycle until `tasks` tasks are done.
 async fn classify(cluster: &Cluster, tasks: usize, in_flight: usize) -> Result<Vec<TaskRecord>> {
     let images = digits::test_images()?;
     let mut rest = images.iter().cycle().take(tasks);

@@ -1,24 +1,23 @@
-//! A run beside an earlier one: each quantity by an interval, and never two that measured different
-//! things.
+//! Compares a run with an earlier one, each quantity by an interval, and refuses runs that measured different things.
 
 use super::frame::{Better, Frame, Machine, Sample, VERSION};
 use crate::failure::{Failure, Result};
 use crate::output;
-use lgp_sdk::stats::{self, CONFIDENCE, Verdict};
+use lgp_measure::stats::{self, CONFIDENCE, Verdict};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 
-/// What a file of an earlier run may have: more than any run writes.
+/// The largest baseline file that is read: more than any run writes.
 const BYTES_MAX: u64 = 64 << 20;
 const METRICS_MAX: usize = 10_000;
 const LETTERS_MAX: usize = 200;
 
 const HINT: &str = "expected what radeon-cluster bench KIND -o FILE writes";
 
-/// An earlier run, as far as it is compared.
+/// The compared parts of an earlier run.
 #[derive(Debug, Deserialize)]
 pub(super) struct Baseline {
     kind: String,
@@ -29,10 +28,10 @@ pub(super) struct Baseline {
 }
 
 impl Baseline {
-    /// Reads a file, and believes nothing of it.
+    /// Reads a file and checks all of it.
     ///
     /// # Errors
-    /// `bad_baseline`, or what the system has against reading it.
+    /// `bad_baseline`; when the file cannot be read.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let failed = |error: std::io::Error| Failure::file("read the baseline", path, &error);
         let bad = |reason: String| {
@@ -70,7 +69,7 @@ impl Baseline {
         Ok(())
     }
 
-    /// Whether it is a run of the kind that is to be measured now.
+    /// Checks that the baseline is of the given kind.
     ///
     /// # Errors
     /// `other_kind`.
@@ -83,7 +82,7 @@ impl Baseline {
         Err(Failure::new("other_kind", message).hint("compare with a run of the same kind"))
     }
 
-    /// Whether it measured what is to be measured now.
+    /// Checks that the baseline has the given configuration.
     ///
     /// # Errors
     /// `other_config`.
@@ -106,7 +105,7 @@ impl Baseline {
     }
 }
 
-/// A value of a config in a message, which stays short.
+/// A configuration value for a message, shortened.
 fn cell(value: &Value) -> String {
     let text = output::cell(value);
     match text.char_indices().nth(60) {
@@ -115,7 +114,7 @@ fn cell(value: &Value) -> String {
     }
 }
 
-/// Two runs beside each other.
+/// The comparison of two runs.
 #[derive(Debug, Serialize)]
 pub(super) struct Comparison {
     baseline: String,
@@ -126,7 +125,7 @@ pub(super) struct Comparison {
     confidence: f64,
     tolerance: f64,
     metrics: BTreeMap<String, Compared>,
-    /// Names of what is worse beyond the tolerance.
+    /// Names of the quantities that are worse beyond the tolerance.
     regressions: Vec<String>,
 }
 
@@ -137,8 +136,8 @@ struct Compared {
     /// Why the two are not comparable, where they are not.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
-    /// New values to old ones: the estimate and the interval; null where there is none, and for what
-    /// has no bound.
+    /// The ratio of new to old values: the estimate and its interval; null where there is none, or where a bound is
+    /// infinite.
     ratio: Option<f64>,
     low: Option<f64>,
     high: Option<f64>,
@@ -149,7 +148,7 @@ const NOT_MEASURED: &str = "not measured now";
 const NOT_COMPARABLE: &str = "not comparable";
 
 impl Compared {
-    /// Of what has no ratio.
+    /// A comparison without a ratio.
     fn without(verdict: &'static str) -> Self {
         Self { verdict, reason: None, ratio: None, low: None, high: None }
     }
@@ -210,7 +209,7 @@ impl Comparison {
     }
 
     /// # Errors
-    /// `regression` where something is worse beyond the tolerance.
+    /// `regression` where a quantity is worse beyond the tolerance.
     pub(super) fn judge(self) -> Result<()> {
         if self.regressions.is_empty() {
             return Ok(());
@@ -226,12 +225,12 @@ impl Comparison {
     }
 }
 
-/// A ratio as what changed: `+12.5 %`.
+/// A ratio as a change: `+12.5 %`.
 fn change(ratio: f64) -> String {
     format!("{:+.1} %", 100. * (ratio - 1.))
 }
 
-/// A share in per cent, without what binary fractions add: `7`, `12.5`.
+/// A share in per cent, without binary rounding errors: `7`, `12.5`.
 fn percent(share: f64) -> f64 {
     (1e6 * share).round() / 1e4
 }
@@ -245,7 +244,7 @@ fn difference(old: &Sample, new: &Sample) -> Option<String> {
     (old.better != new.better).then(|| format!("better was {then}, and is {now}"))
 }
 
-/// What two samples show, and whether that is a regression.
+/// Compares two samples; true for a regression.
 fn compare(old: &Sample, new: &Sample, tolerance: f64) -> (Compared, bool) {
     if let Some(reason) = difference(old, new) {
         let compared = Compared::without(NOT_COMPARABLE);

@@ -1,10 +1,10 @@
-//! What is compared, and what is refused.
+//! Tests of comparable runs, and of refused ones.
 
 use super::super::Common;
 use super::super::frame::Run;
 use super::*;
 use crate::output::Output;
-use lgp_sdk::Random;
+use lgp_measure::Random;
 use serde_json::json;
 use std::path::PathBuf;
 use tempfile::TempDir;

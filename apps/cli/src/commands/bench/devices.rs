@@ -1,4 +1,4 @@
-//! `bench devices`: each device that runs models, beside the processor.
+//! `bench devices`: compares each device that runs models with the processor.
 
 use super::Common;
 use super::frame::{Better, Prepared, Run, number};
@@ -6,13 +6,14 @@ use crate::cluster::digits;
 use crate::device::{self, Limits, NotUsed};
 use crate::failure::{Failure, Result};
 use crate::output::{self, Output};
-use lgp_sdk::{
-    DeviceId, LatencyOptions, Model, NamedTensor, ProbeOptions, SessionOptions, measure_conv,
-    measure_copies, measure_gemm, measure_latency, probe,
-};
+use lgp_measure::{measure_conv, measure_copies, measure_gemm};
+use lgp_sdk::device::{DeviceId, ProbeOptions, probe};
+use lgp_sdk::measure::{LatencyOptions, measure_latency};
+use lgp_sdk::model::{Model, Session, SessionOptions};
+use lgp_sdk::tensor::NamedTensor;
 use serde_json::json;
 
-/// What is measured of each device: name, unit, which way is better.
+/// The measured quantities of each device: name, unit, direction.
 const QUANTITIES: [(&str, &str, Better); 5] = [
     ("to", "GB/s", Better::Higher),
     ("from", "GB/s", Better::Higher),
@@ -33,7 +34,7 @@ pub(super) struct Args {
     common: Common,
 }
 
-/// How large the work is, which is as in the networks that `card` measures.
+/// The sizes of the work, the same as for the networks of `card`.
 struct Sizes {
     copy_bytes: usize,
     gemm: usize,
@@ -53,7 +54,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let sizes = if args.common.quick { Sizes::QUICK } else { Sizes::FULL };
     let found = probe(&ProbeOptions::default());
     let usable = found.iter().filter(|info| info.usable).filter_map(|info| info.device);
-    // What the others are compared with comes first.
+    // The processor comes first, as the others are compared with it.
     let mut ids: Vec<DeviceId> = usable.collect();
     ids.sort_by_key(|id| (*id != DeviceId::CPU, id.to_string()));
     let config = json!({
@@ -84,14 +85,15 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
 fn measure(id: DeviceId, sizes: &Sizes, measured: &mut Run<'_>) -> Result<()> {
     let name = id.to_string();
     let accelerator = device::resolve_within(&name, &Limits::default())?;
-    let failed = |error: lgp_sdk::DeviceError| Failure::from_error("device_failed", &error);
-    let opened = lgp_sdk::open(id).map_err(failed)?;
+    let failed = |error: lgp_hal::Error| Failure::from_error("device_failed", &error);
+    let opened = lgp_hal::open(id).map_err(failed)?;
     let runs = usize::try_from(sizes.runs).map_err(Failure::internal)?;
     let [to, _, from] = measure_copies(&*opened, sizes.copy_bytes, runs).map_err(failed)?;
     let gemm = measure_gemm(accelerator.clone(), sizes.gemm, sizes.runs)?;
     let conv = measure_conv(accelerator.clone(), sizes.channels, sizes.side, sizes.runs)?;
     let model = Model::from_bytes(digits::MODEL, None)?;
-    let session = lgp_sdk::session(model, SessionOptions::default(), accelerator)?;
+    let accelerators = accelerator.into_iter().collect();
+    let session = Session::on_devices(model, SessionOptions::default(), accelerators)?;
     let image = digits::test_images()?.into_iter().next();
     let image = image.ok_or_else(|| Failure::internal("the bundled images are gone"))?.image;
     let inputs = [NamedTensor::new(digits::INPUT, image)];
@@ -104,7 +106,7 @@ fn measure(id: DeviceId, sizes: &Sizes, measured: &mut Run<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A row a device, with how many times as fast as the processor it is.
+/// A row for each device, with its speed relative to the processor.
 fn text(ids: &[DeviceId], not_used: &[NotUsed], measured: &Run<'_>) -> String {
     let cell = |id: &DeviceId, (what, _, better): (&str, &str, Better)| {
         let [own, cpu] = [id, &DeviceId::CPU].map(|id| measured.median(&format!("{id} {what}")));
@@ -131,7 +133,7 @@ fn text(ids: &[DeviceId], not_used: &[NotUsed], measured: &Run<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::{TRIAL_KINDS, TrialSize, trials};
+    use lgp_measure::{TRIAL_KINDS, TrialSize, trials};
 
     #[test]
     fn the_networks_are_those_of_card() {

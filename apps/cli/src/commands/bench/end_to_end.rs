@@ -46,7 +46,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
             });
             let report = report.await?;
             measured.add("whole", "s", Better::Lower, [begin.elapsed().as_secs_f64()]);
-            // What stays goes with the folder of all.
+            // The remains are removed with the folder of all rounds.
             let _ = std::fs::remove_dir_all(&data);
             bar.inc(1);
             if report.lost > 0 {

@@ -1,12 +1,13 @@
-//! What every kind of measurement has in common: where and with what it was made, and all values.
+//! The frame that all kinds of measurement share: machine, configuration and all values.
 
 use super::Common;
 use super::compare::{Baseline, Comparison};
 use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
 use crate::output::{self, Output};
-use lgp_sdk::stats::{self, percentile};
-use lgp_sdk::{DeviceId, SessionOptions};
+use lgp_measure::stats::{self, percentile};
+use lgp_sdk::device::DeviceId;
+use lgp_sdk::model::SessionOptions;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -27,7 +28,7 @@ pub(super) struct Sample {
     pub(super) values: Vec<f64>,
 }
 
-/// Which way a quantity should go.
+/// The direction in which a quantity is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Better {
@@ -37,7 +38,7 @@ pub(super) enum Better {
 }
 
 impl Better {
-    /// As it stands in the JSON.
+    /// The name in the JSON.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Lower => "lower",
@@ -66,9 +67,9 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    /// This one.
+    /// This machine.
     pub(super) fn this() -> Result<Self> {
-        let processor = lgp_sdk::open(DeviceId::CPU)
+        let processor = lgp_hal::open(DeviceId::CPU)
             .map_err(|error| Failure::from_error("device_broken", &error))?;
         Ok(Self {
             cpu: processor.name().to_owned(),
@@ -99,7 +100,7 @@ pub(super) struct Frame {
     pub(super) version: &'static str,
     date: String,
     pub(super) machine: Machine,
-    /// What must be the same for two runs to be compared.
+    /// The settings that must be equal for two runs to be compared.
     pub(super) config: Value,
     pub(super) samples: BTreeMap<String, Sample>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -110,16 +111,16 @@ pub(super) struct Frame {
 struct Report<T> {
     #[serde(flatten)]
     frame: Frame,
-    /// What this kind alone has.
+    /// The part of the JSON that only this kind has.
     #[serde(flatten)]
     details: T,
 }
 
 impl<'a> Prepared<'a> {
-    /// Looks at what would otherwise be found wrong when all is measured, and loads nothing yet.
+    /// Checks the baseline and the output file before anything is loaded or measured.
     ///
     /// # Errors
-    /// `bad_baseline` and `other_kind`; what keeps files from being read or written.
+    /// `bad_baseline` and `other_kind`; when a file cannot be read or written.
     pub(super) fn of(kind: &'static str, common: &'a Common) -> Result<Self> {
         if let Some(path) = &common.output {
             files::writable(path)?;
@@ -132,7 +133,7 @@ impl<'a> Prepared<'a> {
         Ok(Self { kind, common, baseline: baseline.transpose()? })
     }
 
-    /// Begins the measurement, provided that its baseline measured the same.
+    /// Begins the measurement, if its baseline has the same configuration.
     ///
     /// # Errors
     /// `other_config`.
@@ -163,7 +164,7 @@ impl<'a> Run<'a> {
         Prepared::of(kind, common)?.begin(config)
     }
 
-    /// Adds values of a quantity, behind those that it has.
+    /// Adds values of a quantity to those it already has.
     pub(super) fn add(
         &mut self,
         name: impl Into<String>,
@@ -175,7 +176,7 @@ impl<'a> Run<'a> {
         self.frame.samples.entry(name.into()).or_insert_with(new).values.extend(values);
     }
 
-    /// The middle of a quantity's values; 0 where it has none.
+    /// The median of a quantity's values; 0 where it has none.
     pub(super) fn median(&self, name: &str) -> f64 {
         self.frame.samples.get(name).map_or(0., |sample| Summary::of(&sample.values).median)
     }
@@ -190,11 +191,10 @@ impl<'a> Run<'a> {
         output::table(["", "unit", "min", "median", "p95", "values"], rows)
     }
 
-    /// Compares with the baseline, writes the file that is wanted, and prints everything.
+    /// Compares with the baseline, writes the output file, and prints the result.
     ///
     /// # Errors
-    /// `regression` where something is worse beyond the tolerance; else what keeps files from being
-    /// written.
+    /// `regression` where a quantity is worse beyond the tolerance; when a file cannot be written.
     pub(super) fn finish(
         mut self,
         details: impl Serialize,
@@ -234,7 +234,7 @@ impl Summary {
     }
 }
 
-/// Four digits, whatever the size.
+/// About four digits, whatever the size.
 pub(super) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1_000. || size == 0. => format!("{value:.0}"),

@@ -10,13 +10,13 @@ use crate::inputs;
 use crate::measure::{self, Percentiles};
 use crate::output::{self, Output};
 use crate::picture;
-use lgp_sdk::vision::Scaling;
-use lgp_sdk::{Latency, LatencyOptions, measure_latency};
+use lgp_common::vision::Scaling;
+use lgp_sdk::measure::{Latency, LatencyOptions, measure_latency};
 use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
-/// Runs that are measured where nothing else is said, and of them all that `--quick` has.
+/// The default number of measured runs, and the number with `--quick`.
 const RUNS: u32 = 20;
 const RUNS_QUICK: u32 = 5;
 
@@ -54,7 +54,7 @@ impl Args {
     }
 }
 
-/// What other programs rely on.
+/// The result, whose form other programs rely on.
 #[derive(Debug, Serialize)]
 struct Report {
     model: String,
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let model = args.model.as_ref().map_or(digits::NAME.into(), |path| path.display().to_string());
     let (scaling, loaded) = match &args.model {
         Some(path) => (picture::scaling_of(path)?, run::load(path, &args.machine)?),
-        // It lies in the program.
+        // The bundled model is part of the program.
         None => (Scaling::default(), run::load_read(digits::model, &args.machine)?),
     };
     let Loaded { session, device, threads, load_ms } = loaded;

@@ -1,17 +1,16 @@
-//! `bench memory`: how fast memory is handed out, what that leaves unused, and what loading and
-//! running a model takes of RAM.
+//! `bench memory`: the speed and waste of memory allocators, and the RAM for loading and running a model.
 
 use super::Common;
 use super::frame::{Better, Run};
 use crate::cluster::digits;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use lgp_sdk::{Freed, measure_pools, trace_memory};
+use lgp_measure::{Freed, measure_pools, trace_memory};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The simulated device has four of these.
+/// The size of a segment; the simulated device has four.
 const SEGMENT_BYTES: usize = 2 << 30;
 const OCCUPANCY_PERCENT: usize = 90;
 
@@ -65,7 +64,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
 
 /// A round over the allocators.
 fn traces(measured: &mut Run<'_>, steps: usize, seed: u64, is_counted: bool) -> Result<()> {
-    let failed = |error: lgp_sdk::TensorError| Failure::from_error("memory", &error);
+    let failed = |error: lgp_sdk::tensor::Error| Failure::from_error("memory", &error);
     let pools = measure_pools(steps, seed).map_err(failed)?;
     if is_counted {
         measured.add("pool allocation", "ns", Better::Lower, [pools.pool_ns]);
@@ -93,7 +92,7 @@ fn traces(measured: &mut Run<'_>, steps: usize, seed: u64, is_counted: bool) -> 
     Ok(())
 }
 
-/// What a process of its own took to load a model and run it: once measured, after runs that warm up.
+/// The figures of a separate process that loads a model and runs it: one measured run after warm-ups.
 fn load_and_run(model: Option<&Path>) -> Result<Value> {
     let failed = |error: &dyn std::fmt::Display| {
         Failure::new("process_failed", format!("a process that loads the model: {error}"))

@@ -1,5 +1,5 @@
-//! `bench serving`: answers of a running cluster, or of one that is there for it, over HTTP and gRPC:
-//! one after the other on so many connections, and at a rate whatever becomes of earlier ones.
+//! `bench serving`: requests to a running or a temporary cluster over HTTP and gRPC, in sequence on a number of
+//! connections, and at a fixed rate whatever happens to earlier requests.
 
 use super::Common;
 use super::frame::{Better, Prepared, Run};
@@ -15,7 +15,7 @@ use serde_json::json;
 use std::path::Path;
 use tokio::runtime::Builder;
 
-/// Workers of a cluster that is there for the measurement alone.
+/// The number of workers in a temporary cluster.
 const WORKERS: usize = 2;
 
 /// Flags of `bench serving`.
@@ -58,7 +58,7 @@ struct Effort {
     warm_seconds: f64,
 }
 
-/// Who answers.
+/// The addresses of the measured cluster.
 struct Served {
     http: String,
     grpc: Option<String>,
@@ -133,7 +133,7 @@ async fn measure(
     });
     let mut measured = prepared.begin(config)?;
     let bar = out.progress((effort.rounds * protocols.len() * 2) as u64, "loads");
-    // Protocols take turns, so that what the machine does meanwhile meets all of them.
+    // Protocols take turns, so that disturbances of the machine affect all of them.
     for _ in 0..effort.rounds {
         for (name, protocol, url) in &protocols {
             for (how, rate) in [("closed", None), ("open", Some(f64::from(args.rate)))] {
@@ -168,7 +168,7 @@ fn finish(measured: Run<'_>, served: &Served, bar: &ProgressBar, out: Output) ->
     measured.finish(json!({ "grpc_measured": served.grpc.is_some() }), || text, out)
 }
 
-/// Sends a load from a thread of its own, so that a cluster in this process goes on.
+/// Sends a load from its own thread, so that a cluster in this process keeps running.
 async fn send(load: Load) -> Result<LoadReport> {
     let sent = tokio::task::spawn_blocking(move || {
         let runtime = Builder::new_current_thread().enable_all().build();
@@ -177,7 +177,7 @@ async fn send(load: Load) -> Result<LoadReport> {
     sent.await.map_err(Failure::internal)?
 }
 
-/// What a load showed.
+/// Adds the results of a load.
 fn add(measured: &mut Run<'_>, name: &str, report: &LoadReport) -> Result<()> {
     if report.good == 0 {
         let why = report.first_bad.as_deref().unwrap_or("every request was refused");

@@ -1,4 +1,4 @@
-//! What is tried and measured of each device.
+//! The checks and measurements of each device.
 
 use crate::cluster::digits::{self, Example};
 use crate::device;
@@ -7,11 +7,12 @@ use crate::failure::{Failure, Result};
 use crate::inputs;
 use crate::measure::Runs;
 use crate::redact::Redactor;
-use lgp_sdk::{
-    Accelerator, DeviceId, DeviceInfo, FindingStatus, Isa, Model, Monitor, NamedTensor,
-    ProbeOptions, SelfTest, Session, SessionOptions, TRIAL_KINDS, Telemetry, Trial, TrialSize,
-    difference, measure_copies, trials,
-};
+use lgp_hal::{Monitor, SelfTest, Status as FindingStatus, Telemetry};
+use lgp_inference::Isa;
+use lgp_measure::{TRIAL_KINDS, Trial, TrialSize, difference, measure_copies, trials};
+use lgp_sdk::device::{Accelerator, DeviceId, DeviceInfo, ProbeOptions};
+use lgp_sdk::model::{Model, Session, SessionOptions};
+use lgp_sdk::tensor::NamedTensor;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -19,13 +20,13 @@ use std::time::Duration;
 /// How far results may be off, as a share of the largest: sums in another order differ by less.
 const TOLERANCE: f64 = 1e-4;
 
-/// What is done with each device.
+/// The checks and measurements to make on each device.
 pub(super) struct Plan {
     /// Bytes of a copy, and how many of each kind.
     copies: (usize, usize),
     /// How long a network is measured, and in how many runs at most.
     each: (Duration, usize),
-    /// Small networks with what the processor's plainest instructions make of them.
+    /// Small networks with their results from the processor's plainest instructions.
     checks: Vec<(Trial, Vec<NamedTensor>)>,
     speeds: Vec<Trial>,
     digits: Model,
@@ -33,7 +34,7 @@ pub(super) struct Plan {
     models: Vec<(String, Model)>,
 }
 
-/// A device, and what came of it.
+/// A device and its results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Examined {
     pub(super) id: String,
@@ -45,13 +46,13 @@ pub(super) struct Examined {
     pub(super) pci: Option<String>,
     pub(super) memory_bytes: Option<u64>,
     pub(super) self_test: SelfTest,
-    /// Why it is not used, if so: nothing else is known then.
+    /// Why the device is not used; then all else is unknown.
     pub(super) reason: Option<String>,
-    /// What its sensors said before and after.
+    /// The sensors' readings before and after.
     pub(super) sensors: [Option<Telemetry>; 2],
     pub(super) checks: Vec<Check>,
     pub(super) measured: Vec<Measured>,
-    /// What could not be measured, and why.
+    /// The measurements that failed, and why.
     pub(super) failures: Vec<String>,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct Check {
     /// The largest difference as a share of the largest result; null where there are no numbers.
     pub(super) error: Option<f64>,
     pub(super) tolerance: f64,
-    /// What went wrong, or more of what was seen.
+    /// The failure, or more about the result.
     pub(super) note: String,
 }
 
@@ -135,7 +136,7 @@ impl Plan {
         all
     }
 
-    /// Compares it with the processor.
+    /// Compares the device with the processor.
     fn check(&self, accelerator: Option<&Accelerator>, all: &mut Examined) {
         for (trial, reference) in &self.checks {
             let outputs = trial
@@ -143,7 +144,7 @@ impl Plan {
                 .and_then(|session| trial.run(&session));
             let (error, note) = match outputs {
                 Ok(outputs) => (difference(&outputs, reference), String::new()),
-                Err(error) => (None, lgp_sdk::chain(&error)),
+                Err(error) => (None, lgp_common::chain(&error)),
             };
             all.checks.push(Check::new(trial.name.clone(), error, note));
         }
@@ -159,7 +160,7 @@ impl Plan {
     fn digits(&self, accelerator: Option<&Accelerator>) -> Result<(Option<f64>, String)> {
         let session = self.session(&self.digits, accelerator)?;
         let plain = SessionOptions { isa: Some(Isa::Scalar), ..SessionOptions::default() };
-        let own = lgp_sdk::session(&self.digits, plain, None)?;
+        let own = Session::new(&self.digits, plain)?;
         let (mut worst, mut right) = (Some(0.0f64), 0);
         for Example { image, digit } in &self.images {
             let given = [(digits::INPUT, image.view())];
@@ -174,7 +175,7 @@ impl Plan {
 
     fn session(&self, model: &Model, accelerator: Option<&Accelerator>) -> Result<Session> {
         let options = SessionOptions::default();
-        Ok(lgp_sdk::session(model, options, accelerator.cloned())?)
+        Ok(Session::on_devices(model, options, accelerator.into_iter().cloned().collect())?)
     }
 
     /// Measures copies, networks, the bundled model and the given ones.
@@ -213,7 +214,7 @@ impl Plan {
     fn copy(&self, id: DeviceId) -> Result<Vec<Measured>> {
         let (bytes, times) = self.copies;
         let failed = |error| Failure::from_error("device_broken", &error);
-        let device = lgp_sdk::open(id).map_err(failed)?;
+        let device = lgp_hal::open(id).map_err(failed)?;
         let all = measure_copies(&*device, bytes, times).map_err(failed)?;
         let measured = all.into_iter().map(|copies| {
             let samples = copies.took.into_iter().map(crate::measure::ms).collect();
@@ -233,7 +234,7 @@ impl Check {
 
 impl Measured {
     fn of(name: &str, runs: Runs, operations: Option<f64>, bytes: Option<f64>) -> Self {
-        // A clock that saw no time pass tells no rate.
+        // A measured time of 0 gives no rate.
         let rate = |amount: f64| Some(amount / runs.median_ms / 1e6).filter(|it| it.is_finite());
         let (gflops, gb_per_s) = (operations.and_then(rate), bytes.and_then(rate));
         Self { name: name.to_owned(), runs, gflops, gb_per_s }
@@ -241,7 +242,7 @@ impl Measured {
 }
 
 impl Examined {
-    /// The same with nothing of this machine's accounts and folders in what drivers and files said.
+    /// The same with this machine's accounts and folders removed from texts of drivers and files.
     pub(super) fn without_places(mut self, redactor: &Redactor) -> Self {
         let clean = |text: &mut String| *text = redactor.text(text);
         self.reason.iter_mut().chain(&mut self.failures).for_each(clean);
@@ -249,7 +250,7 @@ impl Examined {
         self
     }
 
-    /// Fail where it calculates wrongly, warn where something could not be measured.
+    /// Fail where the device computes wrongly, warn where a measurement failed.
     pub(super) fn status(&self) -> FindingStatus {
         let is_wrong = self.checks.iter().any(|check| !check.passed);
         match (is_wrong || self.self_test == SelfTest::Failed, &self.reason, self.failures.len()) {

@@ -4,7 +4,7 @@ use super::Card;
 use super::examine::{Check, Examined, Measured};
 use crate::measure;
 use crate::output::{self, bytes};
-use lgp_sdk::Telemetry;
+use lgp_hal::Telemetry;
 
 /// The whole page, Markdown.
 pub(super) fn markdown(card: &Card) -> String {
@@ -27,7 +27,7 @@ pub(super) fn markdown(card: &Card) -> String {
     text
 }
 
-/// One line a device.
+/// One line for each device.
 pub(super) fn summary(card: &Card) -> String {
     let line = |device: &Examined| {
         let Examined { id, name, checks, measured, reason, .. } = device;
@@ -86,7 +86,7 @@ fn section(device: &Examined) -> String {
     text
 }
 
-/// What the sensors said, as far as it bears on speed.
+/// The sensor values that affect speed.
 fn sensors(telemetry: &Telemetry) -> Option<String> {
     let parts = [
         telemetry.temperature_celsius.map(|it| format!("{it:.0} °C")),
@@ -113,7 +113,7 @@ mod tests {
     use crate::measure::Runs;
     use crate::redact::Redactor;
     use crate::system::System;
-    use lgp_sdk::SelfTest;
+    use lgp_hal::SelfTest;
 
     #[test]
     fn a_page_has_what_was_seen_and_what_was_not() {
@@ -180,6 +180,6 @@ mod tests {
             "opencl:0: AMD Radeon RX 580: 1 of 2 checks passed, 1 figure measured\n\
              pci:0000:02:00.0: AMD Radeon RX 580: not used: rusticl is off, says [path]: really\n"
         );
-        assert_eq!(card.devices[0].status(), lgp_sdk::FindingStatus::Fail);
+        assert_eq!(card.devices[0].status(), lgp_hal::Status::Fail);
     }
 }

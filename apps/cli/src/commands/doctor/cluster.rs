@@ -1,4 +1,4 @@
-//! What the doctor says of a cluster: facts are asked for once, and each check is a function of them.
+//! The doctor's checks of a cluster: facts are fetched once, and each check is a function of them.
 
 mod certificates;
 mod clock;
@@ -13,27 +13,27 @@ mod workers;
 use crate::failure::Result;
 use crate::rest::{Client, Target};
 use crate::settings::{self, Flags};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-/// Everything that the checks look at. What could not be had is null, empty or `None`.
+/// The facts for all checks. Missing facts are null, empty or `None`.
 #[derive(Debug, Default)]
 struct Facts {
     /// The coordinator's address.
     server: String,
-    /// Its data folder, where that is on this machine.
+    /// The coordinator's data folder, if it is on this machine.
     data: Option<PathBuf>,
     coordinator: Value,
     stats: Value,
     workers: Vec<Value>,
     models: Vec<Value>,
-    /// Tasks that wait, the newest ones.
+    /// The newest queued tasks.
     waiting: Vec<Value>,
     keys: Vec<Value>,
     journal: Value,
-    /// What the coordinator's clock said, beside the moments before and after it was asked.
+    /// The coordinator's clock, between the moments before and after the request.
     clock: Option<(SystemTime, SystemTime, SystemTime)>,
     now: Option<SystemTime>,
 }
@@ -50,7 +50,7 @@ const CHECKS: &[fn(&Facts) -> Vec<Finding>] = &[
     port::check,
 ];
 
-/// Checks the cluster that is meant, if one runs, and what of this machine belongs to one.
+/// Checks the target's cluster, if one runs, and this machine's settings and certificates.
 pub(super) fn check(target: &Target) -> Vec<Finding> {
     let flags = Flags {
         data: target.data.as_deref(),
@@ -88,7 +88,7 @@ pub(super) fn check(target: &Target) -> Vec<Finding> {
 }
 
 impl Facts {
-    /// Asks a coordinator. What only administrators may see is left out with another key.
+    /// Fetches the facts from a coordinator. Facts for administrators are left out with another key.
     fn gather(client: &Client) -> Result<Self> {
         let before = SystemTime::now();
         let told = client.clock()?;
@@ -114,7 +114,7 @@ fn field<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// A time as people read it.
+/// A duration for people.
 fn long(time: Duration) -> String {
     crate::times::duration(time.as_secs().max(1))
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::commands::doctor::text;
 
-    /// A cluster in which everything is wrong at once.
+    /// A cluster that fails every check at once.
     fn sick() -> Facts {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
         let device = json!({ "device": "opencl:0", "taken_out": "3 runs on it did not stop",
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// What all checks but that of the port say, which asks the network.
+    /// The findings of all checks but that of the port, which uses the network.
     fn say(facts: &Facts) -> Vec<Finding> {
         let offline = CHECKS.iter().filter(|check| {
             !std::ptr::fn_addr_eq(**check, port::check as fn(&Facts) -> Vec<Finding>)
@@ -198,7 +198,7 @@ mod tests {
 
     #[test]
     fn little_is_known_of_an_older_coordinator() {
-        // It tells nothing of what came later, and nothing is made of that.
+        // It lacks later fields, and no check complains of that.
         let facts = Facts { stats: json!({ "workers": { "ready": 1 } }), ..Facts::default() };
         assert_eq!(say(&facts), []);
     }

@@ -1,31 +1,31 @@
-//! Whether a firewall of this machine keeps others from a UDP port, as far as that can be read.
+//! Checks whether this machine's firewall blocks a UDP port, as far as its rules can be read.
 
 mod firewalld;
 mod nftables;
 
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What a firewall does with a port.
+/// A firewall's verdict on a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
-    /// It lets the port through, or everything.
+    /// The firewall lets the port or everything in.
     Open,
-    /// It lets nothing in, and this port is in no rule.
+    /// The firewall blocks by default, and no rule lets the port in.
     Closed,
-    /// Its rules are for root to read.
+    /// Only root can read the rules.
     Hidden,
     /// Its rules are of a kind that is not understood here.
     Unclear,
 }
 
-/// One way of having a firewall.
+/// A kind of firewall.
 struct Line {
     name: &'static str,
-    /// `None` where it is not on.
+    /// `None` where it is off.
     verdict: fn(&Path, u16) -> Option<Verdict>,
-    /// What lets a port in.
+    /// The command that lets a port in.
     fix: fn(u16) -> String,
 }
 
@@ -47,7 +47,7 @@ const KINDS: &[Line] = &[
     },
 ];
 
-/// The firewalls below a root that are on. What manages another one speaks for it.
+/// The active firewall below a root. A manager of another firewall comes first and speaks for it.
 pub(super) fn check(root: &Path, port: u16) -> Vec<Finding> {
     let found = KINDS.iter().find_map(|kind| Some((kind, (kind.verdict)(root, port)?)));
     let Some((kind, verdict)) = found else { return Vec::new() };

@@ -1,24 +1,24 @@
-//! Whether a coordinator's QUIC port can be reached from here: a first packet of a version that does not
-//! exist, which every QUIC server answers with those that it speaks (RFC 9000, section 6).
+//! Checks that a coordinator's QUIC port is reachable: it sends a first packet of a reserved version, which every QUIC
+//! server answers with the versions it speaks (RFC 9000, section 6).
 
 use std::io::{Error, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long an answer is waited for, and how often it is asked.
+/// How long to wait for an answer, and how often to ask.
 const PATIENCE: Duration = Duration::from_millis(500);
 const TIMES: usize = 3;
-/// The least that a server takes for a first packet.
+/// The smallest first packet that servers accept.
 const BYTES: usize = 1200;
 
-/// What became of it.
+/// The outcome of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reached {
     /// A QUIC server answered.
     Yes,
-    /// The machine says that nobody listens there.
+    /// The machine reports that no process listens there.
     Refused,
-    /// Nothing came back.
+    /// No answer came.
     Silent,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn reach(addr: SocketAddr) -> Result<Reached, Error> {
         let mut answer = [0; BYTES];
         match socket.recv(&mut answer) {
             Ok(bytes) if is_answer(&answer[..bytes]) => return Ok(Reached::Yes),
-            // Something else than what was asked for, or nothing.
+            // Not an answer to this packet.
             Ok(_) => {}
             Err(error) => match error.kind() {
                 ErrorKind::ConnectionRefused => return Ok(Reached::Refused),
@@ -71,7 +71,7 @@ fn packet(id: [u8; 8]) -> [u8; BYTES] {
     packet
 }
 
-/// Whether it is a list of versions: a long header of version 0.
+/// Whether it is a version negotiation packet: a long header of version 0.
 fn is_answer(bytes: &[u8]) -> bool {
     matches!(bytes, [first, 0, 0, 0, 0, ..] if first & 0x80 != 0)
 }
@@ -87,7 +87,7 @@ mod tests {
         let addr = server.local_addr().expect("bound");
         let thread = std::thread::spawn(move || {
             let mut packet = [0; 2048];
-            // A stranger's packet first: it is not taken for an answer.
+            // A stray packet comes first and must not count as an answer.
             let (bytes, from) = server.recv_from(&mut packet).expect("asked");
             assert_eq!((bytes, packet[0] & 0xc0), (BYTES, 0xc0));
             server.send_to(b"hello", from).expect("sent");

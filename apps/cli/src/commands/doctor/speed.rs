@@ -1,20 +1,20 @@
-//! Whether a device is faster than the processor beside it: a short measurement of both.
+//! Measures briefly whether a device is faster than the processor.
 
 use crate::device;
 use crate::failure::{Failure, Result};
 use crate::measure::{self, Runs};
-use lgp_sdk::{
-    DeviceId, DeviceInfo, DeviceKind, Finding, FindingStatus, SessionOptions, Trial, TrialSize,
-    trials,
-};
+use lgp_hal::{DeviceKind, Finding, Status as FindingStatus};
+use lgp_measure::{Trial, TrialSize, trials};
+use lgp_sdk::device::{DeviceId, DeviceInfo};
+use lgp_sdk::model::SessionOptions;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// What is measured: a product of matrices and a convolution.
+/// The measured networks: a product of matrices and a convolution.
 const KINDS: [&str; 2] = ["gemm", "conv3x3"];
 const NAMES: [&str; 2] = ["gemm-512", "conv3x3-64x56"];
 
-/// How long all of it may take, with slow compilers.
+/// The time limit of all measurements, with slow compilers in mind.
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long one network is measured on one device, after the first run.
 const EACH: Duration = Duration::from_millis(300);
@@ -22,7 +22,7 @@ const EACH: Duration = Duration::from_millis(300);
 /// The median times of the networks, in milliseconds.
 type Times = Vec<f64>;
 
-/// Each usable device beside the processor.
+/// Compares each usable device with the processor.
 pub(super) fn check(devices: &[DeviceInfo]) -> Vec<Finding> {
     let usable = devices.iter().filter(|info| info.usable);
     let others: Vec<(DeviceId, DeviceKind)> = usable
@@ -70,7 +70,7 @@ fn times_of(id: DeviceId) -> Result<Times> {
     wanted.map(time).collect()
 }
 
-/// What the times of a device and of the processor mean.
+/// The finding from the times of a device and of the processor.
 fn compare(id: DeviceId, kind: DeviceKind, times: &Result<Times>, own: &Result<Times>) -> Finding {
     let subject = id.to_string();
     let (times, own) = match (times, own) {
@@ -91,7 +91,7 @@ fn compare(id: DeviceId, kind: DeviceKind, times: &Result<Times>, own: &Result<T
     };
     match (slower, kind) {
         (0, _) => said(FindingStatus::Ok, "faster than the processor"),
-        // Nobody takes it by mistake: auto does not.
+        // Information only: `auto` does not choose it.
         (_, DeviceKind::Cpu) => {
             said(FindingStatus::Info, "the processor through OpenCL, slower than directly")
         }
@@ -106,7 +106,7 @@ fn compare(id: DeviceId, kind: DeviceKind, times: &Result<Times>, own: &Result<T
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_sdk::BackendKind;
+    use lgp_hal::BackendKind;
 
     #[test]
     fn a_slow_card_is_a_warning_with_numbers() {

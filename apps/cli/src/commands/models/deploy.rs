@@ -1,8 +1,8 @@
-//! `models deploy`: what is said of a model, field by field.
+//! `models deploy`: sets a model's deployment, field by field.
 
 use crate::failure::{Failure, Result};
 use crate::rest::{Target, named, segment};
-use lgp_sdk::VersionPolicy;
+use lgp_server::VersionPolicy;
 use serde_json::{Map, Value, json};
 
 /// Flags of `models deploy`.
@@ -12,7 +12,7 @@ pub(super) struct Args {
     #[arg(value_parser = named)]
     name: String,
     /// Device memory that it takes, such as 2GiB [default: measured when it loads]
-    #[arg(long, value_name = "SIZE", value_parser = lgp_sdk::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = lgp_common::parse_size)]
     memory: Option<u64>,
     /// The backend that it runs best on
     #[arg(long, value_parser = ["cpu", "opencl", "cuda"])]
@@ -34,7 +34,7 @@ pub(super) struct Args {
     versions: Option<VersionPolicy>,
     /// Keep so much of its answers, such as 64MiB, and give them again to inferences with the same
     /// inputs [default: none]
-    #[arg(long, value_name = "SIZE", value_parser = lgp_sdk::parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = lgp_common::parse_size)]
     cache: Option<u64>,
     /// How long an answer is kept [default: until others need its room]
     #[arg(long, value_name = "MS")]
@@ -52,7 +52,7 @@ impl Args {
         self.target.connect()?.patch(&format!("models/{}/deployment", segment(&self.name)), &patch)
     }
 
-    /// The fields that are given, and null for those that are cleared.
+    /// The given fields, and null for the fields to clear.
     fn patch(&self) -> Result<Value> {
         let variants = Some(&self.variants).filter(|variants| !variants.is_empty());
         let given = [

@@ -1,18 +1,20 @@
-//! What a device holds of a model between runs, and what comes to it in each.
+//! The parts of a model that stay on a device between runs, and those transferred in each run.
 
 use crate::failure::{Failure, Result};
 use crate::output;
-use lgp_sdk::{DeviceMemoryReport, Session, Shape};
+use lgp_inference::DeviceMemoryReport;
+use lgp_sdk::model::Session;
+use lgp_sdk::tensor::Shape;
 use serde::Serialize;
 
-/// The plan and what it costs.
+/// The plan and its cost.
 #[derive(Debug, Serialize)]
 pub(super) struct Offload {
     #[serde(flatten)]
     pub(super) memory: DeviceMemoryReport,
-    /// What the link to the device was just measured to carry; null where nothing fits there.
+    /// The link's measured bandwidth to the device; null where the plan does not fit.
     link_bytes_per_second: Option<f64>,
-    /// What each run's way to the device takes at least, part of it while kernels compute.
+    /// The least transfer time of a run, part of it while kernels compute.
     transfer_ms: Option<f64>,
 }
 

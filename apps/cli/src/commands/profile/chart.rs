@@ -1,13 +1,13 @@
-//! A profile as a picture: a bar an operator, and below it the run from left to right.
+//! A profile as a picture: a bar for each operator, and below it the run from left to right.
 
 use crate::failure::{Failure, Result};
 use crate::measure::ms;
-use lgp_sdk::Profile;
+use lgp_inference::Profile;
 use plotters::prelude::*;
 use std::collections::BTreeMap;
 
 const SIZE: (u32, u32) = (1200, 640);
-/// Operators with a bar of their own; the others share one.
+/// The number of operators with their own bar; the others share one.
 const BARS: usize = 12;
 
 /// The picture as SVG.
@@ -87,7 +87,7 @@ fn draw(
     Ok(())
 }
 
-/// Colours that neighbours tell apart.
+/// Colours that differ between neighbours.
 pub(super) fn colour(i: usize) -> RGBColor {
     let (r, g, b) = Palette99::COLORS[i % Palette99::COLORS.len()];
     RGBColor(r, g, b)

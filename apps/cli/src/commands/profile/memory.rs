@@ -1,17 +1,18 @@
-//! What a run took of a device's memory over time, as CSV and as a picture.
+//! A device's memory over a run, as CSV and as a picture.
 
 use crate::failure::{Failure, Result};
 use crate::measure::ms;
-use lgp_sdk::{Accelerator, MemoryKind, MemoryPhase, MemoryProfile, SpikeRule};
+use lgp_memory::{MemoryKind, MemoryPhase, MemoryProfile, SpikeRule};
+use lgp_sdk::device::Accelerator;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Events that are kept: a run has a few, and a weight one.
+/// The most events that are kept: a run has a few, and each weight has one.
 pub(super) const EVENTS_MAX: usize = 1 << 16;
-/// Growth by a tenth of the peak within so long is a spike.
+/// Growth by a tenth of the peak within this time is a spike.
 const SPIKE_WITHIN: Duration = Duration::from_millis(10);
 
 const SIZE: (u32, u32) = (1200, 720);
@@ -21,13 +22,14 @@ type Drawn = std::result::Result<(), DrawingAreaErrorKind<std::io::Error>>;
 /// Time in ms, and MiB.
 type Line = Vec<(f64, f64)>;
 
-/// What the memory of a device saw.
+/// The memory figures of a device.
 #[derive(Debug, Serialize)]
 pub(super) struct Memory {
     /// Loading and each run, with the most that was held.
     phases: Vec<Phase>,
     spikes: Vec<Spike>,
-    /// Ranges handed out, and the share of them that needed no new segment of the device.
+    /// The number of allocated ranges, and the share of them that needed no new segment of the
+    /// device.
     allocations: u64,
     hit_rate: f64,
     /// The share of free bytes that is not in the largest free range.
@@ -42,7 +44,7 @@ struct Phase {
     begin_ms: f64,
     end_ms: f64,
     peak_bytes: usize,
-    /// Who held it then.
+    /// The owners at the peak.
     holders: BTreeMap<String, usize>,
     /// The most of the host's RAM by owner: the session's pool, which is part of the process.
     host_peaks: BTreeMap<String, usize>,
@@ -65,7 +67,7 @@ pub(super) fn profile(accelerator: &Accelerator) -> Result<MemoryProfile> {
     Ok(MemoryProfile::new(&log, SpikeRule { bytes, within: SPIKE_WITHIN }))
 }
 
-/// What of it is told.
+/// The figures for the report.
 pub(super) fn told(profile: &MemoryProfile, accelerator: &Accelerator) -> Memory {
     let stats = accelerator.pool().stats();
     let phase = |phase: &MemoryPhase| Phase {
@@ -102,7 +104,7 @@ pub(super) fn csv(profile: &MemoryProfile) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The picture as SVG: who holds what of the device, one above the other, and below it the host.
+/// The picture as SVG: the device's memory by owner, stacked, above the host's memory.
 pub(super) fn svg(profile: &MemoryProfile, title: &str) -> Result<String> {
     let mut text = String::new();
     draw(profile, title, &mut text).map_err(Failure::internal)?;
@@ -141,7 +143,7 @@ fn lines(profile: &MemoryProfile, kind: MemoryKind) -> Vec<(String, Line)> {
     lines.into_iter().map(|(owner, line)| (owner.to_owned(), line)).collect()
 }
 
-/// Each line on top of those before it, the topmost first: the ones below are drawn over it.
+/// The lines stacked, the topmost first, so that lower areas are drawn over it.
 fn stacked(lines: &[(String, Line)]) -> Vec<(String, Line)> {
     let mut sum: Line = Line::new();
     let mut stack = Vec::new();

@@ -1,10 +1,10 @@
 //! A profile as Chrome's trace events (the "JSON Object Format" of the Trace Event Format).
 
 use crate::failure::{Failure, Result};
-use lgp_sdk::Profile;
+use lgp_inference::Profile;
 use serde_json::json;
 
-/// One complete event (`"ph": "X"`) a node; times are in microseconds.
+/// One complete event (`"ph": "X"`) for each node; times are in microseconds.
 pub(super) fn events(profile: &Profile) -> Result<String> {
     let micros = |time: std::time::Duration| time.as_secs_f64() * 1e6;
     let events = profile.nodes.iter().map(|node| {
@@ -19,6 +19,7 @@ pub(super) fn events(profile: &Profile) -> Result<String> {
             "args": {
                 "op": node.op,
                 "bytes_read": node.bytes_read,
+                "multiply_adds": node.multiply_adds,
                 "bytes_written": node.bytes_written,
                 "outputs": node.outputs.iter().map(ToString::to_string).collect::<Vec<_>>(),
             },

@@ -1,4 +1,5 @@
-//! The parts of a report. What cannot be had is told with the reason, and keeps nothing else back.
+//! The parts of a report. An unavailable part is replaced by the reason, and does not affect
+//! others.
 
 use crate::commands::doctor;
 use crate::failure::Result;
@@ -6,15 +7,15 @@ use crate::folder;
 use crate::rest::{Client, Target};
 use crate::settings::{self, Flags};
 use crate::system::System;
-use lgp_sdk::ProbeOptions;
+use lgp_sdk::device::ProbeOptions;
 use lgp_server::{LogFilter, LogLevel, read_logs};
 use serde_json::{Map, Value, json};
 use std::time::SystemTime;
 
-/// Lines of the log that are taken along.
+/// The number of log lines in a report.
 const LINES: usize = 300;
 
-/// A part of a cluster, and what asks for it.
+/// A part of a cluster, and the request for it.
 type Part = (&'static str, fn(&Client) -> Result<Value>);
 
 /// One line for each part of a cluster.
@@ -29,7 +30,7 @@ const CLUSTER: &[Part] = &[
     ("journal", |client| client.get("journal")),
 ];
 
-/// The whole report, with whatever is secret still in it.
+/// The whole report, before secrets are removed.
 pub(super) fn report(target: &Target) -> Value {
     let mut report = Map::new();
     report.insert(
@@ -42,7 +43,7 @@ pub(super) fn report(target: &Target) -> Value {
     );
     report.insert("system".to_owned(), json!(System::read()));
     report.insert("findings".to_owned(), json!(doctor::findings(target)));
-    report.insert("devices".to_owned(), json!(lgp_sdk::probe(&ProbeOptions::default())));
+    report.insert("devices".to_owned(), json!(lgp_sdk::device::probe(&ProbeOptions::default())));
     report.insert("environment".to_owned(), environment());
     report.insert("settings".to_owned(), part(settings(target)));
     let cluster = target.connect().map(|client| {
@@ -54,7 +55,7 @@ pub(super) fn report(target: &Target) -> Value {
     Value::Object(report)
 }
 
-/// What was asked for, or why it could not be had.
+/// The part, or why it is unavailable.
 fn part(given: Result<Value>) -> Value {
     given.unwrap_or_else(|failure| json!({ "unavailable": failure.message, "code": failure.code }))
 }
@@ -95,7 +96,7 @@ fn settings(target: &Target) -> Result<Value> {
     serde_json::to_value(&settings).map_err(crate::failure::Failure::internal)
 }
 
-/// The last lines, of the files in the data folder also where nothing runs.
+/// The last log lines; without a coordinator they come from the files in the data folder.
 fn logs(target: &Target) -> Result<Value> {
     if target.is_server() {
         return target.connect()?.get(&format!("logs?level=debug&limit={LINES}"));

@@ -3,7 +3,7 @@
 use crate::output::{self, plain};
 use serde_json::Value;
 
-/// What is said before everything.
+/// The introduction.
 const HEAD: &str = "\
 # Report of radeon-cluster
 
@@ -12,7 +12,7 @@ Left out: API keys, join tokens, passwords, private keys and certificates. Repla
 addresses, names of workers and of models, paths below the home folder. No input or output of a task is in it.
 ";
 
-/// The page, of at most so many bytes: what is too long for it is cut, and says so.
+/// The page, of at most `bytes_max` bytes; parts that are cut say so.
 pub(super) fn markdown(report: &Value, bytes_max: usize) -> String {
     let program = &report["program"];
     let system = &report["system"];
@@ -46,7 +46,7 @@ pub(super) fn markdown(report: &Value, bytes_max: usize) -> String {
             _ => sections.push((name.clone(), pretty(value))),
         }
     }
-    // The same share for each keeps one long part from taking the room of all.
+    // Equal shares keep one long part from crowding out the others.
     let share = bytes_max.saturating_sub(text.len() + 512 * sections.len()) / sections.len().max(1);
     for (name, body) in sections {
         // A fence within the text would end it.
@@ -73,7 +73,7 @@ fn lines(value: &Value) -> String {
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// At most so many bytes: of a longer text its beginning and its end.
+/// At most `bytes_max` bytes: of a longer text, its beginning and its end.
 fn cut(text: &str, bytes_max: usize) -> String {
     if text.len() <= bytes_max {
         return text.to_owned();

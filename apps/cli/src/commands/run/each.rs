@@ -1,4 +1,4 @@
-//! Many files, each a run and a row of its own.
+//! Many files, each with its own run and row.
 
 use super::{Args, Loaded, data};
 use crate::classes::Classes;
@@ -6,11 +6,12 @@ use crate::failure::{Failure, Result};
 use crate::many::{Row, Rows};
 use crate::output::Output;
 use crate::{files, inputs, outputs, task};
-use lgp_sdk::vision::Scaling;
-use lgp_sdk::{Datum, Dim, NamedTensor, ValueSpec};
+use lgp_common::vision::Scaling;
+use lgp_sdk::model::ValueSpec;
+use lgp_sdk::tensor::{Datum, Dim, NamedTensor};
 use std::path::{Path, PathBuf};
 
-/// What becomes of each file.
+/// Runs a model on each of many files.
 pub(super) struct Each<'a> {
     pub(super) args: &'a Args,
     pub(super) loaded: &'a Loaded,
@@ -23,7 +24,7 @@ pub(super) struct Each<'a> {
 type Outputs = Vec<(String, Datum)>;
 
 impl Each<'_> {
-    /// Runs the files, as many at a time as `--batch` says.
+    /// Runs the files, `--batch` of them at a time.
     pub(super) fn run(&self, files: &[PathBuf], out: Output) -> Result<()> {
         let batch = usize::from(self.args.batch);
         let first = self.input.ty.shape.as_ref().and_then(|shape| shape.0.first());
@@ -51,7 +52,7 @@ impl Each<'_> {
         rows.end()
     }
 
-    /// The outputs of each, and why they were not run together.
+    /// The outputs of each input, and why they could not run as one batch.
     fn together(&self, given: Vec<Result<NamedTensor>>) -> (Vec<Result<Outputs>>, Option<String>) {
         let session = &self.loaded.session;
         let requests: Vec<Vec<NamedTensor>> =

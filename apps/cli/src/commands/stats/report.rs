@@ -1,4 +1,4 @@
-//! The performance of a running cluster as one page that stands alone.
+//! A report of a running cluster's performance, as one self-contained page.
 
 mod metrics;
 mod sections;
@@ -7,19 +7,19 @@ use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
 use crate::output::Output;
 use crate::rest::{Client, segment};
-use lgp_sdk::report::Page;
+use lgp_measure::report::Page;
 use metrics::Metrics;
 use serde_json::{Value, json};
 use std::path::Path;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-/// Tasks that are looked at: the latest ones.
+/// The number of evaluated tasks, the latest ones.
 const TASKS: usize = 1_000;
-/// What to do where another file is there.
+/// The hint where the file exists.
 const TAKEN: &str = "name another file, or replace it with --force";
 
-/// What a coordinator says of itself.
+/// A coordinator's answers.
 struct Told {
     stats: Value,
     history: Value,
@@ -33,7 +33,7 @@ impl Told {
         let mut workers: Vec<Value> = client.get("workers")?;
         for worker in &mut workers {
             let id = worker["id"].as_str().unwrap_or_default();
-            // One that has left since keeps what the list said.
+            // A worker that has left meanwhile keeps the values of the list.
             let now = client.get::<Value>(&format!("workers/{}/metrics", segment(id)));
             if let (Ok(Value::Object(now)), Some(known)) = (now, worker.as_object_mut()) {
                 known.extend(now);
@@ -49,10 +49,10 @@ impl Told {
     }
 }
 
-/// Writes the page to a file, in whose place none may be unless that is forced.
+/// Writes the page to a file, which must not exist unless `force` is set.
 ///
 /// # Errors
-/// `file_exists`; what keeps the coordinator from answering, or the file from being written.
+/// `file_exists`; when the coordinator does not answer, or the file cannot be written.
 pub(super) fn write(client: &Client, path: &Path, force: bool, out: Output) -> Result<()> {
     if !force {
         files::vacant(path, TAKEN)?;
@@ -62,7 +62,7 @@ pub(super) fn write(client: &Client, path: &Path, force: bool, out: Output) -> R
     let staged = Staged::new(path, page(&told, client.base(), &now).as_bytes())?;
     match force {
         true => staged.place()?,
-        // One that has come in the meantime stays too.
+        // A file that has appeared meanwhile is kept too.
         false => staged.place_new(TAKEN)?,
     }
     let value = json!({ "report": path, "workers": told.workers.len() });

@@ -1,4 +1,4 @@
-//! Many files, each a task and a row of its own.
+//! Many files, each with its own task and row.
 
 use super::{Args, interrupted};
 use crate::classes::Classes;
@@ -8,8 +8,8 @@ use crate::many::{Row, Rows};
 use crate::output::{self, Output};
 use crate::rest::Client;
 use crate::{inputs, outputs, task};
-use lgp_sdk::ValueSpec;
-use lgp_sdk::vision::Scaling;
+use lgp_common::vision::Scaling;
+use lgp_sdk::model::ValueSpec;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use std::time::Duration;
 const PARALLEL: usize = 16;
 /// The first and the longest wait where the coordinator has no room for more tasks.
 const NO_ROOM: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
-/// Its codes for that.
+/// The codes for a full coordinator.
 const FULL: [&str; 3] = ["overloaded", "backlog", "busy"];
-/// Codes after which the next file would come to the same.
+/// The codes after which the next file would fail too.
 const HOPELESS: [&str; 7] = [
     "not_running",
     "unreachable",
@@ -35,7 +35,7 @@ const HOPELESS: [&str; 7] = [
     "unknown_model",
 ];
 
-/// What becomes of each file.
+/// Submits each of many files.
 pub(super) struct Each<'a> {
     pub(super) args: &'a Args,
     pub(super) client: &'a Client,
@@ -48,7 +48,7 @@ pub(super) struct Each<'a> {
 type Open = Arc<Mutex<BTreeSet<String>>>;
 
 impl Each<'_> {
-    /// Submits the files, a few at a time, and tells of each once it is accepted, or finished with `--wait`.
+    /// Submits the files, a few at a time. Prints each once it is accepted or, with `--wait`, finished.
     pub(super) fn run(&self, files: &[PathBuf], out: Output) -> Result<()> {
         let prefixes = outputs::prefixes(files);
         let open = Open::default();
@@ -84,7 +84,7 @@ impl Each<'_> {
         ended.and(finished)
     }
 
-    /// Takes the next file, until there is none or it would be of no use.
+    /// Takes files until none is left or further ones would fail too.
     fn work(
         &self,
         files: &[PathBuf],

@@ -1,4 +1,4 @@
-//! The pages of `top` as rows of text: what the terminal shows one at a time, and a pipe all at once.
+//! The pages of `top` as rows of text: a terminal shows one at a time, a pipe gets all at once.
 
 use super::snapshot::Snapshot;
 use crate::output::{self, array, bytes};
@@ -8,15 +8,15 @@ use serde_json::Value;
 /// One page.
 pub(super) struct Page {
     pub(super) name: &'static str,
-    /// Headings, and the characters of each column; 0 takes what is left.
+    /// Headings, and the width of each column in characters; 0 takes the remaining width.
     pub(super) heads: &'static [(&'static str, u16)],
     pub(super) rows: Vec<Vec<String>>,
 }
 
-/// A line for each page: its name, its columns, and what makes its rows.
+/// A page's definition: its name, its columns, and the function that makes its rows.
 type Line = (&'static str, &'static [(&'static str, u16)], fn(&Snapshot) -> Vec<Vec<String>>);
 
-/// The pages in the order in which tab goes through them.
+/// The pages in the order of the tab key.
 const PAGES: &[Line] = &[
     (
         "workers",
@@ -74,7 +74,7 @@ const PAGES: &[Line] = &[
     ("log", &[("at", 8), ("level", 5), ("line", 0)], log),
 ];
 
-/// How many pages there are.
+/// The number of pages.
 pub(super) const COUNT: usize = PAGES.len();
 
 /// The pages of a snapshot.
@@ -82,7 +82,7 @@ pub(super) fn pages(snapshot: &Snapshot) -> Vec<Page> {
     PAGES.iter().map(|(name, heads, rows)| Page { name, heads, rows: rows(snapshot) }).collect()
 }
 
-/// Who it is and how it is doing.
+/// The cluster's identity and state.
 pub(super) fn head(snapshot: &Snapshot) -> [String; 2] {
     let counts = |value: &Value, names: &[&str]| {
         let one = |name: &&str| format!("{} {name}", output::cell(&value[*name]));
@@ -119,7 +119,7 @@ pub(super) fn throughput(snapshot: &Snapshot) -> String {
     format!("{:.1} tasks a second", snapshot.stats["tasks_per_s"].as_f64().unwrap_or(0.0).abs())
 }
 
-/// All of it for a pipe.
+/// All pages as text, for a pipe.
 pub(super) fn text(snapshot: &Snapshot) -> String {
     let head = head(snapshot).join("\n");
     let mut text = format!("{head}\n{}   {}\n", throughput(snapshot), latency(snapshot));
@@ -134,7 +134,7 @@ pub(super) fn text(snapshot: &Snapshot) -> String {
     text
 }
 
-/// So much of so much.
+/// Used and total bytes: `1.0 GiB of 8.0 GiB`.
 fn memory(used: &Value, total: &Value) -> String {
     match (used.as_u64(), total.as_u64()) {
         (Some(used), Some(total)) => format!("{} of {}", bytes(used), bytes(total)),
@@ -164,7 +164,7 @@ fn workers(snapshot: &Snapshot) -> Vec<Vec<String>> {
     snapshot.workers.iter().map(row).collect()
 }
 
-/// Each device, what its sensors say where that is told, and the cards that are not used.
+/// Each device with its sensors' values where known, and the cards that are not used.
 fn devices(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let used = |id: &str, device: &Value| {
         let name = match device["taken_out"].as_str() {
@@ -197,7 +197,7 @@ fn devices(snapshot: &Snapshot) -> Vec<Vec<String>> {
     rows
 }
 
-/// Each model with what waits for it; beside them what the time of tasks consists of.
+/// Each model with its queue, beside the parts of tasks' latency.
 fn models(snapshot: &Snapshot) -> Vec<Vec<String>> {
     let queued = &snapshot.stats["queued_by_model"];
     let name = |model: &Value| {

@@ -1,4 +1,4 @@
-//! The terminal of `top`: keys, the clock, and what a thread beside it hears of the coordinator.
+//! The terminal of `top`: keys, the clock, and the snapshots of a second thread.
 
 use super::snapshot::Snapshot;
 use super::view::View;
@@ -18,7 +18,7 @@ const TICK: Duration = Duration::from_millis(200);
 /// Between two attempts to find a coordinator again.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// What is heard beside the keys.
+/// The events besides keys.
 enum Heard {
     Snapshot(Box<Snapshot>),
     Nothing(Failure),
@@ -26,7 +26,7 @@ enum Heard {
     End,
 }
 
-/// Shows a cluster until a key or a signal ends it. The terminal is as it was then, also after a panic.
+/// Shows a cluster until a key or a signal ends it. The terminal is restored, also after a panic.
 ///
 /// # Errors
 /// When the terminal cannot be used; `interrupted` after a signal.
@@ -35,18 +35,18 @@ pub(super) fn watch(first: Snapshot, target: Target, interval: Duration) -> Resu
     spawn("look", {
         let sender = sender.clone();
         move || {
-            // Whoever panics gives the terminal back: nobody is to draw on it after that.
+            // The panic hook has restored the terminal, so drawing must stop.
             let looked = catch_unwind(AssertUnwindSafe(|| look(&target, interval, &sender)));
             if looked.is_err() {
                 let _ = sender.send(Heard::End);
             }
         }
     })?;
-    // Before the terminal is taken: a signal that nobody heard would leave it as it is then.
+    // Listen before the terminal is taken: an unhandled signal would leave it in its raw state.
     let (runtime, mut signals) = listen()?;
     spawn("signals", move || {
         runtime.block_on(signals.next());
-        // Nobody hears it where the end has come already.
+        // The receiver is gone if the command has ended.
         let _ = sender.send(Heard::End);
     })?;
     let terminal = ratatui::try_init().map_err(unusable)?;
@@ -65,7 +65,8 @@ fn unusable(error: std::io::Error) -> Failure {
         .hint("radeon-cluster top | cat prints once what it would show")
 }
 
-/// Asks the coordinator again and again; one that is gone is looked for where it may have come back.
+/// Takes snapshots of the coordinator; after a failure it connects anew, since the coordinator may be at another
+/// address.
 fn look(target: &Target, interval: Duration, sender: &Sender<Heard>) {
     let mut client = None;
     loop {
@@ -88,7 +89,7 @@ fn look(target: &Target, interval: Duration, sender: &Sender<Heard>) {
     }
 }
 
-/// Hears signals from now on; they come while the runtime runs.
+/// Listens to signals; they are handled while the runtime runs.
 fn listen() -> Result<(Runtime, Signals)> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(Failure::internal)?;
@@ -101,7 +102,7 @@ fn show(mut terminal: DefaultTerminal, mut view: View, heard: &Receiver<Heard>) 
     let mut is_old = true;
     loop {
         let age_s = last.elapsed().as_secs();
-        // Also a frame in which nothing changes is bytes on a slow line.
+        // Even an unchanged frame costs bytes on a slow line.
         if is_old || age_s != view.age_s {
             (view.age_s, is_old) = (age_s, false);
             terminal.draw(|frame| view.draw(frame)).map_err(unusable)?;
@@ -130,7 +131,7 @@ fn show(mut terminal: DefaultTerminal, mut view: View, heard: &Receiver<Heard>) 
     }
 }
 
-/// Does what a key says, and answers whether it says to end.
+/// Handles a key; answers whether it ends the command.
 fn is_end(view: &mut View, key: KeyEvent, page: isize) -> bool {
     match (key.code, key.modifiers) {
         (KeyCode::Char('q') | KeyCode::Esc, _) | (KeyCode::Char('c'), KeyModifiers::CONTROL) => {

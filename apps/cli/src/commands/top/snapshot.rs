@@ -1,4 +1,4 @@
-//! What a cluster looks like at one moment.
+//! The state of a cluster at one moment.
 
 use crate::failure::Result;
 use crate::rest::Client;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The latest tasks and lines of the log that are shown.
 const LATEST: usize = 100;
 
-/// Everything that is shown, as the cluster API tells it.
+/// All shown values, as the cluster API gives them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Snapshot {
     /// The coordinator's address.
@@ -16,7 +16,7 @@ pub(super) struct Snapshot {
     pub(super) coordinator: Value,
     pub(super) health: Value,
     pub(super) stats: Value,
-    /// What the totals were of late, in columns.
+    /// The recent totals, in columns.
     pub(super) history: Value,
     pub(super) workers: Vec<Value>,
     pub(super) models: Vec<Value>,
@@ -26,10 +26,10 @@ pub(super) struct Snapshot {
 }
 
 impl Snapshot {
-    /// Asks a coordinator.
+    /// Takes a snapshot of a coordinator's cluster.
     ///
     /// # Errors
-    /// Those of asking; `unauthorized` and the like with a key that may not look at the cluster.
+    /// Those of the requests; `unauthorized` and similar with a key that may not view the cluster.
     pub(super) fn take(client: &Client) -> Result<Self> {
         Ok(Self {
             server: client.base().to_owned(),
@@ -44,7 +44,7 @@ impl Snapshot {
         })
     }
 
-    /// The latest numbers of a column of the history, at most so many; gaps are 0.
+    /// The latest numbers of a column of the history, at most `most`; gaps are 0.
     pub(super) fn column(&self, path: &str, most: usize) -> Vec<f64> {
         let column = self.history.pointer(path).and_then(Value::as_array);
         let column = column.map_or(&[][..], Vec::as_slice);

@@ -1,4 +1,4 @@
-//! How `top` draws what it has heard: a pure function of its state.
+//! The picture of `top`: a pure function of its state.
 
 use super::pages::{self, Page};
 use super::snapshot::Snapshot;
@@ -8,19 +8,19 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Sparkline, Table, TableState};
 
-/// What is shown, and what of it is looked at.
+/// The shown snapshot, and the selected page and row.
 pub(super) struct View {
     snapshot: Snapshot,
-    /// Why nothing newer was heard, if so.
+    /// Why there is no newer snapshot.
     trouble: Option<String>,
-    /// Seconds since the coordinator was heard of.
+    /// Seconds since the coordinator last answered.
     pub(super) age_s: u64,
     page: usize,
     row: usize,
 }
 
-/// The rows above and below a page's own: two of the head, two of charts, one of names, one of headings,
-/// one of what is looked at, one of help.
+/// The rows that are not a page's own: two of the head, two of charts, one of names, one of headings, one of the
+/// selected row, one of help.
 const CHROME: u16 = 8;
 
 impl View {
@@ -28,29 +28,29 @@ impl View {
         Self { snapshot, trouble: None, age_s: 0, page: 0, row: 0 }
     }
 
-    /// A newer snapshot was heard.
+    /// Takes a newer snapshot.
     pub(super) fn hear(&mut self, snapshot: Snapshot) {
         (self.snapshot, self.trouble) = (snapshot, None);
     }
 
-    /// The coordinator was not heard.
+    /// Notes why the coordinator did not answer.
     pub(super) fn miss(&mut self, trouble: String) {
         self.trouble = Some(trouble);
     }
 
-    /// Goes so many pages on, round and round.
+    /// Moves on by a number of pages, and wraps around.
     pub(super) fn turn(&mut self, by: isize) {
         let count = pages::COUNT.cast_signed();
         self.page = (self.page.cast_signed() + by).rem_euclid(count).cast_unsigned();
         self.row = 0;
     }
 
-    /// Moves down so many rows, or up.
+    /// Moves the selection down, or up for negative numbers.
     pub(super) fn move_by(&mut self, by: isize) {
         self.row = self.row.saturating_add_signed(by);
     }
 
-    /// Draws it.
+    /// Draws the view.
     pub(super) fn draw(&mut self, frame: &mut Frame<'_>) {
         let [head, charts, names, body, help] = Layout::vertical([
             Constraint::Length(2),
@@ -87,14 +87,14 @@ impl View {
             frame.render_widget(Line::from(text).style(Modifier::BOLD), label);
             let column = self.snapshot.column(path, usize::from(bars.width));
             let most = column.iter().copied().fold(0.0, f64::max);
-            // Bars have eight heights; a thousand steps are as good as any.
+            // Bars have only eight heights, so a thousand steps are enough.
             let step = |value: &f64| if most > 0.0 { (value / most * 1000.0) as u64 } else { 0 };
             let data: Vec<u64> = column.iter().map(step).collect();
             frame.render_widget(Sparkline::default().data(&data).max(1000), bars);
         }
     }
 
-    /// The last line: which keys there are, or why nothing newer is shown.
+    /// The last line: the keys, or why there is no newer snapshot.
     fn help(&self) -> Paragraph<'_> {
         match &self.trouble {
             None => Paragraph::new("tab ←→ page   ↑↓ PgUp PgDn move   q quit"),
@@ -111,8 +111,8 @@ impl View {
     }
 }
 
-/// A page's rows, with the one that is looked at marked and in view, and below them its widest column in full,
-/// of which a narrow terminal shows the beginning only.
+/// A page's rows, with the selected one marked and in view. Below them is the full text of its widest column, which a
+/// narrow terminal cuts off.
 fn table(frame: &mut Frame<'_>, area: Rect, page: Page, row: usize) {
     if page.rows.is_empty() {
         frame.render_widget(Paragraph::new("none"), area);

@@ -1,9 +1,9 @@
-//! The ensembles that are known, and their files as they are read.
+//! The known ensembles, and reading their files.
 
 use super::super::{ModelEntry, Turns, lock};
 use crate::ensemble::{FILE, FILE_BYTES_MAX};
 use crate::fault::Fault;
-use lgp_sdk::Repository;
+use lgp_sdk::model::Repository;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,24 +12,24 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// The ensembles that were found.
+/// The known ensembles.
 #[derive(Debug, Default)]
 pub(in crate::catalog) struct Ensembles {
-    /// Those that can be used, as their files were when they could be.
+    /// Usable ensembles, as their files last were when usable.
     pub(super) serving: Mutex<BTreeMap<String, ModelEntry>>,
-    /// What is wrong with a file.
+    /// The errors of unusable files.
     pub(super) faults: Mutex<BTreeMap<String, Fault>>,
-    /// One is held while a file is looked at, so that no older look comes after a newer one.
+    /// Held while a file is checked, so that an older result never replaces a newer one.
     pub(super) looking: Turns,
 }
 
 impl Ensembles {
-    /// The ensemble of a name, if it can be used.
+    /// The ensemble of this name, if usable.
     pub(in crate::catalog) fn serving(&self, name: &str) -> Option<ModelEntry> {
         lock(&self.serving).get(name).cloned()
     }
 
-    /// What is wrong with its file.
+    /// The error of its file.
     pub(in crate::catalog) fn fault(&self, name: &str) -> Option<Fault> {
         lock(&self.faults).get(name).cloned()
     }
@@ -41,7 +41,7 @@ impl Ensembles {
         }
     }
 
-    /// Takes one whose file was read. The same as before stays, with what was read for it.
+    /// Stores an ensemble whose file was read. An unchanged one keeps its entry and cached data.
     pub(super) fn take(&self, name: &str, entry: ModelEntry) -> ModelEntry {
         lock(&self.faults).remove(name);
         let mut serving = lock(&self.serving);
@@ -55,7 +55,7 @@ impl Ensembles {
         }
     }
 
-    /// Remembers why a file cannot be used. What was there before the file changed serves on.
+    /// Records why a file cannot be used. The ensemble keeps serving in its form before the change.
     pub(super) fn refuse(
         &self,
         name: &str,
@@ -82,21 +82,21 @@ fn is_same(one: &ModelEntry, other: &ModelEntry) -> bool {
     one.model() == other.model() && models.is_some_and(|(one, other)| one.has_models_of(other))
 }
 
-/// A file as it was read, whose text may be too long or none.
+/// A file that was read; its text may be too long or not UTF-8.
 pub(super) struct Text {
     pub(super) folder: PathBuf,
     pub(super) text: Result<String, String>,
     pub(super) sha256: String,
-    /// Whether the folder has versions of a model, too.
+    /// Whether the folder also has versions of a model.
     pub(super) has_versions: bool,
 }
 
 impl Text {
-    /// The file of a name, if there is one.
+    /// The file of this name, if it exists.
     pub(super) fn read(repository: &Repository, name: &str) -> std::io::Result<Option<Self>> {
         let folder = repository.root().join(name);
         let path = folder.join(FILE);
-        // A pipe would wait for its writer.
+        // Opening a pipe would block until it has a writer.
         if std::fs::metadata(&path).is_ok_and(|found| !found.is_file()) {
             return Ok(None);
         }
@@ -119,7 +119,7 @@ impl Text {
     }
 }
 
-/// Folders with the file of an ensemble.
+/// Folders with an ensemble file.
 pub(super) fn names(root: &Path) -> std::io::Result<Vec<String>> {
     let mut names = Vec::new();
     for item in std::fs::read_dir(root)? {

@@ -1,5 +1,5 @@
-//! Requests that are repeated: an idempotency key stands for the task that it came with, whatever has become
-//! since of what the request names.
+//! Repeated requests: an idempotency key identifies the task of its first request, even if the models, aliases or
+//! tasks that the request names have changed since.
 #![deny(clippy::as_conversions)]
 
 use super::{Inputs, Task};
@@ -9,20 +9,20 @@ use crate::fault::Fault;
 use crate::faults;
 use crate::state::ServerState;
 use axum::http::StatusCode;
-use lgp_sdk::{ClusterError, Priority, TaskId, TaskSpec};
+use lgp_sdk::cluster::{Error as ClusterError, Priority, TaskId, TaskSpec};
 use sha2::{Digest as _, Sha256};
 
-/// What tells a request from others with its key.
+/// Distinguishes requests with the same key.
 pub(super) type Digest = [u8; 32];
 
 impl Task<Inputs> {
-    /// The digest of what was sent, and not of what that comes to: models and aliases by their names, outputs
-    /// of other tasks by those. What is not said is the same as its default.
+    /// The digest of the request as sent: models, aliases and other tasks' outputs count by name, not by content.
+    /// An omitted field equals its default.
     pub(super) fn digest_of_sent(&self) -> Option<Digest> {
         self.idempotency_key.as_ref()?;
         let inputs = self.inputs.as_ref().ok()?;
         let mut hash = Sha256::new();
-        // Each part behind its length, so that no two requests run together.
+        // Each part follows its length, so that different requests never hash the same bytes.
         let mut part = |bytes: &[u8]| {
             hash.update(u64::try_from(bytes.len()).unwrap_or(u64::MAX).to_le_bytes());
             hash.update(bytes);
@@ -33,7 +33,7 @@ impl Task<Inputs> {
         part(&[u8::from(self.durable == Some(true))]);
         part(&self.max_attempts.unwrap_or(TaskSpec::DEFAULT_MAX_ATTEMPTS).to_le_bytes());
         for ms in [self.deadline_ms, self.hedge_after_ms, self.run_limit_ms] {
-            // None of them may be 0.
+            // 0 stands for an omitted value, because none of these may be 0.
             part(&ms.unwrap_or(0).to_le_bytes());
         }
         for ms in [self.retry_base_ms, self.retry_max_ms] {
@@ -54,7 +54,7 @@ impl Task<Inputs> {
                 }
                 Taken::Elsewhere(name, origin) => {
                     let (task, output) = origin.parts();
-                    // No type of elements has this name.
+                    // No datatype has this name, so it marks a reference.
                     for text in [name.as_str(), "from", task, output] {
                         part(text.as_bytes());
                     }
@@ -64,8 +64,7 @@ impl Task<Inputs> {
         Some(hash.finalize().into())
     }
 
-    /// Whether the same request stands for a task already. `unanswered` says why no question was answered
-    /// that was asked before.
+    /// Whether the request already has a task. `unanswered` keeps the reason why an earlier lookup got no answer.
     async fn repeated(
         &mut self,
         state: &ServerState,
@@ -87,8 +86,8 @@ impl Task<Inputs> {
         };
         match known {
             Some((id, known)) if known == digest => return Ok(Repeated::Yes(id)),
-            // It may stand for a task whose digest is that of the whole task, as those in journals of
-            // earlier programs are: this one is compared with it as a whole.
+            // The earlier task may have a digest of the whole task, as in journals of earlier versions. Without a
+            // request digest, the coordinator compares the whole tasks.
             Some(_) => self.digest = None,
             None => {}
         }
@@ -96,16 +95,16 @@ impl Task<Inputs> {
     }
 }
 
-/// Whether a request stands for a task already.
+/// Whether a request already has a task.
 enum Repeated {
     Yes(TaskId),
     Not,
-    /// No leader looked the key up. A durable task is submitted all the same: the log finds the key then.
+    /// No leader looked up the key. A durable task is submitted anyway, and the log then finds the key.
     Perhaps,
 }
 
-/// Has the coordinator accept the tasks of a request, all or none, but for those that it has already. `at`
-/// says which one is refused.
+/// Has the coordinator accept all tasks of a request or none, except those that it has already. `at` adds a task's
+/// position to its refusal.
 pub(super) async fn accept(
     state: &ServerState,
     caller: &Caller,
@@ -114,7 +113,7 @@ pub(super) async fn accept(
 ) -> Result<Vec<TaskId>, Fault> {
     let mut known = Vec::with_capacity(tasks.len());
     let mut fresh = Vec::with_capacity(tasks.len());
-    // What they hold goes with them, once the tensors are the coordinator's.
+    // The room of the references is freed once the coordinator owns the tensors.
     let mut references = References::new(state, caller);
     let mut unanswered = None;
     for (i, mut task) in tasks.into_iter().enumerate() {
@@ -127,7 +126,7 @@ pub(super) async fn accept(
         known.push(None);
         let spec = task.spec(state, &mut references).await;
         fresh.push(spec.map_err(|fault| match (&repeated, &unanswered) {
-            // Its key may stand for a task from before what it names was gone.
+            // The key may have a task that was submitted while the named things still existed.
             (Repeated::Perhaps, Some(reason)) if is_gone(&fault) => {
                 at(i, faults::cluster(ClusterError::NoLeader { reason: reason.clone() }))
             }
@@ -144,12 +143,12 @@ pub(super) async fn accept(
     all.ok_or_else(|| Fault::internal("a task was accepted without an id"))
 }
 
-/// Whether a request names what there is no more, or never was.
+/// Whether a request names something that does not exist, or no longer does.
 fn is_gone(fault: &Fault) -> bool {
     [StatusCode::NOT_FOUND, StatusCode::GONE].contains(&fault.status)
 }
 
-/// Has the new tasks of a batch name one another by their positions among themselves, and the others by
+/// Rewrites dependencies within a batch: on new tasks by their positions among the new ones, on known tasks by
 /// their ids.
 fn among_fresh(known: &[Option<TaskId>], fresh: &mut [(TaskSpec, Vec<usize>)]) {
     let mut count = 0;
@@ -164,7 +163,7 @@ fn among_fresh(known: &[Option<TaskId>], fresh: &mut [(TaskSpec, Vec<usize>)]) {
         for other in all {
             match known.get(other) {
                 Some(Some(id)) => spec.depends_on.push(*id),
-                // A position that there is not is refused with the rest.
+                // An invalid position is refused later with the others.
                 _ => within.push(places.get(other).copied().unwrap_or(other)),
             }
         }

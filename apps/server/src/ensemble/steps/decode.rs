@@ -1,20 +1,20 @@
-//! Encoded pictures to pixels: PNG, JPEG and WebP, upright, transparent ones over white.
+//! Decodes PNG, JPEG and WebP images into upright pixels, transparent ones blended with white.
 #![deny(clippy::as_conversions)]
 
 use super::{BuiltIn, Checked, Given, Kind, Made, Value, check_pixels};
 use crate::fault::Fault;
-use lgp_sdk::vision::{Channels, DecodeLimits, VisionError, decode, dimensions};
-use lgp_sdk::{DType, Dim, TensorType};
+use lgp_common::vision::{Channels, DecodeLimits, VisionError, decode, dimensions};
+use lgp_sdk::tensor::{DType, Dim, TensorType};
 use serde::Deserialize;
 use std::sync::Arc;
 
-/// Bytes that a pixel takes at most while it is decoded.
+/// The most bytes of a pixel during decoding.
 const PIXEL_BYTES: u64 = 8;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Decode {
-    /// 1 is grey, 3 red, green and blue, 4 those and alpha.
+    /// 1 is grey, 3 is red, green and blue, 4 adds alpha.
     #[serde(default = "rgb")]
     channels: usize,
 }

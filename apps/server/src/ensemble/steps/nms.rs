@@ -1,4 +1,4 @@
-//! Boxes of a detector's output, of those that overlap the one with the highest score.
+//! Non-maximum suppression: keeps the highest-scored of overlapping boxes in a detector's output.
 #![deny(clippy::as_conversions)]
 
 use super::{
@@ -6,27 +6,27 @@ use super::{
     texts, with_labels,
 };
 use crate::fault::Fault;
-use lgp_sdk::vision::{NmsOptions, PixelBox, Pixels, nms};
-use lgp_sdk::{DType, Dim, Tensor};
+use lgp_common::vision::{NmsOptions, PixelBox, Pixels, nms};
+use lgp_sdk::tensor::{DType, Dim, Tensor};
 use serde::Deserialize;
 
-/// Most boxes that stay of one picture: the work grows with them.
+/// The most boxes of one image, because the work grows with them.
 const BOXES_MAX: usize = 1_000;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nms {
     format: Format,
-    /// Boxes of one class that overlap by more are one thing.
+    /// Boxes of one class with a larger intersection over union are duplicates.
     #[serde(default = "iou")]
     iou: f32,
     /// Boxes with a lower score are dropped.
     #[serde(default = "score")]
     score: f32,
-    /// How many stay of a picture.
+    /// The most boxes of an image.
     #[serde(default = "boxes_max")]
     max: usize,
-    /// Width and height that the boxes are of: those of the model's input, or 1 and 1 for shares of it.
+    /// Width and height of the boxes' coordinates: those of the model's input, or 1 and 1 for shares.
     size: Option<[f32; 2]>,
     /// The model whose `labels.txt` names the classes.
     #[serde(default, deserialize_with = "model_name")]
@@ -45,16 +45,16 @@ fn boxes_max() -> usize {
     300
 }
 
-/// How boxes and scores lie in the outputs of a model.
+/// The layout of boxes and scores in a model's outputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Format {
-    /// `[n, 4 + classes, boxes]` or `[n, boxes, 4 + classes]`, whichever has fewer than boxes: centre, width
-    /// and height, and a score a class.
+    /// `[n, 4 + classes, boxes]` or `[n, boxes, 4 + classes]`; the longer dimension counts the boxes. Each box is a
+    /// centre, width and height, and a score per class.
     Yolo,
-    /// The same with a score for there being a thing before those of the classes.
+    /// As `Yolo`, with an objectness score before the class scores.
     Yolov5,
-    /// Boxes `[n, boxes, 4]` by two corners, and scores `[n, boxes, classes]`.
+    /// Boxes `[n, boxes, 4]` as two corners, and scores `[n, boxes, classes]`.
     Corners,
 }
 
@@ -158,7 +158,7 @@ impl BuiltIn for Nms {
 }
 
 impl Nms {
-    /// How many pictures there are, and the boxes of each.
+    /// The number of images, and the boxes of each.
     fn found(&self, given: &Given<Value>) -> Result<(usize, Vec<Vec<PixelBox>>), Fault> {
         let boxes = given.need("boxes")?.tensor()?;
         let [count, first, second] = sides(&boxes)?;
@@ -192,7 +192,7 @@ impl Nms {
     }
 }
 
-/// Columns as rows, of which each has `length` numbers.
+/// Turns columns into rows of `length` numbers.
 fn by_box(values: &[f32], length: usize) -> Vec<f32> {
     let count = values.len().checked_div(length).unwrap_or(0);
     let column = |at| values.iter().skip(at).step_by(count.max(1)).take(length).copied();
@@ -208,7 +208,7 @@ fn sides(tensor: &Tensor) -> Result<[usize; 3], Fault> {
     })
 }
 
-/// Boxes by centre and size.
+/// Boxes given by centre and size.
 fn centred(rows: &[f32], length: usize, has_object: bool) -> Vec<PixelBox> {
     let one = |row: &[f32]| {
         let [x, y, width, height, rest @ ..] = row else { return None };
@@ -225,7 +225,7 @@ fn centred(rows: &[f32], length: usize, has_object: bool) -> Vec<PixelBox> {
     rows.chunks_exact(length.max(1)).filter_map(one).collect()
 }
 
-/// Boxes by corners, and the scores of their classes.
+/// Boxes given by corners, with their class scores.
 fn cornered(rows: &[f32], scores: &[f32], classes: usize) -> Vec<PixelBox> {
     let (corners, _) = rows.as_chunks::<4>();
     let all = corners.iter().zip(scores.chunks(classes.max(1)));
@@ -236,13 +236,13 @@ fn cornered(rows: &[f32], scores: &[f32], classes: usize) -> Vec<PixelBox> {
     .collect()
 }
 
-/// The first class of the highest score that is a number.
+/// The class of the highest score; the first if several are equal. NaN scores are skipped.
 fn best(scores: &[f32]) -> Option<(u32, f32)> {
     let all = (0u32..).zip(scores.iter().copied()).filter(|(_, score)| !score.is_nan());
     all.reduce(|best, other| if other.1 > best.1 { other } else { best })
 }
 
-/// The corners of a box; in pixels of its picture, and within it, where there is one.
+/// The corners of a box; with an image, in its pixels and clamped to it.
 fn placed(found: &PixelBox, picture: Option<(&Pixels, [f32; 2])>) -> [f32; 4] {
     let PixelBox { x1, y1, x2, y2, .. } = *found;
     let Some((picture, [width, height])) = picture else { return [x1, y1, x2, y2] };
@@ -252,7 +252,7 @@ fn placed(found: &PixelBox, picture: Option<(&Pixels, [f32; 2])>) -> [f32; 4] {
     [x(x1), y(y1), x(x2), y(y2)]
 }
 
-/// Pixels as a number; no picture that is taken is as long as would need rounding.
+/// A side as a float. Accepted images are short enough for an exact result.
 fn side(pixels: u32) -> f32 {
     let [high, low] = [pixels >> 16, pixels & 0xffff].map(|half| u16::try_from(half).unwrap_or(0));
     f32::from(high) * 65_536.0 + f32::from(low)

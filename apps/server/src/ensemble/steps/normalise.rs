@@ -1,15 +1,15 @@
-//! Pictures to one tensor of FP32: `(value × scale − mean) / std`, the channels first or last.
+//! Converts images to one FP32 tensor: `(value × scale − mean) / std`, channels first or last.
 #![deny(clippy::as_conversions)]
 
 use super::{BuiltIn, Checked, Given, Kind, Made, Value, tensor};
 use crate::ensemble::kind::side_dims;
 use crate::ensemble::value::common_size;
 use crate::fault::Fault;
-use lgp_sdk::vision::{Order, Scaling, normalise};
-use lgp_sdk::{DType, Dim};
+use lgp_common::vision::{Order, Scaling, normalise};
+use lgp_sdk::tensor::{DType, Dim};
 use serde::Deserialize;
 
-/// Bytes of a number of the result for each of a picture.
+/// Bytes of the result for each byte of an image.
 const WIDER: usize = 4;
 
 #[derive(Debug, Deserialize)]

@@ -1,9 +1,9 @@
-//! Pictures of one size, bilinearly, whatever their proportions.
+//! Resizes images to one size, bilinearly, without keeping proportions.
 #![deny(clippy::as_conversions)]
 
 use super::{BuiltIn, Checked, Given, Kind, Made, PIXELS_MAX, Value, check_pixels};
 use crate::fault::Fault;
-use lgp_sdk::vision::{Filter, Pixels, resize, resize_bytes};
+use lgp_common::vision::{Filter, Pixels, resize, resize_bytes};
 use serde::Deserialize;
 use std::sync::Arc;
 
@@ -53,7 +53,7 @@ impl BuiltIn for Resize {
         check_pixels(&label, all.len(), pixels)?;
         let channels = all.first().map_or(0, |one| one.channels().count());
         let to = (self.width, self.height);
-        // What resizing one takes, and a copy of it where another step reads it too.
+        // Memory for resizing one image, and for a copy of it if another step also reads it.
         let beside = |one: &Pixels| {
             let bytes = resize_bytes((one.width(), one.height()), to);
             bytes.saturating_add(one.data().len())
@@ -74,7 +74,7 @@ impl BuiltIn for Resize {
         };
         let all: Result<Vec<_>, _> = match Arc::try_unwrap(all) {
             Ok(own) => own.into_iter().enumerate().map(one).collect(),
-            // One after another: there is room for one copy.
+            // One after another, because there is room for one copy.
             Err(shared) => shared.iter().cloned().enumerate().map(one).collect(),
         };
         Ok(vec![("pictures", Value::Pictures(Arc::new(all?)))])

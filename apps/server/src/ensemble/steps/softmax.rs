@@ -1,9 +1,9 @@
-//! Scores to probabilities that sum to 1 in each row.
+//! Converts scores to probabilities that sum to 1 in each row.
 
 use super::{BuiltIn, Checked, Given, Kind, Made, Value, floats, rows, tensor};
 use crate::fault::Fault;
-use lgp_sdk::vision::softmax;
-use lgp_sdk::{DType, SymShape, TensorType};
+use lgp_common::vision::softmax;
+use lgp_sdk::tensor::{DType, SymShape, TensorType};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]

@@ -1,10 +1,10 @@
-//! The built-in steps on values worked by hand.
+//! The built-in steps, on values computed by hand.
 
 use super::super::value::Value;
 use super::{Given, Joint, find, tensor};
 use crate::fault::Fault;
-use lgp_sdk::vision::{Channels, Pixels};
-use lgp_sdk::{Element, Tensor};
+use lgp_common::vision::{Channels, Pixels};
+use lgp_sdk::tensor::{Element, Tensor};
 use std::sync::Arc;
 
 fn floats(shape: &[usize], data: &[f32]) -> Value {
@@ -67,7 +67,7 @@ fn classes_of_every_shape_of_scores() {
 
 #[test]
 fn boxes_of_every_format_are_the_same() {
-    // Three boxes of two pictures; in each the second overlaps the first, and the third scores too low.
+    // Three boxes in each of two images: the second overlaps the first, and the third scores too low.
     let rows = [[5.0, 5.0, 4.0, 4.0], [5.0, 5.5, 4.0, 4.0], [1.0, 1.0, 1.0, 1.0]];
     let scores = [[0.1, 0.9], [0.2, 0.6], [0.1, 0.2]];
     let twice = |one: Vec<f32>| [one.clone(), one].concat();
@@ -86,7 +86,7 @@ fn boxes_of_every_format_are_the_same() {
         .iter()
         .flat_map(|[x, y, w, h]| [x - w / 2.0, y - h / 2.0, x + w / 2.0, y + h / 2.0])
         .collect();
-    // Boxes that nothing can be, so that there are more boxes than numbers of one.
+    // Padding with impossible boxes, so that there are more boxes than values of one box.
     let padded = |values: &[f32], of: usize| [values, &vec![0.0; 5 * of]].concat();
     let widened: Vec<f32> = columns.chunks(3).flat_map(|row| padded(row, 1)).collect();
     for (format, given) in [
@@ -129,7 +129,7 @@ fn boxes_that_do_not_fit_are_refused() {
         let fault = run("nms", &parameters, &given).expect_err(part);
         assert!(fault.status == 400 && fault.message.contains(part), "{}", fault.message);
     }
-    // None of nothing, however many are said to be there.
+    // No boxes in empty data, whatever number the shape claims.
     let none = run("nms", "format = \"yolo\"", &[boxes(&[1 << 40, 0, 6])]).expect("no boxes");
     assert_eq!(of::<f32>(&none, "boxes").0, [0, 4]);
 }

@@ -1,12 +1,12 @@
-//! Of each row the classes with the highest scores, highest first.
+//! The highest-scored classes of each row, highest first.
 
 use super::{
     BuiltIn, Checked, Given, Kind, Made, ModelName, Value, floats, label, model_name, rows, tensor,
     texts, with_labels,
 };
 use crate::fault::Fault;
-use lgp_sdk::vision::top_k;
-use lgp_sdk::{DType, Dim};
+use lgp_common::vision::top_k;
+use lgp_sdk::tensor::{DType, Dim};
 use serde::Deserialize;
 
 #[derive(Debug, Deserialize)]
@@ -43,7 +43,7 @@ impl BuiltIn for TopK {
             known.map_or(Dim::Unknown, |classes| Dim::Known(classes.min(self.k)))
         };
         let made = |dtype| match dims.as_deref() {
-            None => Kind::Tensor(lgp_sdk::TensorType { dtype, shape: None }),
+            None => Kind::Tensor(lgp_sdk::tensor::TensorType { dtype, shape: None }),
             Some([rows, rest @ ..]) if !rest.is_empty() => {
                 Kind::tensor(dtype, vec![rows.clone(), classes(rest)])
             }

@@ -1,4 +1,4 @@
-//! Outputs as each kind of network has them, and the rows that Frigate gets for them.
+//! Outputs of each kind of network, and the rows that Frigate gets.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn tensor(shape: &[usize], values: &[f32]) -> Tensor {
     Tensor::from_slice(shape.to_vec(), values).expect("it fits")
 }
 
-/// Rows up to the first without a score, to three digits.
+/// Rows up to the first without a score, rounded to three digits.
 fn found(kind: Kind, outputs: &[Tensor], size: (u16, u16)) -> Vec<[f32; 6]> {
     let outputs: Vec<&Tensor> = outputs.iter().collect();
     let rows = rows(kind, &outputs, size).unwrap_or_else(|fault| panic!("{}", fault.message));
@@ -16,7 +16,7 @@ fn found(kind: Kind, outputs: &[Tensor], size: (u16, u16)) -> Vec<[f32; 6]> {
 
 #[test]
 fn each_kind_of_network_is_understood() {
-    // Two classes; the second box is nearly the first, the third weak.
+    // Two classes; the second box nearly equals the first, and the third has a low score.
     let yolo = [
         [50.0, 25.0, 20.0, 10.0, 0.1, 0.9],
         [51.0, 25.0, 20.0, 10.0, 0.8, 0.1],
@@ -74,7 +74,7 @@ fn boxes_relative_to_cells_are_put_in_their_places() {
         tensor(&[1, 21, 2, 2], &[0.0; 84]),
         tensor(&[1, 21, 1, 1], &[0.0; 21]),
     ];
-    // Its centre is at 12, 20, and what lies outside is cut off.
+    // Its centre is at 12, 20, and the part outside the image is cut off.
     let expected = vec![[1.0, 0.9, 0.063, 0.078, 1.0, 0.672]];
     assert_eq!(found(Kind::YoloGeneric, &outputs, (32, 32)), expected);
 }

@@ -1,4 +1,4 @@
-//! Bytes that a client sends, as they should be and as they should not.
+//! A client's bytes, valid and invalid.
 
 use super::*;
 use std::time::Duration;
@@ -10,7 +10,7 @@ fn session(ready: &[u8], rest: &[u8]) -> Vec<u8> {
     [&greeting()[..], ready, rest].concat()
 }
 
-/// Reads one request with its parts, as the listener does, from a client that sends and leaves.
+/// Reads one request with its parts, as the listener does; then the client disconnects.
 async fn served(bytes: &[u8]) -> Result<Vec<Vec<u8>>> {
     let (mut client, server) = duplex(1 << 20);
     client.write_all(bytes).await.expect("there is room");
@@ -75,7 +75,7 @@ async fn what_is_not_the_protocol_is_refused() {
 
 #[tokio::test]
 async fn damaged_bytes_end_in_an_error_or_a_request() {
-    // A linear congruential generator: the same damage in each run.
+    // A linear congruential generator, so that each run has the same damage.
     let mut seed = 7u64;
     let mut random = move |below: usize| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

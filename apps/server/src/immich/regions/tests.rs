@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Places of a map that are text.
+/// The probabilities of a map with text at these pixels.
 fn map(width: usize, height: usize, is_text: impl Fn(usize, usize) -> bool) -> Vec<f32> {
     let all = (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
     all.map(|(x, y)| if is_text(x, y) { 0.9 } else { 0.1 }).collect()
@@ -15,7 +15,7 @@ fn found(values: &[f32], width: usize, size: (u32, u32), score_min: f32) -> Vec<
 #[test]
 fn a_block_grows_and_is_in_pixels_of_the_picture() {
     let values = map(40, 20, |x, y| (5..25).contains(&x) && (4..12).contains(&y));
-    // 20 × 8 with the places on the right and below, growing by 20 × 8 × 1.6 / 28.
+    // 20 × 8 pixels with those to the right and below; growth by 20 × 8 × 1.6 / 28.
     for (size, corners) in [
         ((40, 20), [[0.0, 0.0], [30.0, 0.0], [30.0, 17.0], [0.0, 17.0]]),
         ((80, 40), [[1.0, 0.0], [59.0, 0.0], [59.0, 33.0], [1.0, 33.0]]),
@@ -50,7 +50,7 @@ fn a_turned_block_is_a_turned_rectangle() {
 
 #[test]
 fn texts_come_line_by_line() {
-    // The right one of the upper line begins a little higher.
+    // The right text of the upper line begins a little higher.
     let values = map(120, 100, |x, y| {
         matches!((x, y), (10..40, 22..30) | (70..110, 20..28) | (10..60, 70..78) | (2..4, 2..4))
     });
@@ -70,7 +70,7 @@ fn odd_maps_have_no_text_or_one() {
     ] {
         assert_eq!(found(&values, width, (64, 64), 0.3).len(), count);
     }
-    // More pieces than are looked at.
+    // More pieces than the limit of regions.
     let values = map(400, 400, |x, y| x % 8 < 5 && y % 8 < 5);
     assert_eq!(found(&values, 400, (400, 400), 0.1).len(), REGIONS_MAX);
 }

@@ -1,4 +1,4 @@
-//! Names that are paths or commands, and data that is code.
+//! Attacks with names that are paths or commands, and with data that is code.
 
 use super::MODELS;
 use crate::frigate;
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Files and folders of the cluster, however deep.
+/// All files and folders of the cluster, recursively.
 fn files(rig: &Rig) -> Vec<String> {
     fn below(folder: &std::path::Path, all: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -24,13 +24,13 @@ fn files(rig: &Rig) -> Vec<String> {
     all
 }
 
-/// What attacks would make: a file of a name that nothing else has.
+/// The file that an attack would make, with a unique name.
 fn prey() -> String {
     format!("lgp-escaped-{}", std::process::id())
 }
 
-/// Where a file was made: in the working directory of the server, which is this process, in the cluster's folder,
-/// or above either.
+/// The places of a file with this name: in the server's working directory (this process's), in the cluster's
+/// folder, or above either.
 fn made(rig: &Rig, name: &str) -> BTreeSet<PathBuf> {
     let here = std::env::current_dir().unwrap();
     let below = files(rig).into_iter().map(PathBuf::from).filter(|path| path.ends_with(name));
@@ -38,7 +38,7 @@ fn made(rig: &Rig, name: &str) -> BTreeSet<PathBuf> {
     below.chain(above.map(|folder| folder.join(name))).filter(|path| path.exists()).collect()
 }
 
-/// Nothing was made, and would have been seen in each place.
+/// Checks that no attack made a file, and that the check would find one in each place.
 fn nothing_is_made(rig: &Rig) {
     assert_eq!(made(rig, &prey()), BTreeSet::new());
     let folder = rig.folder.path();
@@ -53,12 +53,12 @@ fn nothing_is_made(rig: &Rig) {
     }
 }
 
-/// A pickle that makes the file where it is loaded.
+/// A pickle that makes the file when it is loaded.
 fn pickle() -> String {
     format!("cposix\nsystem\n(S'touch {}'\ntR.", prey())
 }
 
-/// Names reached a shell in Triton (CVE-2025-23316), paths in Ollama (CVE-2024-37032).
+/// Names reached a shell in Triton (CVE-2025-23316), and paths in Ollama (CVE-2024-37032).
 #[tokio::test(flavor = "multi_thread")]
 async fn names_are_neither_commands_nor_paths() {
     let rig = Rig::start().await;
@@ -103,15 +103,14 @@ async fn names_are_neither_commands_nor_paths() {
     nothing_is_made(&rig);
 }
 
-/// Archives that are unpacked (CVE-2024-45436) and pickles that are run (CVE-2025-32434): neither is
-/// more than bytes here.
+/// Archives that get unpacked (CVE-2024-45436) and pickles that get run (CVE-2025-32434): here both are only bytes.
 #[tokio::test(flavor = "multi_thread")]
 async fn archives_and_pickles_are_no_models() {
     let rig = Rig::start().await;
     let before = files(&rig);
     let mut zip =
         b"PK\x03\x04\x14\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0\0\x0d\0\0\0".to_vec();
-    // What PyTorch saves is such an archive, with a pickle in it.
+    // PyTorch's checkpoints are such archives, with a pickle inside.
     let checkpoint =
         [&zip[..26], &[16, 0, 0, 0], b"archive/data.pkl", pickle().as_bytes()].concat();
     zip.extend_from_slice(format!("../../{}X", prey()).as_bytes());
@@ -127,7 +126,7 @@ async fn archives_and_pickles_are_no_models() {
     }
     let task = rig.post("/api/v1/cluster/tasks", pickle()).await;
     assert_eq!(task.status, 400, "{}", task.text());
-    // A form's file names are no paths.
+    // File names in a form are not used as paths.
     for name in ["../", "../../", "/tmp/"].map(|path| format!("{path}{}", prey())) {
         let head = |name: &str, file: &str| {
             format!(
@@ -146,7 +145,7 @@ async fn archives_and_pickles_are_no_models() {
     nothing_is_made(&rig);
 }
 
-/// A pickle that came over ZeroMQ was loaded (vLLM, CVE-2025-32444).
+/// vLLM loaded pickles that came over ZeroMQ (CVE-2025-32444).
 #[tokio::test(flavor = "multi_thread")]
 async fn pickles_over_zeromq_are_not_loaded() {
     let (rig, addr) = frigate::start(ServerConfig::default()).await;
@@ -165,7 +164,7 @@ async fn pickles_over_zeromq_are_not_loaded() {
         vec![pickled.as_bytes(), &evil[..]],
     ] {
         let mut client = frigate::Client::connect(addr).await;
-        // Answered with what is wrong, or the connection ends.
+        // The server answers with an error or closes the connection.
         if let Ok(answer) = client.ask(&parts).await {
             let said = String::from_utf8_lossy(&answer[0]).into_owned();
             assert!(!said.contains("true"), "{said}");

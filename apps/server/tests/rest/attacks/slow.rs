@@ -1,4 +1,4 @@
-//! Clients that do not take their answers, or say nothing: what they may hold, and for how long.
+//! Clients that do not take their answers, or stay silent: what they may hold, and how long.
 
 use super::{call, call_of, frame};
 use crate::frigate::{self, Client as Detector};
@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// For as long a client may take nothing of its answer.
+/// The stall limit for a client that takes nothing of its answer.
 const STALL: Duration = Duration::from_millis(400);
 
 fn impatient(stall: Duration) -> ServerConfig {
@@ -20,7 +20,7 @@ fn impatient(stall: Duration) -> ServerConfig {
     ServerConfig { body_timeout_ms, ..ServerConfig::default() }
 }
 
-/// Asks for an answer that has twice as many bytes as the tensor that is sent, and reads the answer's head.
+/// Requests an answer with twice as many bytes as the sent tensor, and reads the answer's head.
 async fn ask(addr: SocketAddr, bytes: usize) -> (TcpStream, String) {
     let rows = bytes / 8;
     let json = format!(
@@ -32,7 +32,7 @@ async fn ask(addr: SocketAddr, bytes: usize) -> (TcpStream, String) {
         "POST /v2/models/relu/infer HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Inference-Header-Content-Length: {length}\r\nContent-Length: {all}\r\n\r\n{json}"
     );
-    // The system takes little of an answer by itself.
+    // A small receive buffer, so that the system takes little of the answer by itself.
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
     let mut stream = socket.connect(addr).await.unwrap();
@@ -46,7 +46,7 @@ async fn ask(addr: SocketAddr, bytes: usize) -> (TcpStream, String) {
     (stream, String::from_utf8(head).unwrap())
 }
 
-/// Reads to the end, so much at a time and no faster.
+/// Reads to the end, at most `at_a_time` bytes per `pause`.
 async fn read(stream: &mut TcpStream, at_a_time: usize, pause: Duration) -> usize {
     let (mut all, mut part) = (0, vec![0; at_a_time]);
     let reading = async {
@@ -66,7 +66,7 @@ async fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
     let addr = listen(&rig).await;
     let (mut stuck, head) = ask(addr, BYTES).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    // A slow one that keeps taking gets all of it, however long it takes.
+    // A slow client that keeps taking gets the whole answer.
     let (mut slow, _) = ask(addr, BYTES).await;
     let all = read(&mut slow, 1 << 20, STALL / 20).await;
     assert!(all > 2 * BYTES, "{all} bytes");
@@ -84,7 +84,7 @@ async fn a_client_that_takes_nothing_is_cut_off_sooner_where_others_wait_for_roo
     let addr = listen(&rig).await;
     let (mut stuck, head) = ask(addr, BYTES).await;
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
-    // What is small has room of its own.
+    // Small answers have their own share of the room.
     assert!(ask(addr, 8).await.1.starts_with("HTTP/1.1 200"));
     let began = Instant::now();
     let (_, served) = ask(addr, BYTES).await;
@@ -94,7 +94,7 @@ async fn a_client_that_takes_nothing_is_cut_off_sooner_where_others_wait_for_roo
     assert!(some < 2 * BYTES, "{some} bytes");
 }
 
-/// A window that lets nothing through (CVE-2019-9517).
+/// A flow-control window that stays closed (CVE-2019-9517).
 #[tokio::test(flavor = "multi_thread")]
 async fn a_window_that_stays_closed_ends_its_connection() {
     let rig = Rig::with(Options { server: impatient(STALL), ..Options::default() }).await;
@@ -123,7 +123,7 @@ async fn listen_grpc(rig: &Rig) -> SocketAddr {
     addr
 }
 
-/// A connection with a stream that asks once and then says nothing.
+/// A connection with a stream that sends one request and then nothing.
 async fn silent(addr: SocketAddr, model: &str) -> TcpStream {
     let asked = message(model, [1.0, 2.0]).encode_to_vec();
     let length = u32::try_from(asked.len()).unwrap().to_be_bytes();
@@ -135,7 +135,7 @@ async fn silent(addr: SocketAddr, model: &str) -> TcpStream {
     stream
 }
 
-/// Reads until a text comes; false where the connection ends before it does.
+/// Reads until a text arrives; false if the connection ends before.
 async fn tells(stream: &mut TcpStream, text: &str) -> bool {
     let mut all = Vec::new();
     let reading = async {
@@ -162,7 +162,7 @@ async fn silent_streams_make_room_for_others_and_busy_ones_do_not() {
         quiet.push(stream);
     }
     let mut busy = silent(addr, "gated").await;
-    // It finds no room, and gets that of one that is silent.
+    // The connection finds no free place and gets that of a silent one.
     let mut other = TcpStream::connect(addr).await.unwrap();
     let live = [frame(1, 4, 1, &call()), frame(0, 1, 1, &[0; 5])].concat();
     other.write_all(&[PREFACE, &frame(4, 0, 0, &[]), &live].concat()).await.unwrap();

@@ -1,4 +1,4 @@
-//! Connections of HTTP/2 that fill their windows: what they may send before anybody reads it.
+//! HTTP/2 connections that fill their windows: how much they may send before it is read.
 
 use super::frame;
 use crate::rig::{PATIENCE, Rig};
@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Connections that may have wide windows.
+/// The number of connections with wide windows.
 const WIDE: usize = 64;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 /// The setting with the window of a stream.
 const INITIAL_WINDOW: [u8; 2] = [0, 4];
-/// What both windows are where nothing is said.
+/// The default of both windows.
 const USUAL: u32 = 65_535;
 
-/// A connection, and the windows of its streams and of its own that it was told.
+/// Opens a connection; returns the announced windows of its streams and of itself.
 async fn open(addr: SocketAddr) -> (TcpStream, u32, u32) {
     let mut stream = TcpStream::connect(addr).await.unwrap();
     let preface = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[])];
@@ -39,7 +39,7 @@ async fn open(addr: SocketAddr) -> (TcpStream, u32, u32) {
                 of_streams = found.map_or(of_streams, |setting| number(&setting[2..]));
             }
             WINDOW_UPDATE => own += number(&payload),
-            // The second is answered after all that the other end begins with.
+            // The second ping is answered after the server's initial frames.
             PING if pongs > 0 => return (stream, of_streams, own),
             PING => {
                 pongs += 1;

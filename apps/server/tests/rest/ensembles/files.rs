@@ -1,4 +1,4 @@
-//! Files of ensembles: those that cannot be used, their names, and those that change.
+//! Ensemble files: unusable ones, their names, and changes of them.
 
 use super::{
     INFER, LABELLER, MODELS, TASKS, check, classifier, jpeg, labeller, plain, post_binary, put,
@@ -18,7 +18,7 @@ async fn reason(rig: &Rig, name: &str) -> (String, String) {
     (text("state"), text("reason"))
 }
 
-/// What is exchanged in [`LABELLER`], for what, and what is said of it.
+/// A replacement in [`LABELLER`] (from, to), and the expected error.
 const BROKEN: [(&str, &str, &str); 37] = [
     ("outputs = [", "outpts = [", "unknown field `outpts`"),
     ("datatype", "type", "unknown field `type`"),
@@ -138,7 +138,7 @@ async fn what_cannot_be_an_ensemble_says_why_and_the_others_serve() {
     assert_eq!(reason(&rig, "good").await, ("READY".to_owned(), String::new()));
     let answer = rig.post("/v2/models/good/infer", INFER).await;
     assert_eq!(answer.json()["outputs"][0]["data"], json!([0.0, 2.0]), "{}", answer.text());
-    // What is mended serves at once, and what is taken away is gone.
+    // A corrected ensemble serves at once, and a deleted one is gone.
     put(&rig, "bad", "ensemble.toml", &plain("relu"));
     assert_eq!(rig.post("/v2/models/bad/infer", INFER).await.status, 200);
     std::fs::remove_dir_all(rig.folder.path().join("models/bad")).unwrap();
@@ -160,7 +160,7 @@ async fn a_name_is_a_model_or_an_ensemble() {
         rig.call(put.body(Body::from(body)).unwrap())
     };
     assert_eq!(put_alias("pair", targets.clone()).await.status, 409);
-    // Both in one folder: the model serves.
+    // With a model and an ensemble in one folder, the model serves.
     put(&rig, "relu", "ensemble.toml", &plain("gated"));
     let (state, why) = reason(&rig, "relu").await;
     assert!(state == "UNAVAILABLE" && why.contains("expected one of them"), "{why}");
@@ -186,7 +186,7 @@ async fn a_name_is_a_model_or_an_ensemble() {
         refused.text()
     );
 
-    // An alias may lead to one, and a step to an alias of models.
+    // An alias may lead to an ensemble, and a step may name an alias of models.
     let to_pair = json!({"targets": [{"model": "pair", "weight": 1}]}).to_string();
     assert_eq!(put_alias("front", to_pair.clone()).await.status, 200);
     let answer = rig.post("/v2/models/front/infer", x).await;
@@ -194,7 +194,7 @@ async fn a_name_is_a_model_or_an_ensemble() {
     assert_eq!(put_alias("back", targets).await.status, 200);
     put(&rig, "over", "ensemble.toml", &plain("back"));
     assert_eq!(rig.post("/v2/models/over/infer", INFER).await.status, 200);
-    // One whose alias turns to an ensemble runs it no deeper.
+    // A step whose alias now leads to an ensemble does not run it.
     assert_eq!(put_alias("back", to_pair).await.status, 200);
     let answer = rig.post("/v2/models/over/infer", INFER).await;
     assert!(answer.status == 400 && answer.text().contains("models alone"), "{}", answer.text());
@@ -313,7 +313,7 @@ async fn an_ensemble_stays_ready_while_versions_of_its_models_change() {
     let picture = [jpeg(30, 20, 90)];
     check(&post_binary(&rig, "labels", &picture, json!({})).await, &picture);
 
-    // Of an alias, one target is enough.
+    // For an alias, one ready target is enough.
     let targets =
         json!({"targets": [{"model": "relu", "weight": 1}, {"model": "gated", "weight": 9}]});
     assert_eq!(put_json("/api/v1/cluster/aliases/either", targets).await.status, 200);

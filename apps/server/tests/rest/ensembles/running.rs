@@ -1,4 +1,4 @@
-//! How the steps of a request run: together, within one deadline, and for nobody who went away.
+//! Running an ensemble's steps: concurrently, within one deadline, and cancelled with their client.
 
 use super::{INFER, TASKS, check, jpeg, labeller, plain, post_binary, put};
 use crate::rig::{Answer, PATIENCE, Rig, request};
@@ -7,7 +7,7 @@ use lgp_server::ServerConfig;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Two runs of `gated` that wait for nothing but the input, and one of both.
+/// Two independent runs of `gated` on the input, and one that needs both.
 fn both() -> String {
     let step = |from: &str, to: &str| {
         format!(
@@ -114,7 +114,7 @@ async fn a_request_under_way_ends_on_what_it_began_with() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_need_most_of_the_room_follow_one_another() {
-    // A picture takes 3 MiB while it is decoded, and there are 4.
+    // An image takes 3 of the 4 MiB while it is decoded.
     let server =
         ServerConfig { bodies_bytes_max: 4 << 20, body_timeout_ms: 9_000, ..Default::default() };
     let rig = labeller(server).await;

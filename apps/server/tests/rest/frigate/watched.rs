@@ -1,11 +1,11 @@
-//! Lines of the log and traces of images.
+//! Log lines and traces of images.
 
 use super::*;
 use crate::logs::Log;
 use crate::traces::{Collector, check};
 use std::time::{Duration, Instant};
 
-/// A detector whose model, which its file's name says, is there.
+/// A detector with a model; the file's name names the model.
 async fn with_model(addr: SocketAddr, file: &str) -> Client {
     let mut client = Client::connect(addr).await;
     let sends = json!({ "model_data": true, "model_name": file });

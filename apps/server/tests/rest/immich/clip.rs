@@ -1,4 +1,4 @@
-//! Embeddings of pictures and texts.
+//! Embeddings of images and texts.
 
 use super::*;
 use serde_json::json;
@@ -10,7 +10,7 @@ const PREPROCESSING: &str = r#"{"size": [8, 8], "mode": "RGB", "mean": [0.5, 0.2
     "std": [0.5, 0.25, 0.2], "interpolation": "bicubic", "resize_mode": "shortest", "fill_color": 0}"#;
 const MEAN: [f32; 3] = [0.5, 0.25, 0.125];
 const STD: [f32; 3] = [0.5, 0.25, 0.2];
-/// Words are numbers from 4 on, between a start and an end.
+/// Words have ids from 4 on; a start and an end token surround them.
 pub(super) const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "padding": null, "added_tokens": [],
     "normalizer": {"type": "Lowercase"}, "pre_tokenizer": {"type": "Whitespace"},
     "post_processor": {"type": "TemplateProcessing", "pair": [],
@@ -23,7 +23,7 @@ pub(super) const TOKENIZER: &str = r#"{"version": "1.0", "truncation": null, "pa
         "a": 4, "dog": 5, "on": 6, "grass": 7, "[P]": 8, "dogs": 9}}}"#;
 pub(super) const WORDS: usize = 12;
 
-/// A network that weighs each number of a picture.
+/// A network that weights each value of an image.
 fn visual_model() -> Vec<u8> {
     let mut graph = GraphBuilder::new("visual");
     let image = graph.input("image", ty(DType::F32, &[0, 3, SIDE, SIDE]));
@@ -38,7 +38,7 @@ fn weights() -> Vec<f32> {
     numbers(1, 3 * SIDE * SIDE * WIDTH)
 }
 
-/// What the network makes of the pixels at `from` and after it.
+/// The network's output for an image with these colours.
 fn weighed(colour: impl Fn(usize, usize, usize) -> f32) -> Vec<f32> {
     let weights = weights();
     let mut sums = vec![0.0; WIDTH];
@@ -54,7 +54,7 @@ fn weighed(colour: impl Fn(usize, usize, usize) -> f32) -> Vec<f32> {
     sums
 }
 
-/// The numbers of tokens, one table row each, weighed by their places.
+/// A network that looks up each token in a table and weights the rows by their positions.
 pub(super) fn textual_model(dtype: DType) -> Vec<u8> {
     let mut graph = GraphBuilder::new("textual");
     let text = graph.input("text", ty(dtype, &[1, LENGTH]));
@@ -90,8 +90,7 @@ pub(super) fn textual(model: &str) -> Value {
     json!({ "clip": { "textual": { "modelName": model, "options": { "language": "en" } } } })
 }
 
-/// Catmull-Rom as PIL does it: as wide as a picture shrinks, first along rows, then along columns, rounded
-/// in between.
+/// PIL's Catmull-Rom: widened when an image shrinks, first along rows, then along columns, rounded in between.
 fn shrunk(image: &Image, width: usize, height: usize) -> Image {
     let rows = Image::of(width, image.height, |x, y| {
         [0, 1, 2].map(|c| along(image.width, width, x, |at| image.at(at, y, c)))
@@ -127,7 +126,7 @@ async fn pictures_and_texts_have_embeddings() {
         &visual_model(),
         &[("preprocess_cfg.json", PREPROCESSING)],
     );
-    // As high as the model sees: the middle is cut out, with the odd column on the right.
+    // As high as the model's input: the centre is cut out, with the odd column on the right.
     let image = Image::noise(SIDE + 3, SIDE, 7);
     let expected = weighed(|x, y, channel| image.at(x + 1, y, channel));
     for name in ["ViT-B-32__openai", "ViT-B-32::openai", "immich-app/ViT-B-32__openai"] {
@@ -136,7 +135,7 @@ async fn pictures_and_texts_have_embeddings() {
         assert_eq!((&answer["imageWidth"], &answer["imageHeight"]), (&json!(11), &json!(8)));
         assert_eq!(answer.as_object().unwrap().len(), 3, "{answer}");
     }
-    // The other order of parts, and one that is not known.
+    // The other order of parts, with an unknown part.
     let entries = visual("ViT-B-32__openai").to_string();
     let parts = [
         ("image", true, &*image.png()),
@@ -146,7 +145,7 @@ async fn pictures_and_texts_have_embeddings() {
     let answer = service.answer(&form(&parts)).await;
     assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
 
-    // A text beside it goes unseen, and of parts that are there twice the last counts.
+    // A text beside the image is ignored, and of duplicate parts the last one counts.
     let other = Image::noise(SIDE, SIDE, 3).png();
     let png = image.png();
     let mut parts = vec![
@@ -160,7 +159,7 @@ async fn pictures_and_texts_have_embeddings() {
     let answer = service.answer(&form(&parts)).await;
     assert_near(&embedding(&answer["clip"]), &expected, 1e-4);
 
-    // Larger and smaller ones are resized; a level is 1/255, and weights are below 1.
+    // Other sizes are resized; a level is 1/255, and weights are below 1.
     for (width, height, to) in
         [(37, 29, (10, 8)), (20, 55, (8, 22)), (5, 4, (10, 8)), (1, 1, (8, 8))]
     {
@@ -195,7 +194,7 @@ async fn texts_have_embeddings() {
         ("short", "a cat on grass", [1, 4, 3, 6, 7, 2]),
         ("short", "on on on on on on", [1, 6, 6, 6, 6, 2]),
         ("short", "", [1, 2, 8, 8, 8, 8]),
-        // Without settings the first token fills up.
+        // Without settings, the first token pads.
         ("long", "dog grass", [1, 5, 7, 2, 0, 0]),
         ("short", "dog's", [1, 5, 3, 3, 2, 8]),
         ("clean", "dog's", [1, 9, 2, 8, 8, 8]),
@@ -206,7 +205,7 @@ async fn texts_have_embeddings() {
     }
 }
 
-/// The same tokenizer, with languages as NLLB's has them: apart from words, whatever they are next to.
+/// The same tokenizer with NLLB's language tokens, which are split off wherever they stand.
 fn with_languages() -> String {
     let language = |id: usize, code: &str| {
         json!({ "id": id, "content": code, "single_word": false, "lstrip": false, "rstrip": false,
@@ -237,12 +236,12 @@ async fn models_of_nllb_get_the_language_before_the_text() {
         ("immich-app/nllb-clip::v1", json!("de"), " dog ", german),
         ("nllb-clip__v1", json!("de-AT"), "dog", german),
         ("nllb-clip__v1", json!("en"), "dog", english),
-        // One that is not known is taken for English, and none for none.
+        // An unknown language counts as English; a missing one adds no language token.
         ("nllb-clip__v1", json!("tlh"), "dog", english),
         ("nllb-clip__v1", json!(""), "dog", english),
         ("nllb-clip__v1", Value::Null, "dog", [1, 5, 2, 8, 8, 8]),
         ("nllb-clip__v1", json!("de"), "", [1, 10, 2, 8, 8, 8]),
-        // The text alone is cleaned.
+        // Only the text is cleaned.
         ("nllb-clean", json!("de"), "Dog's", [1, 10, 9, 2, 8, 8]),
         ("other", json!("de"), "dog", [1, 5, 2, 8, 8, 8]),
     ] {
@@ -280,7 +279,7 @@ async fn a_text_fits_the_model_of_an_alias_that_answers() {
     let service = Service::start().await;
     let swapped = TOKENIZER.replace(r#""a": 4, "dog": 5"#, r#""a": 5, "dog": 4"#);
     for (name, tokenizer) in [("one.textual", TOKENIZER), ("other.textual", &*swapped)] {
-        // Each adds a number to all of its embeddings, which tells them apart.
+        // Each network adds its own number to all embeddings, to tell them apart.
         let mut graph = GraphBuilder::new(name);
         let text = graph.input("text", ty(DType::I32, &[1, LENGTH]));
         let own = f32::from(u8::from(name == "one.textual")) * 100.0;

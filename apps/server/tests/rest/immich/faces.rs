@@ -1,5 +1,5 @@
-//! Faces: a detector whose heads look at the mean colour of each place, and a network that weighs the mean
-//! colours of a face's parts.
+//! Faces: a detector whose heads see the mean colour at each point, and a network that weights the mean colours of
+//! a face's parts.
 
 use super::*;
 use lgp_inference::Attr;
@@ -9,7 +9,7 @@ use serde_json::json;
 const SIDE: usize = 64;
 const STRIDES: [usize; 3] = [8, 16, 32];
 const WIDTH: usize = 4;
-/// Numbers at each place, for two faces: scores, sides, points.
+/// Values per anchor point and face: score, sides, points. Each point has two faces.
 const HEADS: [usize; 3] = [1, 4, 10];
 const TEMPLATE: [[f64; 2]; 5] = [
     [38.2946, 51.6963],
@@ -23,7 +23,7 @@ fn seed(stride: usize, head: usize) -> u64 {
     (stride * 100 + head).try_into().unwrap()
 }
 
-/// What is added in a head: sides are away from their place, and points are where a face has them.
+/// The bias of a head: sides lie outside their point, and the face's points at their usual places.
 fn bias(head: usize, number: usize) -> f32 {
     match head {
         0 => -0.5,
@@ -39,7 +39,7 @@ fn bias(head: usize, number: usize) -> f32 {
 fn detector() -> Vec<u8> {
     let mut graph = GraphBuilder::new("det");
     let image = graph.input("input.1", ty(DType::F32, &[1, 3, SIDE, SIDE]));
-    // As in buffalo_l: the scores of all strides first, then the sides, then the points.
+    // In buffalo_l's order: the scores of all strides, then the sides, then the points.
     for (head, numbers_each) in HEADS.into_iter().enumerate() {
         for stride in STRIDES {
             let both = numbers_each * 2;
@@ -68,7 +68,7 @@ fn detector() -> Vec<u8> {
     finish(graph)
 }
 
-/// The means of 16 parts of a face, weighed.
+/// A network that weights the means of 16 parts of a face.
 fn recogniser(batch: usize) -> Vec<u8> {
     let mut graph = GraphBuilder::new("rec");
     let faces = graph.input("input.1", ty(DType::F32, &[batch, 3, 112, 112]));
@@ -82,7 +82,7 @@ fn recogniser(batch: usize) -> Vec<u8> {
     finish(graph)
 }
 
-/// A colour between pixels; `None` of those outside is black.
+/// A colour between pixels. Outside the image it is black, unless `repeats`.
 fn between(image: &Image, x: f64, y: f64, channel: usize, repeats: bool) -> f64 {
     let pixel = |x: f64, y: f64| {
         let (w, h) = (image.width as f64 - 1.0, image.height as f64 - 1.0);
@@ -108,9 +108,9 @@ struct Face {
     score: f64,
 }
 
-/// The faces that the detector finds, in pixels of the picture, surest first.
+/// The faces that the detector should find, in pixels of the image, highest score first.
 fn expected_faces(image: &Image, score_min: f64) -> Vec<Face> {
-    // The picture in the upper left corner, and black.
+    // The image in the upper left corner of a black square.
     let scale = (SIDE as f64 / image.width as f64).min(SIDE as f64 / image.height as f64);
     let (width, height) = if image.height > image.width {
         (SIDE * image.width / image.height, SIDE)
@@ -177,10 +177,10 @@ fn overlap(a: &[f64; 4], b: &[f64; 4]) -> f64 {
     area(&both) / (area(a) + area(b) - area(&both))
 }
 
-/// The embedding of a face that was found.
+/// The expected embedding of a face.
 fn expected_embedding(image: &Image, face: &Face) -> Vec<f32> {
     let [a, b, dx, dy] = least_squares(&face.points);
-    // Back from the upright face to the picture.
+    // Maps from the upright face back to the image.
     let square = a * a + b * b;
     let place = |u: f64, v: f64| {
         let (u, v) = (u - dx, v - dy);
@@ -203,8 +203,7 @@ fn expected_embedding(image: &Image, face: &Face) -> Vec<f32> {
     sums.into_iter().map(|sum| sum as f32).collect()
 }
 
-/// The numbers for which (a·x − b·y + dx, b·x + a·y + dy) is nearest to the template, by the normal
-/// equations.
+/// The similarity transform (a·x − b·y + dx, b·x + a·y + dy) that fits the template best, by the normal equations.
 fn least_squares(points: &[[f64; 2]; 5]) -> [f64; 4] {
     let mut system = [[0.0; 5]; 4];
     for ([x, y], [u, v]) in points.iter().zip(TEMPLATE) {
@@ -241,7 +240,7 @@ async fn faces_have_boxes_scores_and_embeddings() {
         service.add(&format!("{name}.detection"), &detector(), &[]);
         service.add(&format!("{name}.recognition"), &recogniser(batch), &[]);
     }
-    // One that takes any number, whose file allows fewer than there are faces.
+    // Takes any number of faces, but its config file allows fewer than there are.
     let models = service.rig.folder.path().join("models");
     let config = models.join("antelopev2.recognition/config.pbtxt");
     std::fs::write(config, "max_batch_size: 1").unwrap();
@@ -262,7 +261,7 @@ async fn faces_have_boxes_scores_and_embeddings() {
                     ["x1", "y1", "x2", "y2"].map(|side| found["boundingBox"][side].as_f64());
                 let sides = sides.map(|side| side.unwrap() as f32);
                 assert!(sides.iter().all(|side| side.fract() == 0.0), "{sides:?}");
-                // Rounded to whole pixels here and there.
+                // Both results are rounded to whole pixels.
                 assert_near(&sides, &expected.sides.map(|side| side as f32), 0.51);
                 let score = found["score"].as_f64().unwrap() as f32;
                 assert_near(&[score], &[expected.score as f32], 1e-4);

@@ -1,4 +1,4 @@
-//! Text: a detector of what is not blue, and a reader whose characters are colours.
+//! Text: a detector of pixels that are not blue, and a recogniser whose characters are colours.
 
 use super::*;
 use lgp_inference::Attr;
@@ -11,7 +11,7 @@ const RED: [u8; 3] = [255, 0, 0];
 const CYAN: [u8; 3] = [0, 255, 255];
 const CLASSES: usize = 4;
 
-/// Blue comes first, and is from 0 to 2.
+/// Detects by the blue channel, which comes first and ranges from 0 to 2.
 fn detector() -> Vec<u8> {
     let mut graph = GraphBuilder::new("det");
     let x = graph.input("x", ty_any(&[Some(1), Some(3), None, None]));
@@ -23,8 +23,8 @@ fn detector() -> Vec<u8> {
     finish(graph)
 }
 
-/// Looks at the middle rows of a line, four columns at a time: yellow is the first character, green the
-/// second, red a space.
+/// Sees the middle rows of a line, four columns at a time: yellow is the first character, green the second, red a
+/// space.
 fn reader() -> Vec<u8> {
     let signs = [[0.0; 3], [-1.0, 1.0, 1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]];
     let weight = |class: usize, channel: usize, row: usize| match row {
@@ -60,7 +60,7 @@ pub(super) fn asked(region: f32, text: f32) -> Value {
 fn page() -> Image {
     Image::of(320, 256, |x, y| match (x, y) {
         (120..260, 40..64) => [YELLOW, GREEN, RED, YELLOW][(x - 120) / 35],
-        // On its side, read downwards.
+        // Rotated text, read downwards.
         (40..64, 60..200) => [GREEN, YELLOW][(y - 60) / 70],
         (150..250, 150..180) => CYAN,
         _ => WHITE,
@@ -77,8 +77,8 @@ async fn text_is_found_and_read() {
     let found = &answer["ocr"];
     assert_eq!(found["text"], json!(["ab a", "ba"]));
     let list = |key: &str| -> Vec<f32> { serde_json::from_value(found[key].clone()).unwrap() };
-    // Of 141 × 25 places, with those on the right and below, 140 × 24 are text. Both grow by
-    // 140 × 24 × 1.6 / 164 pixels.
+    // Of 141 × 25 pixels, with those to the right and below, 140 × 24 are text. Both regions grow by 140 × 24 × 1.6
+    // / 164 pixels.
     assert_near(&list("boxScore"), &[140.0 * 24.0 / (141.0 * 25.0); 2], 1e-3);
     let corners =
         [[[104, 24], [276, 24], [276, 80], [104, 80]], [[24, 44], [80, 44], [80, 216], [24, 216]]];

@@ -1,18 +1,18 @@
-//! The networks that Immich uses, in their own shapes: a vision transformer with a text encoder, SCRFD,
-//! ArcFace, and PaddleOCR's two. Their depth is cut, and their weights are made up.
+//! Networks with the shapes of Immich's: a vision transformer with a text encoder, SCRFD, ArcFace, and PaddleOCR's
+//! two. They have fewer layers and random weights.
 
 use super::*;
 use lgp_inference::{Attr, Session, SessionOptions, Value as Node};
 
-/// Numbers of an embedding of CLIP's ViT-B/32, and of ArcFace's.
+/// Length of the embeddings of CLIP's ViT-B/32 and of ArcFace.
 const EMBEDDING: usize = 512;
-/// Characters of PP-OCRv5, with the blank before them and the space after.
+/// Characters of PP-OCRv5, plus the blank before and the space after them.
 const CLASSES: usize = 18_385;
 const PREPROCESSING: &str = r#"{"size": [224, 224], "mode": "RGB",
     "mean": [0.48145466, 0.4578275, 0.40821073], "std": [0.26862954, 0.26130258, 0.27577711],
     "interpolation": "bicubic", "resize_mode": "shortest", "fill_color": 0}"#;
 
-/// A network that grows, with weights that keep values as large as they are.
+/// A network under construction, whose weights keep the magnitude of values.
 struct Net {
     graph: GraphBuilder,
     count: u64,
@@ -36,7 +36,7 @@ impl Net {
         self.constant(Tensor::from_slice([values.len()], values).unwrap())
     }
 
-    /// Weights of which each result sums so many.
+    /// Random weights for sums of `summed` products.
     fn weights(&mut self, dims: &[usize], summed: usize) -> Node {
         let spread = (3.0 / summed as f32).sqrt();
         let values = numbers(self.count + 1, dims.iter().product());
@@ -48,7 +48,7 @@ impl Net {
         self.constant(tensor(dims, &vec![value; dims.iter().product()]))
     }
 
-    /// A convolution of so many channels to others, with a square kernel; strides are rows, columns.
+    /// A convolution between these numbers of channels, with a square kernel; strides are rows, columns.
     fn conv(&mut self, x: Node, [from, to, kernel]: [usize; 3], strides: [i64; 2]) -> Node {
         let weights = self.weights(&[to, from, kernel, kernel], from * kernel * kernel);
         let bias = self.filled(&[to], 0.01);
@@ -75,8 +75,7 @@ impl Net {
         self.op("BatchNormalization", &[x, of[0], of[1], of[2], of[3]], vec![])
     }
 
-    /// A block of a transformer on `[batch, length, width]`, whose tokens see those before them alone where
-    /// there is a mask.
+    /// A transformer block on `[batch, length, width]`. With a mask, tokens attend to earlier ones only.
     fn block(&mut self, x: Node, [length, width, heads]: [usize; 3], mask: Option<Node>) -> Node {
         let each = width / heads;
         let shape = [0, length, heads, each].map(|n| i64::try_from(n).unwrap());
@@ -101,7 +100,7 @@ impl Net {
         let x = self.op("Add", &[x, seen], vec![]);
         let before = self.normalised(x, width);
         let wide = self.linear(before, width, width * 4);
-        // The GELU of CLIP: x · sigmoid(1.702 x).
+        // CLIP's GELU: x · sigmoid(1.702 x).
         let factor = self.filled(&[1], 1.702);
         let gate = self.op("Mul", &[wide, factor], vec![]);
         let gate = self.op("Sigmoid", &[gate], vec![]);
@@ -118,7 +117,7 @@ impl Net {
     }
 }
 
-/// ViT-B/32: 49 patches and a class, 768 wide, 12 heads.
+/// ViT-B/32: 49 patches and a class token, 768 wide, 12 heads.
 fn visual() -> Vec<u8> {
     let mut net = Net::new("visual");
     let image = net.graph.input("pixel_values", ty(DType::F32, &[0, 3, 224, 224]));
@@ -145,7 +144,7 @@ fn visual() -> Vec<u8> {
     net.finish(vec![("image_embeds", embedding, ty(DType::F32, &[0, EMBEDDING]))])
 }
 
-/// Its text encoder: 77 tokens, 512 wide, 8 heads; the token with the highest number ends the text.
+/// CLIP's text encoder: 77 tokens, 512 wide, 8 heads; the token with the highest id ends the text.
 fn textual(words: usize) -> Vec<u8> {
     const LENGTH: usize = 77;
     let mut net = Net::new("textual");
@@ -169,7 +168,7 @@ fn textual(words: usize) -> Vec<u8> {
     net.finish(vec![("text_embeds", embedding, ty(DType::F32, &[1, EMBEDDING]))])
 }
 
-/// SCRFD: three heads at strides 8, 16 and 32 of 640 × 640, with two faces at each place.
+/// SCRFD: three heads at strides 8, 16 and 32 of 640 × 640, with two anchors at each point.
 fn detector() -> Vec<u8> {
     let mut net = Net::new("scrfd");
     let mut x = net.graph.input("input.1", ty(DType::F32, &[1, 3, 640, 640]));
@@ -225,7 +224,7 @@ fn recogniser() -> Vec<u8> {
     net.finish(vec![("683", embedding, ty(DType::F32, &[0, EMBEDDING]))])
 }
 
-/// Differentiable binarisation: down to a quarter and up again to a map of the same size.
+/// Differentiable binarization: down to a quarter and up again to a map of the input's size.
 fn text_detector() -> Vec<u8> {
     let mut net = Net::new("det");
     let x = net.graph.input("x", ty_any(&[None, Some(3), None, None]));
@@ -242,7 +241,7 @@ fn text_detector() -> Vec<u8> {
     net.finish(vec![("fetch_name_0", map, ty_any(&[None, Some(1), None, None]))])
 }
 
-/// A reader of lines 48 high: an eighth as many steps as columns, each of 18,385 characters.
+/// A recogniser of lines 48 high: a step per eight columns, each with 18,385 character scores.
 fn text_reader() -> Vec<u8> {
     let mut net = Net::new("rec");
     let x = net.graph.input("x", ty_any(&[None, Some(3), Some(48), None]));
@@ -276,7 +275,7 @@ async fn networks_of_these_shapes_run() {
     let labels: String = (0..CLASSES - 2).map(|n| format!("{n}\n")).collect();
     service.add("PP-OCRv5_mobile.recognition", &text_reader(), &[("labels.txt", &labels)]);
 
-    // What the network itself makes of a picture that needs no resizing.
+    // The network's own output for an image that needs no resizing.
     let image = Image::noise(224, 224, 4);
     let (mean, std) =
         ([0.481_454_66, 0.457_827_5, 0.408_210_73], [0.268_629_54, 0.261_302_6, 0.275_777_1]);

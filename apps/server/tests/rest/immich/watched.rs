@@ -1,4 +1,4 @@
-//! Lines of the log and traces of what Immich asks.
+//! Log lines and traces of Immich's requests.
 
 use super::clip::{TOKENIZER, textual, textual_model};
 use super::*;
@@ -20,7 +20,7 @@ async fn a_request_has_lines_like_those_of_others() {
     assert_eq!(span["model"], "m.textual/1", "{line}");
     assert!(span["task"].is_string(), "{line}");
 
-    // What is refused is told by its own line, which is one of the same request.
+    // A refusal has its own line, with the same request's span.
     for (model, status, message) in
         [("none", 404, "request answered"), ("bare", 500, "request failed")]
     {

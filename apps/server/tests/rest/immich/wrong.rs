@@ -1,4 +1,4 @@
-//! What is refused, with words that say what was wrong.
+//! Refused requests, with messages that say what was wrong.
 
 use super::*;
 use serde_json::json;
@@ -128,8 +128,8 @@ async fn models_and_pictures_that_cannot_be_used_are_refused() {
         let (status, message) = service.refusal(&form).await;
         assert!(status == expected && message.contains(part), "{status} {message:?}, not {part:?}");
     }
-    // A line of pixels would be a billion of them once its shorter side is as a network wants it; but the
-    // middle of it is wanted alone, and this network answers that as it is.
+    // A line of pixels would become a billion pixels if its shorter side were scaled up. Only its centre is used,
+    // and this network returns that unchanged.
     service.add("large.visual", &model(DType::F32, &[1, 3, 224, 224]), &[]);
     let line = Image::of(60_000, 1, |_, _| [0; 3]).png();
     let (status, message) = service.refusal(&with_image(&clip("visual", "large"), &line)).await;

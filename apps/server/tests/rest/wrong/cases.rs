@@ -1,43 +1,43 @@
-//! Requests of which one field is wrong, made from what the API's description says of a body.
+//! Requests with one wrong field, generated from the API description of a body.
 
 use crate::schema::{contradicts, resolved};
 use serde_json::{Map, Value, json};
 
-/// Stands where a field's value is to be written.
+/// Placeholder for a field's value.
 const HERE: &str = "@@HERE@@";
 
-/// A body with one field that is not as it was.
+/// A body with one changed field.
 pub(super) struct Case {
-    /// Which field, and what it has.
+    /// The field, and its new value.
     pub(super) about: String,
     pub(super) body: Vec<u8>,
     pub(super) expected: Expected,
 }
 
-/// What the description says of a body.
+/// What the API description implies for a body.
 pub(super) enum Expected {
-    /// It may be refused, for what it asks for.
+    /// The server may refuse the content.
     Allowed,
-    /// It is no JSON.
+    /// The server must refuse it: the body is not valid JSON.
     Refused,
-    /// It has what this field may not have.
+    /// The server must refuse it and name this field.
     RefusedFor(String),
 }
 
-/// A value of a field in an otherwise good body.
+/// A field's value in an otherwise valid body.
 struct Field {
     body: Value,
-    /// Where in the body.
+    /// The JSON pointer to the value.
     at: String,
-    /// Of an element of an array, the array's.
+    /// The field's name; for an element of an array, the array's name.
     name: String,
-    /// Whether it is one of those that an object has besides what is known of it.
+    /// Whether the object also accepts fields that its schema does not list.
     is_extra: bool,
-    /// Whether others stand in its place where it is not there.
+    /// Whether another alternative of the schema may allow the body without this field.
     is_choice: bool,
 }
 
-/// Each field of a body, and each that it may have, wrong in each way.
+/// Each field of a body, present or optional, made wrong in each way.
 pub(super) fn all(api: &Value, schema: &Value) -> Vec<Case> {
     let mut cases = Vec::new();
     let examples = resolved(api, schema)["examples"].as_array().cloned().unwrap_or_default();
@@ -54,7 +54,7 @@ pub(super) fn all(api: &Value, schema: &Value) -> Vec<Case> {
     cases
 }
 
-/// The fields of the value at a place of a body, where there might be something else.
+/// Collects the fields of the value at `at`, including absent and alternative ones.
 fn collect(
     api: &Value,
     schema: &Value,
@@ -100,7 +100,7 @@ fn collect(
     }
 }
 
-/// The least that a schema allows.
+/// A minimal value of a schema.
 fn sample(api: &Value, schema: &Value) -> Value {
     let schema = resolved(api, schema);
     let given = [&schema["examples"][0], &schema["default"], &schema["enum"][0]];
@@ -125,7 +125,7 @@ fn sample(api: &Value, schema: &Value) -> Value {
     }
 }
 
-/// A body whose value at a place is another.
+/// A copy of the body with another value at `at`.
 fn with(body: &Value, at: &str, value: Value) -> Value {
     let mut body = body.clone();
     if let Some(place) = body.pointer_mut(at) {
@@ -141,16 +141,16 @@ fn with(body: &Value, at: &str, value: Value) -> Value {
     body
 }
 
-/// A body with bytes in the place of a value.
+/// The body with raw bytes in place of the field's value.
 fn written(field: &Field, bytes: &[u8]) -> Vec<u8> {
     let text = with(&field.body, &field.at, json!(HERE)).to_string();
     let (before, after) = text.split_once(&json!(HERE).to_string()).unwrap();
     [before.as_bytes(), bytes, after.as_bytes()].concat()
 }
 
-/// What is expected of a body.
+/// What the API description implies for these bytes.
 fn expected(api: &Value, schema: &Value, body: &[u8], name: Option<&str>) -> Expected {
-    // No body is one without members.
+    // An empty body counts as an empty object.
     let body = if body.is_empty() { b"{}" } else { body };
     match (serde_json::from_slice::<Value>(body), name) {
         (Ok(body), _) if contradicts(api, schema, &body).is_none() => Expected::Allowed,
@@ -159,7 +159,7 @@ fn expected(api: &Value, schema: &Value, body: &[u8], name: Option<&str>) -> Exp
     }
 }
 
-/// Other values of a field, of each type of JSON and none.
+/// Cases with other values of a field: of each JSON type, and not JSON at all.
 fn values(api: &Value, schema: &Value, field: &Field, cases: &mut Vec<Case>) {
     let (long, deep) = (json!("x".repeat(100_000)), "[".repeat(200) + &"]".repeat(200));
     for bytes in [
@@ -188,7 +188,7 @@ fn values(api: &Value, schema: &Value, field: &Field, cases: &mut Vec<Case>) {
     }
 }
 
-/// A field that is not there, or there twice; and one that nobody knows, in an object.
+/// Cases with a field missing or duplicated, and with an unknown field in an object.
 fn members(api: &Value, schema: &Value, field: &Field, cases: &mut Vec<Case>) {
     let mut add = |about: String, body: Vec<u8>, name: Option<&str>| {
         let expected = expected(api, schema, &body, name);
@@ -206,7 +206,7 @@ fn members(api: &Value, schema: &Value, field: &Field, cases: &mut Vec<Case>) {
     add(format!("{} is not there", field.at), body.to_string().into(), name);
     let twice = format!("{value},{}:{value}", json!(key));
     let (about, body) = (format!("{} twice", field.at), written(field, twice.as_bytes()));
-    // Of what an object has besides what is known of it, the last one counts.
+    // For fields that the schema does not list, the last duplicate counts.
     let known = Expected::RefusedFor(key.to_owned());
     let expected = if field.is_extra { Expected::Allowed } else { known };
     cases.push(Case { about, body, expected });

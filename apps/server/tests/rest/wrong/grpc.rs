@@ -1,4 +1,4 @@
-//! Messages whose fields are wrong, and bytes that are no messages, over a connection of HTTP/2.
+//! Messages with wrong fields, and bytes that are not messages, over an HTTP/2 connection.
 
 mod inferences;
 
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tonic::Code;
 
-/// A client that sends bytes as they are.
+/// A client that sends raw bytes.
 struct Client {
     connection: SendRequest<Full<Bytes>>,
     bearer: String,
@@ -34,7 +34,7 @@ impl Client {
         Self { connection, bearer: rig.bearer.clone() }
     }
 
-    /// What becomes of a call: its code and what is said of it.
+    /// The result of a call: its code and message.
     async fn call(&mut self, method: &str, body: Vec<u8>) -> (Code, String) {
         let path = format!("http://localhost/inference.GRPCInferenceService/{method}");
         let request = Request::builder().method("POST").uri(path).header("te", "trailers");
@@ -59,13 +59,13 @@ impl Client {
     }
 }
 
-/// A message as it is sent, with a flag that says whether it is compressed.
+/// A message in its frame, with the flag for compression.
 fn framed(flag: u8, message: &[u8]) -> Vec<u8> {
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     [&[flag], &length[..], message].concat()
 }
 
-/// So much of a message as headers have of it, in which what is not plain is written as `%0A`.
+/// Whether a header's text has a part. Headers encode special characters as `%20` and so on.
 fn said(text: &str, part: &str) -> bool {
     text.replace("%20", " ").replace("%22", "\"").contains(part)
 }
@@ -99,7 +99,7 @@ async fn each_field_of_the_other_messages_is_wrong_once() {
         let unload =
             RepositoryModelUnloadRequest { model_name: name.clone(), ..Default::default() };
         let of = ModelMetadataRequest { name: name.clone(), version };
-        // Those that name a model have the same fields; statistics without a name are those of all.
+        // Calls about a model have the same fields; statistics without a name cover all models.
         let same = ["ModelMetadata", "ModelConfig", "ModelReady", "ModelStatistics"];
         for method in same.into_iter().filter(|method| *method != same[3] || !name.is_empty()) {
             refused(client.send(method, &of).await, Code::InvalidArgument, "model name");
@@ -228,7 +228,7 @@ async fn bytes_that_are_no_message_end_their_call_alone() {
         assert!(!said.contains("panic") && said.len() < 4096, "{about}: {said}");
         assert_eq!(client.send("ModelInfer", &good()).await.0, Code::Ok, "after {about}");
     }
-    // What nobody knows is passed over.
+    // Unknown fields are skipped.
     let unknown = [&message[..], &text(15, b"new")].concat();
     assert_eq!(client.call("ModelInfer", framed(0, &unknown)).await.0, Code::Ok);
     let stats: Value = rig.get("/v2/models/relu/stats").await.json();

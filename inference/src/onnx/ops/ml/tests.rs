@@ -28,6 +28,7 @@ fn run(op: &str, outputs: &[&str], attributes: Vec<(&str, Attr)>, x: &Tensor) ->
         outputs: vec![spec(outputs[outputs.len() - 1])],
         initializers: BTreeMap::new(),
         nodes: vec![node],
+        operators: Default::default(),
     }
     .validated()?;
     let session = Session::new(&model, SessionOptions::with_threads(1))?;

@@ -5,15 +5,16 @@ use super::long;
 use crate::files;
 use crate::settings::Settings;
 use crate::tls::{Certificate, FILE_BYTES_MAX};
-use lgp_sdk::{Finding, FindingStatus, Identity};
+use lgp_hal::{Finding, Status as FindingStatus};
+use lgp_sdk::cluster::Identity;
 use std::time::{Duration, SystemTime};
 
-/// So long before its end a certificate from a file is named: who renews it needs days.
+/// How long before its end a certificate from a file is reported: renewing it may take days.
 const SOON: Duration = Duration::from_secs(14 * 24 * 3600);
 
 pub(super) fn check(settings: &Settings, now: SystemTime) -> Vec<Finding> {
     let mut all = Vec::new();
-    // It is renewed after two thirds of its life; what is left of the last third is time to worry.
+    // It is renewed after two thirds of its life, so less than a quarter left is a reason to warn.
     let joined = Identity::load(&settings.data.join("joined/identity")).ok().flatten();
     if let Some((since, until)) = joined.and_then(|identity| identity.validity().ok()) {
         let soon = until.duration_since(since).unwrap_or_default() / 4;

@@ -1,12 +1,12 @@
-//! The clocks of this machine and of the coordinator: certificates mean nothing where they differ.
+//! Compares this machine's clock with the coordinator's: certificates need clocks that agree.
 
 use super::{Facts, long};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use std::time::{Duration, SystemTime};
 
-/// What is told is told in whole seconds, so that less than this says little.
+/// The coordinator's clock comes in whole seconds, so a smaller difference means little.
 const APART: Duration = Duration::from_secs(5);
-/// With more nobody can join.
+/// From this difference on no machine can join.
 const TOO_FAR: Duration = Duration::from_secs(300);
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
@@ -28,9 +28,9 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     ]
 }
 
-/// The least that the clocks can be apart, where one of them was read between two moments of the other.
+/// The smallest possible difference of the clocks, where one was read between two readings of the other.
 fn apart(before: SystemTime, told: SystemTime, after: SystemTime) -> Duration {
-    // The second that was told had begun at any time within it.
+    // The true time is anywhere within the reported second.
     let end = told + Duration::from_secs(1);
     let behind = before.duration_since(end).unwrap_or_default();
     behind.max(told.duration_since(after).unwrap_or_default())

@@ -1,8 +1,8 @@
-//! Devices of workers that take no tasks, cards that are not used, and chips that are too hot.
+//! Workers' devices that take no tasks, unused cards, and chips that are too hot.
 
 use super::{Facts, field};
 use crate::output::array;
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 
 /// From here on chips slow down.
 const HOT_CELSIUS: f64 = 90.0;
@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             let [card_id, name, reason] = ["id", "name", "reason"].map(|key| field(card, key));
             let subject = format!("{card_id} of {id}");
             let message = format!("{name} is not used: {reason}");
-            // Where there is nothing to type, nothing is wrong: the processor through OpenCL, for one.
+            // Without a hint there is no fault, as for the processor through OpenCL.
             all.push(match card["hint"].as_str() {
                 Some(hint) => Finding::new(subject, FindingStatus::Warn, message).fix(hint),
                 None => Finding::new(subject, FindingStatus::Info, message),

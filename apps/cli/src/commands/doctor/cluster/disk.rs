@@ -1,14 +1,14 @@
-//! Room where the data folder lies, and how much of it the journal takes.
+//! The free space of the data folder's disk, and the journal's size.
 
 use super::Facts;
 use crate::output::bytes;
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 
-/// With less than so much, durable tasks will soon be refused.
+/// With less free space, durable tasks will soon be refused.
 const LITTLE: u64 = 1 << 30;
-/// With less than so much, they are.
+/// With less free space, durable tasks are refused.
 const NONE: u64 = 64 << 20;
-/// A journal is compacted by itself where that pays; one of this size says that tasks pile up.
+/// A journal compacts itself where that pays, so one of this size means that tasks pile up.
 const LARGE: u64 = 1 << 30;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {

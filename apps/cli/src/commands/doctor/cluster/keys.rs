@@ -1,10 +1,10 @@
-//! API keys that will soon let nobody in.
+//! API keys that expire soon.
 
 use super::{Facts, field, long};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// So long before its end a key is named.
+/// How long before its end a key is reported.
 const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {

@@ -1,13 +1,13 @@
-//! Models that cannot be used, and those at which workers fail.
+//! Unusable models, and models at which workers fail.
 
 use super::{Facts, field};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     let mut all = Vec::new();
     for model in &facts.models {
         let (name, version) = (field(model, "name"), &model["version"]);
-        // One that somebody has unloaded is as it should be.
+        // A model that was unloaded on purpose is no fault.
         let is_failed =
             field(model, "state") == "unavailable" && field(model, "reason") != "unloaded";
         if is_failed {

@@ -1,9 +1,9 @@
-//! The port by which workers join: whether it answers from here, and whether a firewall is before it.
+//! The workers' port: whether it answers from here, and whether a firewall blocks it.
 
 use super::Facts;
 use crate::commands::doctor::firewall;
 use crate::commands::doctor::quic::{Reached, reach};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::Path;
 use ureq::http::Uri;
@@ -38,7 +38,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
     all
 }
 
-/// Where workers of this machine would look for it: `None` where they cannot.
+/// The address where local workers would look for the port; `None` where they cannot.
 fn address(quic: SocketAddr, server: &str, is_here: bool) -> Option<SocketAddr> {
     if is_here {
         let ip = match quic.ip() {

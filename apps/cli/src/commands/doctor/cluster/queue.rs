@@ -1,10 +1,10 @@
-//! Tasks that have waited for long.
+//! Tasks that have waited long.
 
 use super::{Facts, field, long};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use std::time::Duration;
 
-/// Nobody who looks at a screen waits for longer.
+/// The waiting time from which a user would complain.
 const LONG_S: f64 = 60.0;
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {

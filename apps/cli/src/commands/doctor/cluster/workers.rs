@@ -1,10 +1,10 @@
-//! Workers that do not take tasks, and programs of another version.
+//! Workers that take no tasks, and workers of another program version.
 
 use super::{Facts, field, long};
-use lgp_sdk::{Finding, FindingStatus};
+use lgp_hal::{Finding, Status as FindingStatus};
 use std::time::Duration;
 
-/// A worker reports every second or so; after this long something is between it and the coordinator.
+/// A worker reports about every second; after this time the connection is disturbed.
 const SILENT: Duration = Duration::from_secs(15);
 
 pub(super) fn check(facts: &Facts) -> Vec<Finding> {

@@ -1,19 +1,19 @@
-//! What firewalld does with a port, by the files of its zones: what holds until it is loaded again is in no
-//! file, and neither is a zone that NetworkManager gives a connection.
+//! firewalld's verdict on a port, from the files of its zones. Changes that last until a reload are in no file, nor are
+//! zones that NetworkManager assigns to connections.
 
 use super::{Verdict, names};
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Where the files of an administrator are, and below them those of the package.
+/// The administrator's folder, and then the package's.
 const FOLDERS: [&str; 2] = ["etc/firewalld", "usr/lib/firewalld"];
-/// The zone of interfaces that are in no other, where no other is named.
+/// The default zone, unless the settings name another.
 const DEFAULT: &str = "public";
 
-/// What interfaces are called behind which no other machine is.
+/// Prefixes of interfaces that lead to no other machine.
 const VIRTUAL: [&str; 7] = ["lo", "docker", "br-", "virbr", "veth", "podman", "cni"];
 
-/// `None` where it does not run.
+/// `None` where firewalld does not run.
 pub(super) fn verdict(root: &Path, port: u16) -> Option<Verdict> {
     root.join("run/firewalld.pid").exists().then(|| match lets_in(root, port) {
         Ok(true) => Verdict::Open,
@@ -23,7 +23,7 @@ pub(super) fn verdict(root: &Path, port: u16) -> Option<Verdict> {
     })
 }
 
-/// Whether one of the zones in use does.
+/// Whether a zone in use lets the port in.
 fn lets_in(root: &Path, port: u16) -> std::io::Result<bool> {
     let settings = read(&root.join(FOLDERS[0]).join("firewalld.conf"))?.unwrap_or_default();
     let default = settings.lines().find_map(|line| line.trim().strip_prefix("DefaultZone="));
@@ -110,7 +110,7 @@ fn read(path: &Path) -> std::io::Result<Option<String>> {
     Ok(Some(without(&text, "<!--", "-->")))
 }
 
-/// A text without what stands from one word to the other.
+/// A text without the parts that begin with `from` and end with `to`.
 fn without(text: &str, from: &str, to: &str) -> String {
     let (mut rest, mut plain) = (text, String::new());
     while let Some((before, inner)) = rest.split_once(from) {
@@ -120,7 +120,7 @@ fn without(text: &str, from: &str, to: &str) -> String {
     plain + rest
 }
 
-/// What stands within the tags of this name: `<port port="1" protocol="udp"/>` gives ` port="1" protocol="udp"/`.
+/// The inside of the tags of this name: `<port port="1" protocol="udp"/>` gives ` port="1" protocol="udp"/`.
 fn elements<'a>(text: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
     text.split('<').filter_map(move |tag| {
         let inner = tag.strip_prefix(name)?.split('>').next()?;
@@ -160,7 +160,7 @@ mod tests {
             ),
             (vec![running, own("<zone target=\"ACCEPT\">\n</zone>")], open),
             (vec![running, own("<zone target=\"DROP\">\n</zone>")], closed),
-            // No interface is in it.
+            // The zone has no interface.
             (vec![running, other(port)], closed),
             (vec![running, other(port), default], open),
             (

@@ -1,4 +1,4 @@
-//! What the kernel's own rules do with a port, as `nft` lists them.
+//! The kernel's own firewall rules for a port, as `nft` lists them.
 
 use super::{Verdict, names};
 use crate::output;
@@ -6,28 +6,28 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// Statements that do not tell for which packets a rule is. What programs other than nft made of their own
-/// rules is none, and neither are limits and maps of verdicts.
+/// Statements that do not restrict which packets a rule matches. Extension expressions of other programs, limits and
+/// verdict maps do restrict.
 const PLAIN: [&str; 8] = ["accept", "drop", "reject", "jump", "goto", "return", "counter", "log"];
-/// Chains that call one another deeper than this are not followed; the kernel's limit is as high.
+/// The depth to which calls between chains are followed; the kernel's limit is the same.
 const DEPTH_MAX: usize = 16;
 
-/// `None` where there are no rules that could keep anything out.
+/// `None` where no rule could block the port.
 pub(super) fn verdict(root: &Path, port: u16) -> Option<Verdict> {
-    // The rules are the kernel's, and not those of a tree.
+    // The rules belong to the running kernel, not to another root folder.
     if root != Path::new("/") {
         return None;
     }
     let output = Command::new("nft").args(["--json", "list", "ruleset"]).output().ok()?;
     if !output.status.success() {
-        // Without the module there are no rules to be kept from this account.
+        // Without the kernel module there are no rules that this account could fail to see.
         return Path::new("/sys/module/nf_tables").exists().then_some(Verdict::Hidden);
     }
     let rules: Option<Value> = serde_json::from_slice(&output.stdout).ok();
     rules.map_or(Some(Verdict::Unclear), |rules| ruleset(&rules, port))
 }
 
-/// What all chains of incoming packets together do, by IPv4: each can keep one out.
+/// The verdict of all input chains for IPv4; any of them can block a packet.
 fn ruleset(rules: &Value, port: u16) -> Option<Verdict> {
     let all = output::array(&rules["nftables"]);
     let inputs = all.iter().map(|entry| &entry["chain"]).filter(|chain| {
@@ -42,23 +42,23 @@ fn ruleset(rules: &Value, port: u16) -> Option<Verdict> {
             Flow::Decided(Verdict::Open) => verdict = verdict.or(Some(Verdict::Open)),
             Flow::Decided(_) => verdict = Some(Verdict::Unclear),
             Flow::Ended if chain["policy"] == "drop" => return Some(Verdict::Closed),
-            // Nothing speaks of the port.
+            // No rule mentions the port.
             Flow::Ended => {}
         }
     }
     verdict
 }
 
-/// What came of a chain.
+/// The outcome of a chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flow {
-    /// A rule decided, or none can be told to.
+    /// A rule decides, or it is unclear whether one does.
     Decided(Verdict),
-    /// None did, and the chain that led there goes on.
+    /// No rule decides; the calling chain continues.
     Ended,
 }
 
-/// What the rules of a chain decide for the port.
+/// Follows the rules of a chain for the port.
 fn follow(all: &[Value], chain: &Value, port: u16, depth: usize) -> Flow {
     let is_of = |rule: &&Value| {
         rule["family"] == chain["family"]
@@ -83,7 +83,7 @@ fn follow(all: &[Value], chain: &Value, port: u16, depth: usize) -> Flow {
             Matched::None => Flow::Ended,
             Matched::Unclear => Flow::Decided(Verdict::Unclear),
             _ if has("accept") => Flow::Decided(Verdict::Open),
-            // Others than those that are kept out may come in.
+            // Packets that the rule does not match may still come in.
             Matched::PortOfSome if has("drop") || has("reject") => Flow::Ended,
             Matched::PortOfSome if ["jump", "goto", "return"].into_iter().any(has) => {
                 Flow::Decided(Verdict::Unclear)
@@ -92,7 +92,7 @@ fn follow(all: &[Value], chain: &Value, port: u16, depth: usize) -> Flow {
             _ if has("return") => return Flow::Ended,
             _ => match (target("jump"), target("goto")) {
                 (Some(to), _) => next(to),
-                // It does not come back.
+                // `goto` does not return.
                 (None, Some(to)) => return next(to),
                 (None, None) => Flow::Ended,
             },
@@ -104,25 +104,25 @@ fn follow(all: &[Value], chain: &Value, port: u16, depth: usize) -> Flow {
     Flow::Ended
 }
 
-/// Which packets to the port a rule is for.
+/// The packets to the port that a rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Matched {
-    /// Those to any port.
+    /// Packets to any port.
     All,
-    /// Those to this port.
+    /// Packets to this port.
     Port,
-    /// Those to this port that come in some way, or from some address.
+    /// Packets to this port from some interfaces or addresses only.
     PortOfSome,
-    /// Others.
+    /// Other packets only.
     None,
-    /// It cannot be told.
+    /// It is unclear which.
     Unclear,
 }
 
 impl Matched {
     fn of(parts: &[Value], port: u16) -> Self {
         let (mut names_port, mut is_some) = (false, false);
-        // First what tells that a rule is for others, whatever else it asks.
+        // A test that excludes the port decides, even beside unclear ones.
         let mut is_unclear = false;
         for part in parts {
             let Some(test) = part.get("match") else {
@@ -176,7 +176,7 @@ impl Matched {
     }
 }
 
-/// Whether a value, or one in its set or list, is meant.
+/// Whether `is` holds for a value, or for an element of its set or list.
 fn has(value: &Value, is: impl Fn(&Value) -> bool) -> bool {
     match value.get("set").unwrap_or(value) {
         Value::Array(all) => all.iter().any(is),
@@ -207,7 +207,7 @@ mod tests {
             json!({"chain": {"family": "inet", "table": "filter", "name": "open"}}),
             of("open", json!([dport(json!(8443)), {"accept": null}])),
             json!({"chain": {"family": "inet", "table": "filter", "name": "empty"}}),
-            // No packet comes by it unless a rule leads there.
+            // Packets reach this chain only through a rule.
             json!({"chain": {"family": "inet", "table": "filter", "name": "unused"}}),
             of("unused", json!([dport(json!(8443)), {"accept": null}])),
         ];
@@ -263,7 +263,7 @@ mod tests {
             ("drop", vec![json!([dport(json!(8443)), {"vmap": {}}])], unclear),
             ("accept", vec![json!([{"limit": {"rate": 9, "inv": true}}, drop])], unclear),
             ("accept", vec![json!([from, dport(json!(8443)), drop])], None),
-            // The last rule of all is what keeps others out here.
+            // Here the last rule of all blocks other packets.
             ("accept", vec![json!([dport(json!(8443)), accept]), json!([{"reject": {}}])], open),
             ("accept", vec![json!([{"reject": {}}])], closed),
         ] {

@@ -5,7 +5,7 @@
 pub(super) struct Metrics(Vec<(String, f64)>);
 
 impl Metrics {
-    /// Reads a page; what is no sample is left out.
+    /// Parses a page; lines that are no samples are left out.
     pub(super) fn read(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let sample = |line: &str| {
@@ -15,12 +15,12 @@ impl Metrics {
         Self(lines.filter_map(sample).collect())
     }
 
-    /// The sample with this name and these labels, written as the page writes them.
+    /// The sample with this name and these labels, in the page's notation.
     pub(super) fn get(&self, name: &str) -> Option<f64> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| *value)
     }
 
-    /// All samples of a name, with their labels as they are written.
+    /// All samples of a name, with their labels in the page's notation.
     pub(super) fn of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
         let labels = move |(known, value): &'a (String, f64)| {
             let labels = known.strip_prefix(name)?.strip_prefix('{')?.strip_suffix('}')?;

@@ -1,8 +1,8 @@
-//! The sections of the page: each says in a sentence what its numbers mean, and what is not known.
+//! The page's sections: each explains its numbers in a sentence, and says which are unknown.
 
 use super::Told;
 use crate::output;
-use lgp_sdk::report::{Section, Series};
+use lgp_measure::report::{Section, Series};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub(super) const ALL: [fn(&Told) -> Section; 6] =
     [tasks, devices, memory, communication, scaling, scheduler];
 
-/// What has no number.
+/// Stands for a missing number.
 const UNKNOWN: &str = "not known";
 
 fn count(value: &Value) -> u64 {
@@ -170,7 +170,7 @@ fn communication(told: &Told) -> Section {
     };
     let of = |what: &str| quic(what, "sent").zip(quic(what, "received"));
     let bytes = of("bytes");
-    // What is counted of a connection, and of its worker, begins when the worker joins.
+    // Counters of a connection and of its worker start when the worker joins.
     let connected =
         told.workers.iter().filter(|w| w["state"] == "ready" || w["state"] == "draining");
     let finished: u64 = connected.map(|worker| count(&worker["completed"])).sum();

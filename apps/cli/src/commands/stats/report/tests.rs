@@ -1,4 +1,4 @@
-//! What the page says of clusters that do much, nothing, and that say odd things.
+//! The page for busy clusters, for idle ones, and for odd answers.
 
 use super::*;
 

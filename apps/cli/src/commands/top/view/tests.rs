@@ -1,4 +1,4 @@
-//! What the terminal shows, at the size of an old one and at others.
+//! The terminal's contents, at 80 × 24 characters and at other sizes.
 
 use super::*;
 use ratatui::Terminal;
@@ -50,7 +50,7 @@ fn snapshot() -> Snapshot {
     }
 }
 
-/// The screen's text after what is done to the view.
+/// The screen's text after `act` on the view.
 fn screen(width: u16, height: u16, act: impl FnOnce(&mut View)) -> String {
     let mut view = View::new(snapshot());
     act(&mut view);

@@ -1,4 +1,4 @@
-//! Inferences of which one field is wrong.
+//! Inference requests with one wrong field.
 
 use crate::grpc::request;
 use lgp_server::inference::infer_parameter::ParameterChoice;
@@ -38,7 +38,7 @@ fn contents(contents: InferTensorContents, keep_raw: bool) -> ModelInferRequest 
     message
 }
 
-/// Each with a part of what is said of it.
+/// Each request, with a part of its error message.
 pub(super) fn inferences() -> Vec<(ModelInferRequest, &'static str)> {
     use ParameterChoice::{BoolParam as B, DoubleParam as D, Int64Param as I, StringParam as S};
     let text = |text: &str| text.to_owned();

@@ -1,3 +1,0 @@
-//! The processor's memory is the host's.
-
-pub(super) use crate::backend::host::HostBuffer as CpuBuffer;

@@ -1,0 +1,18 @@
+//! A vendor's library of linear algebra on one device.
+
+use crate::error::Result;
+use crate::gemm::Gemm;
+use crate::queue::Queue;
+use std::fmt::Debug;
+
+/// Products of matrices as the device's vendor computes them. [`crate::Device::blas`] has it, where
+/// the library is there.
+pub trait Blas: Debug + Send + Sync {
+    /// Queues a product on a queue of the device.
+    ///
+    /// # Errors
+    /// [`crate::Error::Launch`] when sizes, strides and buffers do not fit;
+    /// [`crate::Error::Foreign`] for a queue or buffer of another opened device; or the library's
+    /// refusal.
+    fn gemm(&self, queue: &mut dyn Queue, gemm: &Gemm<'_>) -> Result<()>;
+}

@@ -1,0 +1,67 @@
+//! Ranges of versions, as packages and drivers write them.
+
+/// A version, of which the first three numbers count.
+pub(crate) type Version = [u32; 3];
+
+/// Versions from one on, up to another where the range has an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Versions {
+    /// The first one.
+    pub(crate) from: Version,
+    /// The first one after them.
+    pub(crate) below: Option<Version>,
+}
+
+impl Versions {
+    /// Every version.
+    pub(crate) const ALL: Self = Self { from: [0; 3], below: None };
+
+    /// Whether the range has a version; `None` for a text that is none.
+    pub(crate) fn has(self, text: &str) -> Option<bool> {
+        let version = parse(text)?;
+        Some(version >= self.from && self.below.is_none_or(|below| version < below))
+    }
+}
+
+/// The first three numbers of `1:25.0.7-2ubuntu1`.
+fn parse(text: &str) -> Option<Version> {
+    let upstream = text.split_once(':').map_or(text, |(_, rest)| rest);
+    let mut numbers = upstream.split(|c: char| !c.is_ascii_digit()).map_while(|it| it.parse().ok());
+    let first = numbers.next()?;
+    Some([first, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_numbers() {
+        for (text, version) in [
+            ("25.0.7-2", Some([25, 0, 7])),
+            ("1:22.3~rc1-1", Some([22, 3, 0])),
+            ("580.159.04", Some([580, 159, 4])),
+            ("2545.0 (HSA1.1,LC)", Some([2545, 0, 0])),
+            ("7", Some([7, 0, 0])),
+            ("git", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(text), version, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_ends_before_its_end() {
+        let some = Versions { from: [22, 3, 0], below: Some([25, 2, 0]) };
+        for (text, within) in [
+            ("22.2.9", Some(false)),
+            ("22.3", Some(true)),
+            ("25.1.9", Some(true)),
+            ("25.2.0", Some(false)),
+            ("git", None),
+        ] {
+            assert_eq!(some.has(text), within, "{text}");
+            assert_eq!(Versions::ALL.has(text), within.map(|_| true), "{text}");
+        }
+    }
+}
