@@ -20,6 +20,8 @@ import numpy as np
 import onnxruntime as ort
 
 LIMIT = 1e-3
+# Of networks in bytes, whose steps are a 255th: one that is rounded the other way moves those behind it.
+LIMIT_OF_BYTES = 5e-2
 TYPES = {
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
@@ -31,12 +33,15 @@ TYPES = {
 def inputs(session, options, folder):
     """Random inputs by name, also written as .npy files. Unknown dimensions are the sequence where
     they are called so, the side of an image where they are height or width (which gets three more, so
-    that exchanged axes show), or else the batch; masks hide the end of every second sequence."""
+    that exchanged axes show), the sum where they are called one, or else the batch; masks hide the end
+    of every second sequence."""
     random = np.random.default_rng(7)
 
     def size(dim):
         if isinstance(dim, int):
             return dim
+        if " + " in str(dim):
+            return sum(size(part) for part in dim.split(" + "))
         named = {"height": options.side, "width": options.side + 3}
         return options.sequence if "seq" in str(dim) else named.get(dim, options.batch)
 
@@ -123,8 +128,9 @@ def main():
                 continue
         absolute, relative, ours, theirs = result
         print(f"| {name} | {absolute:.2e} | {relative:.2e} | {ours:.2f} | {theirs:.2f} |", flush=True)
-        if not relative <= LIMIT:
-            failed.append(f"{name}: relative error {relative:.2e}, expected at most {LIMIT:.0e}")
+        limit = LIMIT_OF_BYTES if name.endswith("_qdq") else LIMIT
+        if not relative <= limit:
+            failed.append(f"{name}: relative error {relative:.2e}, expected at most {limit:.0e}")
     for line in failed:
         print(line, file=sys.stderr)
     sys.exit(1 if failed else 0)

@@ -165,16 +165,20 @@ pub(crate) fn script(python: Result<PathBuf>, path: &str, arguments: &[&str]) ->
     Ok(outcome)
 }
 
-/// Generated reference networks, and the bundled model, in our engine and in ONNX Runtime.
+/// Generated reference networks, every family in its small form, and the bundled model, in our
+/// engine and in ONNX Runtime.
 fn agreement() -> Result<Outcome> {
     let python = match python::interpreter() {
         Ok(python) => python,
         Err(error) => return Ok(Outcome::skip(Skip::new("python", format!("{error:#}")))),
     };
     let examples = cmd::programs()?.join("examples");
-    let models = zoo()?;
+    let mut models = zoo()?;
+    models.extend(write_networks("zoo-tiny", &["--tiny"])?);
     let mut compare = cmd::command(python);
     compare.arg("inference/tests/ort_agreement.py").arg(examples.join("run_onnx"));
+    // The small forms have so many tokens.
+    compare.args(["--vocabulary", "99"]);
     let finished = cmd::capture(compare.args(&models))?;
     eprint!("{}", finished.output);
     if finished.ok {
@@ -219,11 +223,18 @@ fn on_device(command: &mut Command) -> Result<Outcome> {
 
 /// Writes the reference networks; answers their files and the bundled model's.
 fn zoo() -> Result<Vec<String>> {
+    let mut files = write_networks("zoo", &[])?;
+    files.push("apps/cli/assets/digits/digits.onnx".to_owned());
+    Ok(files)
+}
+
+/// Writes the networks that `arguments` name to the zoo into a folder below target: the files.
+fn write_networks(folder: &str, arguments: &[&str]) -> Result<Vec<String>> {
+    let folder = cmd::root().join("target/xtask").join(folder);
     let mut zoo = cmd::command(cmd::programs()?.join("examples/zoo"));
-    let written = cmd::stdout(zoo.arg(cmd::root().join("target/xtask/zoo")))?;
+    let written = cmd::stdout(zoo.arg(folder).args(arguments))?;
     ensure!(written.ok, "the reference networks cannot be written");
-    let digits = "apps/cli/assets/digits/digits.onnx".to_owned();
-    Ok(written.output.lines().map(str::to_owned).chain([digits]).collect())
+    Ok(written.output.lines().map(str::to_owned).collect())
 }
 
 fn simulation() -> Result<Outcome> {

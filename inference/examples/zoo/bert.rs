@@ -1,6 +1,7 @@
 //! BERT-base's encoder node by node, in the form in which transformers exports it through PyTorch's
 //! exporter: fused layer norms, attention and GELU spelled out, shapes computed in the graph.
 
+use crate::layers::{attend, gelu};
 use crate::nets::{Size, f32_type};
 use crate::transformer::{Config, Writer, count};
 use lgp_inference::{Attr, Model, Result, Value};
@@ -98,13 +99,13 @@ impl Writer {
         let y = self.g.node("Add", &[y, x], []);
         let x = self.layer_norm(&format!("{name}.attention.output.LayerNorm"), y, EPSILON)?;
         let y = self.dense(&format!("{name}.intermediate.dense"), x, [hidden, 4 * hidden])?;
-        let y = self.gelu(y)?;
+        let y = gelu(&mut self.g, y)?;
         let y = self.dense(&format!("{name}.output.dense"), y, [4 * hidden, hidden])?;
         let y = self.g.node("Add", &[y, x], []);
         self.layer_norm(&format!("{name}.output.LayerNorm"), y, EPSILON)
     }
 
-    /// Attention as `scaled_dot_product_attention` is exported: both factors take half the scale.
+    /// Attention of every token to all that count.
     fn attention(&mut self, name: &str, x: Value, mask: Value) -> Result<Value> {
         let Config { hidden, heads, .. } = self.config;
         let width = count(hidden / heads);
@@ -114,38 +115,8 @@ impl Writer {
             let y = self.reshape(y, x, &[-1, width])?;
             parts.push(self.g.node("Transpose", &[y], [("perm", [0, 2, 1, 3].into())]));
         }
-        let scale = self.scale(parts[0])?;
-        let query = self.g.node("Mul", &[parts[0], scale], []);
-        let key = self.g.node("Transpose", &[parts[1]], [("perm", [0, 1, 3, 2].into())]);
-        let key = self.g.node("Mul", &[key, scale], []);
-        let scores = self.g.node("MatMul", &[query, key], []);
-        let scores = self.g.node("Add", &[scores, mask], []);
-        let shares = self.g.node("Softmax", &[scores], [("axis", (-1).into())]);
-        let y = self.g.node("MatMul", &[shares, parts[2]], []);
+        let y = attend(&mut self.g, [parts[0], parts[1], parts[2]], Some(mask))?;
         let y = self.g.node("Transpose", &[y], [("perm", [0, 2, 1, 3].into())]);
         self.reshape(y, x, &[count(hidden)])
-    }
-
-    /// The square root of one over the root of the head's width.
-    fn scale(&mut self, query: Value) -> Result<Value> {
-        let shape = self.g.node("Shape", &[query], []);
-        let (start, end) = (self.ints(&[1], &[-1])?, self.ints(&[1], &[i64::MAX])?);
-        let width = self.g.node("Slice", &[shape, start, end], []);
-        let width = self.g.node("Cast", &[width], [("to", 1.into())]);
-        let root = self.g.node("Sqrt", &[width], []);
-        let one = self.float(1.)?;
-        let scale = self.g.node("Div", &[one, root], []);
-        Ok(self.g.node("Sqrt", &[scale], []))
-    }
-
-    fn gelu(&mut self, x: Value) -> Result<Value> {
-        let root = self.float(std::f32::consts::SQRT_2)?;
-        let y = self.g.node("Div", &[x, root], []);
-        let y = self.g.node("Erf", &[y], []);
-        let one = self.float(1.)?;
-        let y = self.g.node("Add", &[y, one], []);
-        let y = self.g.node("Mul", &[x, y], []);
-        let half = self.float(0.5)?;
-        Ok(self.g.node("Mul", &[y, half], []))
     }
 }

@@ -61,7 +61,7 @@ pub(crate) fn decoder(size: Size) -> Result<Model> {
 impl Writer {
     /// The places of the new tokens in the text, and what is added to their attention scores so
     /// that none sees a later one: `[sequence]`, `[sequence, total]`.
-    fn places(&mut self, tokens: Value, past: Value) -> Result<(Value, Value)> {
+    pub(crate) fn places(&mut self, tokens: Value, past: Value) -> Result<(Value, Value)> {
         let axis = self.ints(&[1], &[0])?;
         let [before, new] = [(past, 2), (tokens, 1)].map(|(x, axis)| self.dim(x, axis));
         let (before, new) = (before?, new?);

@@ -10,8 +10,17 @@ pub(crate) enum Size {
     /// As published: 224×224 pixels, 1000 classes.
     Full,
     /// The same nodes with an eighth of the channels, on 64×64 pixels: for tests.
-    #[allow(dead_code, reason = "each user of this file takes what it needs")]
     Tiny,
+}
+
+impl Size {
+    /// How many channels stand for `n`; images stay in colour.
+    pub(crate) fn channels(self, n: usize) -> usize {
+        match self {
+            Self::Tiny if n > 3 => (n / 8).max(2),
+            _ => n,
+        }
+    }
 }
 
 /// Builds a network.
@@ -113,11 +122,7 @@ impl Writer {
     }
 
     fn channels(&self, n: usize) -> usize {
-        match self.size {
-            // Images stay in colour.
-            Size::Tiny if n > 3 => (n / 8).max(2),
-            _ => n,
-        }
+        self.size.channels(n)
     }
 
     fn image(&mut self) -> Value {

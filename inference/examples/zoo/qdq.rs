@@ -149,7 +149,7 @@ impl Writer<'_> {
                 let y = self.rewrite.apply(node, &[x]);
                 self.result(output, y)?;
             }
-            "Add" | "GlobalAveragePool" => {
+            "Add" | "GlobalAveragePool" | "Mul" | "Sigmoid" => {
                 let inputs: Vec<Value> =
                     node.inputs.iter().map(|name| self.pair(name)).collect::<Result<_>>()?;
                 let y = self.rewrite.apply(node, &inputs);

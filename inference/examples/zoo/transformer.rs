@@ -65,9 +65,14 @@ impl Writer {
         Ok(self.g.node("Reshape", &[x, shape], [("allowzero", 0.into())]))
     }
 
-    pub(crate) fn layer_norm(&mut self, name: &str, x: Value, epsilon: f32) -> Result<Value> {
+    /// What a norm multiplies each feature with.
+    pub(crate) fn norm_scale(&mut self, name: &str) -> Result<Value> {
         let scale = self.random.tensor(&[self.config.hidden], 0.2, 1.)?;
-        let scale = self.g.initializer(format!("{name}.weight"), scale);
+        Ok(self.g.initializer(format!("{name}.weight"), scale))
+    }
+
+    pub(crate) fn layer_norm(&mut self, name: &str, x: Value, epsilon: f32) -> Result<Value> {
+        let scale = self.norm_scale(name)?;
         let bias = self.bias(&format!("{name}.bias"), self.config.hidden)?;
         let attributes = [("axis", Attr::from(-1)), ("epsilon", epsilon.into())];
         Ok(self.g.node("LayerNormalization", &[x, scale, bias], attributes))

@@ -5,15 +5,18 @@
 //! time: the others are stopped, so that threads which spin while they wait cost nobody anything.
 
 mod cases;
+mod inputs;
+mod nets;
 mod process;
 mod report;
 
 use super::run::{Better, Run};
 use crate::{cmd, python};
 use anyhow::{Context, Result, ensure};
-use cases::{Case, NETS, Net};
+use cases::Case;
+use nets::{NETS, Net};
 use process::{Engine, Peer, Programs};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// How much is measured.
@@ -64,7 +67,8 @@ pub(super) fn run(run: &mut Run, only: &str, effort: &Effort) -> Result<String> 
     std::fs::create_dir_all(&folder)?;
     let programs = programs()?;
     let cases: Vec<Case> = cases::all().filter(|case| case.name().contains(only)).collect();
-    let nets: Vec<&Net> = NETS.iter().filter(|net| net.load_name().contains(only)).collect();
+    let nets: Vec<&'static Net> =
+        NETS.iter().filter(|net| net.load_name().contains(only)).collect();
     ensure!(!cases.is_empty() || !nets.is_empty(), "no case has a name with '{only}' in it");
     models(&folder, &cases, &nets)?;
     let mut table = report::Table::default();
@@ -147,20 +151,16 @@ fn programs() -> Result<Programs> {
 }
 
 /// Writes the models that are needed, and the inputs for them.
-fn models(folder: &Path, cases: &[Case], nets: &[&Net]) -> Result<()> {
-    let needed = cases.iter().map(|case| case.net).chain(nets.iter().copied());
-    let mut names: Vec<&str> = needed.map(|net| net.file).collect();
-    names.sort_unstable();
-    names.dedup();
+fn models(folder: &Path, cases: &[Case], nets: &[&'static Net]) -> Result<()> {
+    let loads: Vec<Case> = nets.iter().copied().map(Case::loading).collect();
+    let needed = || cases.iter().chain(&loads);
+    let names: BTreeSet<&str> = needed().map(|case| case.net.file).collect();
     let mut zoo = cmd::command(cmd::root().join("target/release/examples/zoo"));
     let written = cmd::stdout(zoo.arg(folder).args(&names))?;
     ensure!(written.ok, "the models could not be written");
-    for net in &NETS {
-        for batch in cases::BATCHES {
-            net.write_inputs(folder, batch)?;
-        }
-    }
-    Ok(())
+    let inputs: BTreeMap<PathBuf, &Case> =
+        needed().map(|case| (case.prefix(folder), case)).collect();
+    inputs.values().try_for_each(|case| case.write_inputs(folder))
 }
 
 /// All engines of a case, in turns.
@@ -233,7 +233,7 @@ fn begin(
     effort: &Effort,
 ) -> Result<Turn> {
     let fast = case.fast && engine != Engine::OnnxRuntime;
-    let mut peer = Peer::start(programs, engine, case.net, folder, fast, case.threads, case.batch)?;
+    let mut peer = Peer::start(programs, engine, case, folder, fast)?;
     peer.loaded()?;
     let outputs = folder.join(format!("{}.out", engine.name()));
     peer.save(&outputs)?;
@@ -254,7 +254,7 @@ fn begin(
 
 /// Loads a model in processes of their own.
 fn load(
-    net: &Net,
+    net: &'static Net,
     engine: Engine,
     programs: &Programs,
     folder: &Path,
@@ -262,7 +262,7 @@ fn load(
 ) -> Result<Load> {
     let mut load = Load { ms: Vec::new(), before_mb: f64::INFINITY, peak_mb: f64::INFINITY };
     for _ in 0..effort.loads {
-        let mut peer = Peer::start(programs, engine, net, folder, false, 1, 1)?;
+        let mut peer = Peer::start(programs, engine, &Case::loading(net), folder, false)?;
         let (ms, before_mb) = peer.loaded()?;
         peer.run(0, 1)?;
         load.ms.push(ms);

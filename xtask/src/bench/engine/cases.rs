@@ -1,111 +1,15 @@
-//! What is compared: networks, precisions, threads and batches, with the goals set for each.
+//! What is compared: networks and their uses, precisions, threads and batches.
 
+use super::inputs::{self, Input};
+use super::nets::{NETS, Net, Use};
 use super::process::Engine;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 
-/// Numbers of images or sentences that run at once.
-pub(super) const BATCHES: [usize; 2] = [1, 8];
-/// Tokens of a sentence.
-const SEQUENCE: usize = 128;
-
-/// A model of the zoo.
-pub(super) struct Net {
-    /// The zoo's name for it.
-    pub(super) file: &'static str,
-    /// What it is called in tables.
-    pub(super) title: &'static str,
-    /// Part of the names of its cases.
-    pub(super) short: &'static str,
-    /// The most of ONNX Runtime's time that ours should take.
-    pub(super) goal: f64,
-    /// Whether it is also run in bf16, and the most of OpenVINO's time that this should take.
-    pub(super) fast: Option<Option<f64>>,
-}
-
-/// Every model.
-pub(super) const NETS: [Net; 6] = [
-    net("resnet50", "ResNet-50, f32", "resnet50-f32", 0.8, Some(Some(1.))),
-    net("mobilenetv2", "MobileNetV2, f32", "mobilenetv2-f32", 0.9, Some(None)),
-    net("bert", "BERT-base, 128 tokens, f32", "bert-f32", 0.9, Some(None)),
-    net("resnet50_qdq", "ResNet-50, QDQ int8", "resnet50-int8", 0.95, None),
-    net("mobilenetv2_qdq", "MobileNetV2, QDQ int8", "mobilenetv2-int8", 1., None),
-    net("bert_int8", "BERT-base, 128 tokens, dynamic int8", "bert-int8", 0.9, None),
-];
-
-const fn net(
-    file: &'static str,
-    title: &'static str,
-    short: &'static str,
-    goal: f64,
-    fast: Option<Option<f64>>,
-) -> Net {
-    Net { file, title, short, goal, fast }
-}
-
-impl Net {
-    /// The name under which its loading is measured.
-    pub(super) fn load_name(&self) -> String {
-        format!("{}-load", self.short)
-    }
-
-    /// The model's file.
-    pub(super) fn model(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{}.onnx", self.file))
-    }
-
-    /// Inputs as the protocol names them.
-    pub(super) fn inputs(&self, folder: &Path, batch: usize) -> Vec<String> {
-        let input = |(name, dtype, dims, _): (&str, &str, String, Vec<u8>)| {
-            format!("{name}:{dtype}:{dims}:{}", self.input_file(folder, name, batch).display())
-        };
-        self.data(batch).into_iter().map(input).collect()
-    }
-
-    pub(super) fn write_inputs(&self, folder: &Path, batch: usize) -> Result<()> {
-        for (name, _, _, bytes) in self.data(batch) {
-            std::fs::write(self.input_file(folder, name, batch), bytes)?;
-        }
-        Ok(())
-    }
-
-    fn input_file(&self, folder: &Path, name: &str, batch: usize) -> PathBuf {
-        let kind = if self.file.starts_with("bert") { "text" } else { "image" };
-        folder.join(format!("{kind}-{name}-{batch}.in"))
-    }
-
-    /// Name, type, dimensions and bytes of each input: pixels or tokens at random, and sentences of
-    /// which the last words are padding.
-    fn data(&self, batch: usize) -> Vec<(&'static str, &'static str, String, Vec<u8>)> {
-        let mut random = 0x9e37_79b9_7f4a_7c15u64;
-        let mut next = move || {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random >> 40
-        };
-        if !self.file.starts_with("bert") {
-            let pixels = (0..batch * 3 * 224 * 224).map(|_| next() as f32 / (1 << 22) as f32 - 2.);
-            let bytes = pixels.flat_map(f32::to_le_bytes).collect();
-            return vec![("input", "f32", format!("{batch}x3x224x224"), bytes)];
-        }
-        let ints = |name, value: &mut dyn FnMut(usize, usize) -> i64| {
-            let at = (0..batch).flat_map(|row| (0..SEQUENCE).map(move |column| (row, column)));
-            let bytes = at.flat_map(|(row, column)| value(row, column).to_le_bytes()).collect();
-            (name, "i64", format!("{batch}x{SEQUENCE}"), bytes)
-        };
-        let words = |row: usize| SEQUENCE - 8 * (row % 4 + 1);
-        vec![
-            ints("input_ids", &mut |_, _| next() as i64 % 30_000),
-            ints("attention_mask", &mut |row, column| i64::from(column < words(row))),
-            ints("token_type_ids", &mut |_, column| i64::from(column >= SEQUENCE / 2)),
-        ]
-    }
-}
-
 /// A model with all that is chosen for a run.
 pub(super) struct Case {
     pub(super) net: &'static Net,
+    pub(super) usage: &'static Use,
     /// In bf16.
     pub(super) fast: bool,
     pub(super) threads: usize,
@@ -116,24 +20,63 @@ pub(super) struct Case {
 pub(super) fn all() -> impl Iterator<Item = Case> {
     let kinds = NETS.iter().map(|net| (net, false));
     let kinds = kinds.chain(NETS.iter().filter(|net| net.fast.is_some()).map(|net| (net, true)));
-    kinds.flat_map(|(net, fast)| {
+    let uses = kinds.flat_map(|(net, fast)| net.uses.iter().map(move |usage| (net, usage, fast)));
+    uses.flat_map(|(net, usage, fast)| {
         [1, 2].into_iter().flat_map(move |threads| {
-            BATCHES.into_iter().map(move |batch| Case { net, fast, threads, batch })
+            let case = move |&batch: &usize| Case { net, usage, fast, threads, batch };
+            usage.batches.iter().map(case)
         })
     })
 }
 
 impl Case {
-    /// `NET-PRECISION-THREADS-BATCH`.
+    /// That in which a model is loaded.
+    pub(super) fn loading(net: &'static Net) -> Self {
+        Self { net, usage: &net.uses[0], fast: false, threads: 1, batch: 1 }
+    }
+
+    /// `NET-PRECISION-USE-THREADS-BATCH`.
     pub(super) fn name(&self) -> String {
-        let Self { net, threads, batch, .. } = self;
+        let Self { net, usage, threads, batch, .. } = self;
         let short = if self.fast { net.short.replace("f32", "bf16") } else { net.short.to_owned() };
-        format!("{short}-t{threads}-b{batch}")
+        let usage = match usage.short {
+            "" => String::new(),
+            short => format!("-{short}"),
+        };
+        format!("{short}{usage}-t{threads}-b{batch}")
     }
 
     /// What it is called in tables.
     pub(super) fn title(&self) -> String {
-        if self.fast { self.net.title.replace("f32", "bf16") } else { self.net.title.to_owned() }
+        let title = self.net.title;
+        let title = if self.fast { title.replace("f32", "bf16") } else { title.to_owned() };
+        let usage = self.usage.title;
+        if usage.is_empty() { title } else { format!("{title}, {usage}") }
+    }
+
+    /// The model's file.
+    pub(super) fn model(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.onnx", self.net.file))
+    }
+
+    fn data(&self) -> Vec<Input> {
+        (self.usage.inputs)(self.batch)
+    }
+
+    /// Beginning of the names of the files with its inputs, the same for all cases that share them.
+    pub(super) fn prefix(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}-{}-{}", self.net.file, self.usage.short, self.batch))
+    }
+
+    /// Inputs as the protocol names them.
+    pub(super) fn inputs(&self, folder: &Path) -> Vec<String> {
+        let prefix = self.prefix(folder);
+        self.data().iter().map(|input| input.argument(&prefix)).collect()
+    }
+
+    /// Writes the elements of its inputs.
+    pub(super) fn write_inputs(&self, folder: &Path) -> Result<()> {
+        inputs::write(&self.data(), &self.prefix(folder))
     }
 
     /// Who takes part. In bf16 ONNX Runtime only gives the outputs to compare with.
@@ -146,7 +89,7 @@ impl Case {
     pub(super) fn goal(&self) -> (Engine, Option<f64>) {
         match (self.fast, self.net.fast) {
             (true, goal) => (Engine::OpenVino, goal.flatten()),
-            (false, _) => (Engine::OnnxRuntime, Some(self.net.goal)),
+            (false, _) => (Engine::OnnxRuntime, self.net.goal),
         }
     }
 }
@@ -154,20 +97,33 @@ impl Case {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     #[test]
-    fn names_are_unique_and_inputs_fit_their_dimensions() {
-        let mut names: Vec<String> = all().map(|case| case.name()).collect();
-        let count = names.len();
-        names.sort();
-        names.dedup();
-        assert_eq!((names.len(), count), (36, 36));
-        for net in &NETS {
-            for (name, dtype, dims, bytes) in net.data(8) {
-                let count: usize = dims.split('x').map(|d| d.parse::<usize>().unwrap()).product();
-                let size = if dtype == "f32" { 4 } else { 8 };
-                assert_eq!(bytes.len(), count * size, "{} {name}", net.file);
-            }
+    fn names_are_unique() {
+        let names: BTreeSet<String> = all().map(|case| case.name()).collect();
+        assert_eq!((names.len(), all().count()), (106, 106));
+        for name in ["resnet50-f32-t1-b8", "bert-bf16-t2-b1", "gpt2-f32-past512-t1-b1"] {
+            assert!(names.contains(name), "{name}");
         }
+        let shorts: BTreeSet<&str> = NETS.iter().map(|net| net.short).collect();
+        assert_eq!(shorts.len(), NETS.len());
+    }
+
+    #[test]
+    fn cases_share_the_files_of_equal_inputs_alone() {
+        let folder = Path::new("models");
+        let find = |name: &str| all().find(|case| case.name() == name).unwrap();
+        let [one, two, eight, past] = [
+            "gpt2-f32-prompt32-t1-b1",
+            "gpt2-f32-prompt32-t2-b1",
+            "resnet50-f32-t1-b8",
+            "gpt2-f32-past1-t1-b1",
+        ]
+        .map(find);
+        assert_eq!(one.inputs(folder), two.inputs(folder));
+        assert_ne!(one.inputs(folder), past.inputs(folder));
+        assert_eq!(eight.inputs(folder), ["input:f32:8x3x224x224:models/resnet50--8-input.in"]);
+        assert_eq!(one.inputs(folder).len(), 25);
     }
 }

@@ -1,6 +1,6 @@
 //! An engine as a process: what it is told and what it answers, a line each.
 
-use super::cases::Net;
+use super::cases::Case;
 use crate::cmd;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
@@ -66,15 +66,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Starts the process, which loads the model at once.
+    /// Starts the process, which loads the model at once; `fast` lets it compute in bf16.
     pub(super) fn start(
         programs: &Programs,
         engine: Engine,
-        net: &Net,
+        case: &Case,
         folder: &Path,
         fast: bool,
-        threads: usize,
-        batch: usize,
     ) -> Result<Self> {
         let mut command = match engine {
             Engine::Ours => cmd::command(&programs.ours),
@@ -91,7 +89,7 @@ impl Peer {
             }
         }
         command.arg(if fast { "fast" } else { "exact" });
-        command.arg(net.model(folder)).arg(threads.to_string()).args(net.inputs(folder, batch));
+        command.arg(case.model(folder)).arg(case.threads.to_string()).args(case.inputs(folder));
         Self::spawn(command, folder.join(format!("{}.err", engine.name())))
     }
 

@@ -1,6 +1,7 @@
 //! The comparison as Markdown: a row for each case, with ratios and goals.
 
-use super::cases::{Case, Net};
+use super::cases::Case;
+use super::nets::Net;
 use super::process::Engine;
 use super::{Figures, Load, Outcome};
 use std::collections::BTreeMap;
@@ -13,6 +14,8 @@ pub(super) struct Table {
     errors: String,
     loads: String,
     failures: String,
+    /// Of each case that is held against ONNX Runtime its name, and the ratio if both ran.
+    ratios: Vec<(String, Option<f64>)>,
 }
 
 /// What a cell shows that has nothing to show.
@@ -45,6 +48,9 @@ impl Table {
         let against = |engine| Some((least(ours?) / least(figures(engine)?)).max(0.));
         let (rival, limit) = case.goal();
         let ratio = against(rival);
+        if rival == Engine::OnnxRuntime {
+            self.ratios.push((case.name(), ratio));
+        }
         let ratio_text =
             ratio.map_or(NOTHING.to_owned(), |r| format!("{r:.2} × {}", rival.title()));
         let goal = limit.map_or(NOTHING.to_owned(), |l| format!("≤ {l:.2} {}", mark(ratio, l)));
@@ -109,6 +115,7 @@ impl Table {
                 lines(11),
                 self.cases
             );
+            text += &summary(&self.ratios);
             text += "\n## Agreement\n\nThe largest difference from ONNX Runtime's outputs over \
                      their largest magnitude; in bf16, from its outputs in f32.\n\n";
             let others = Engine::ALL.into_iter().filter(|e| *e != Engine::OnnxRuntime);
@@ -142,6 +149,23 @@ impl Table {
         }
         text
     }
+}
+
+/// The geometric mean of all ratios to ONNX Runtime, and the worst.
+fn summary(ratios: &[(String, Option<f64>)]) -> String {
+    let known: Vec<(&str, f64)> =
+        ratios.iter().filter_map(|(name, ratio)| Some((name.as_str(), (*ratio)?))).collect();
+    let Some((worst, most)) = known.iter().max_by(|a, b| a.1.total_cmp(&b.1)) else {
+        return String::new();
+    };
+    let logarithms: f64 = known.iter().map(|(_, ratio)| ratio.ln()).sum();
+    let mean = (logarithms / known.len() as f64).exp();
+    format!(
+        "\nOurs over ONNX Runtime: {mean:.2} as the geometric mean of {} of {} rows, {most:.2} in \
+         the worst, {worst}.\n",
+        known.len(),
+        ratios.len()
+    )
 }
 
 fn mark(ratio: Option<f64>, limit: f64) -> &'static str {
@@ -204,5 +228,16 @@ mod tests {
                    | fails | 0.70 × ONNX Runtime | ≤ 0.80 ✓ | **no** |\n";
         assert!(text.contains(row), "{text}");
         assert!(text.contains("| tract | resnet50-f32-t1-b1 | no operator A\\|B |"), "{text}");
+        assert!(text.contains("0.70 as the geometric mean of 1 of 1 rows"), "{text}");
+    }
+
+    #[test]
+    fn the_mean_is_of_factors_and_the_worst_is_named() {
+        let rows = [("a", Some(0.5)), ("b", Some(2.)), ("c", None), ("d", Some(1.))];
+        let rows = rows.map(|(name, ratio)| (name.to_owned(), ratio));
+        let wanted = "\nOurs over ONNX Runtime: 1.00 as the geometric mean of 3 of 4 rows, 2.00 in \
+                      the worst, b.\n";
+        assert_eq!(summary(&rows), wanted);
+        assert_eq!(summary(&rows[2..3]), "");
     }
 }
