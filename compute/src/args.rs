@@ -3,35 +3,30 @@
 use crate::error::{Error, Result};
 use crate::op::{Op, ValueInfo};
 use lgp_memory::{DType, Dim, Shape, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// Contents longer than this are not tracked: nothing that holds dimensions or axes is.
 const CONTENTS_MAX: usize = 1024;
 
-/// Fails unless there are `least` to `most` inputs, absent optional ones included.
-pub(crate) fn arity<T>(
-    op: &'static str,
-    inputs: &[Option<T>],
-    least: usize,
-    most: usize,
-) -> Result<()> {
-    let given = inputs.len();
-    if (least..=most).contains(&given) {
+/// Fails unless an operator of this [`Op::arity`] may be given so many inputs.
+pub(crate) fn count(arity: &RangeInclusive<usize>, given: usize) -> Result<()> {
+    if arity.contains(&given) {
         return Ok(());
     }
-    let expected = if least == most { least.to_string() } else { format!("{least} to {most}") };
-    Err(Error::invalid(op, format!("{given} inputs given, expected {expected}")))
+    let expected = match (*arity.start(), *arity.end()) {
+        (least, most) if least == most => least.to_string(),
+        (least, usize::MAX) => format!("at least {least}"),
+        (least, most) => format!("{least} to {most}"),
+    };
+    Err(Error::invalid(format!("{given} inputs given, expected {expected}")))
 }
 
 /// An input that must be there.
-pub(crate) fn required<'a, T>(
-    op: &'static str,
-    inputs: &'a [Option<T>],
-    i: usize,
-) -> Result<&'a T> {
+pub(crate) fn required<'a, T>(inputs: &'a [Option<T>], i: usize) -> Result<&'a T> {
     inputs
         .get(i)
         .and_then(Option::as_ref)
-        .ok_or_else(|| Error::invalid(op, format!("input {i} is missing")))
+        .ok_or_else(|| Error::invalid(format!("input {i} is missing")))
 }
 
 /// An input that may be absent.
@@ -40,23 +35,21 @@ pub(crate) fn optional<T>(inputs: &[Option<T>], i: usize) -> Option<&T> {
 }
 
 /// An axis counted from the front.
-pub(crate) fn axis(op: &'static str, axis: i64, rank: usize) -> Result<usize> {
+pub(crate) fn axis(axis: i64, rank: usize) -> Result<usize> {
     let signed = i64::try_from(rank).unwrap_or(i64::MAX);
     usize::try_from(if axis < 0 { axis.saturating_add(signed) } else { axis })
         .ok()
         .filter(|&a| a < rank)
-        .ok_or_else(|| {
-            Error::invalid(op, format!("axis {axis} is outside a tensor of rank {rank}"))
-        })
+        .ok_or_else(|| Error::invalid(format!("axis {axis} is outside a tensor of rank {rank}")))
 }
 
 /// Distinct axes counted from the front.
-pub(crate) fn axes(op: &'static str, axes: &[i64], rank: usize) -> Result<Vec<usize>> {
+pub(crate) fn axes(axes: &[i64], rank: usize) -> Result<Vec<usize>> {
     let mut out = Vec::with_capacity(axes.len().min(rank));
     for &a in axes {
-        let a = axis(op, a, rank)?;
+        let a = axis(a, rank)?;
         if out.contains(&a) {
-            return Err(Error::invalid(op, format!("axis {a} is named twice in {axes:?}")));
+            return Err(Error::invalid(format!("axis {a} is named twice in {axes:?}")));
         }
         out.push(a);
     }
@@ -64,49 +57,41 @@ pub(crate) fn axes(op: &'static str, axes: &[i64], rank: usize) -> Result<Vec<us
 }
 
 /// Fails unless two inputs have the same dtype.
-pub(crate) fn same_dtype(
-    op: &'static str,
-    what: &str,
-    expected: DType,
-    given: DType,
-) -> Result<()> {
+pub(crate) fn same_dtype(what: &str, expected: DType, given: DType) -> Result<()> {
     if expected == given {
         Ok(())
     } else {
-        Err(Error::invalid(op, format!("{what} has dtype {given}, expected {expected}")))
+        Err(Error::invalid(format!("{what} has dtype {given}, expected {expected}")))
     }
 }
 
 /// Fails unless the dtype is a floating-point one.
-pub(crate) fn float(op: &'static str, dtype: DType) -> Result<()> {
+pub(crate) fn float(dtype: DType) -> Result<()> {
     if dtype.is_float() {
         Ok(())
     } else {
-        Err(Error::invalid(op, format!("dtype is {dtype}, expected a floating-point one")))
+        Err(Error::invalid(format!("dtype is {dtype}, expected a floating-point one")))
     }
 }
 
 /// Fails unless the rank, where known, is the expected one.
-pub(crate) fn rank(op: &'static str, what: &str, info: &ValueInfo, expected: usize) -> Result<()> {
+pub(crate) fn rank(what: &str, info: &ValueInfo, expected: usize) -> Result<()> {
     match info.sym_shape() {
-        Some(dims) if dims.len() != expected => Err(Error::invalid(
-            op,
-            format!(
-                "{what} has rank {}, shape {}, expected rank {expected}",
-                dims.len(),
-                SymShape(dims.to_vec())
-            ),
-        )),
+        Some(dims) if dims.len() != expected => Err(Error::invalid(format!(
+            "{what} has rank {}, shape {}, expected rank {expected}",
+            dims.len(),
+            SymShape(dims.to_vec())
+        ))),
         _ => Ok(()),
     }
 }
 
 /// Fails unless the value has one element, where that is known.
-pub(crate) fn single(op: &'static str, what: &str, info: &ValueInfo) -> Result<()> {
+pub(crate) fn single(what: &str, info: &ValueInfo) -> Result<()> {
     match info.sym_shape() {
         Some(dims) if dims.iter().any(|d| d.known().is_some_and(|n| n != 1)) => {
             let shape = SymShape(dims.to_vec());
-            Err(Error::invalid(op, format!("{what} has shape {shape}, expected one element")))
+            Err(Error::invalid(format!("{what} has shape {shape}, expected one element")))
         }
         _ => Ok(()),
     }
@@ -124,10 +109,10 @@ impl ValueInfo {
     }
 
     /// The contents of an i32 or i64 value, where all are known.
-    pub(crate) fn ints(&self, op: &'static str, what: &str) -> Result<Option<Vec<i64>>> {
+    pub(crate) fn ints(&self, what: &str) -> Result<Option<Vec<i64>>> {
         if !matches!(self.ty.dtype, DType::I32 | DType::I64) {
             let dtype = self.ty.dtype;
-            return Err(Error::invalid(op, format!("{what} has dtype {dtype}, expected i64")));
+            return Err(Error::invalid(format!("{what} has dtype {dtype}, expected i64")));
         }
         if let Some(constant) = &self.constant {
             return Ok(Some(integers(constant)?));
@@ -153,12 +138,12 @@ impl ValueInfo {
 
     /// A shape that this value holds: its contents, or as many unknown dimensions as it has
     /// elements; `None` when not even the rank is known.
-    pub(crate) fn target_shape(&self, op: &'static str) -> Result<Option<Vec<Dim>>> {
-        if let Some(sizes) = self.ints(op, "the shape")? {
+    pub(crate) fn target_shape(&self) -> Result<Option<Vec<Dim>>> {
+        if let Some(sizes) = self.ints("the shape")? {
             let dim = |&n: &i64| usize::try_from(n).map(Dim::Known);
             let dims = sizes.iter().map(dim).collect::<Result<_, _>>();
             return dims.map(Some).map_err(|_| {
-                Error::invalid(op, format!("the shape is {sizes:?}, expected no negative entry"))
+                Error::invalid(format!("the shape is {sizes:?}, expected no negative entry"))
             });
         }
         Ok(self.contents().or_else(|| {
@@ -187,7 +172,6 @@ pub(crate) fn integers(tensor: &Tensor) -> Result<Vec<i64>> {
 /// option is whether either is there, the inner whether the contents are known.
 #[allow(clippy::option_option, reason = "absent and unknown are different")]
 pub(crate) fn ints_or(
-    op: &'static str,
     what: &str,
     input: Option<&&ValueInfo>,
     attribute: Option<&[i64]>,
@@ -196,27 +180,27 @@ pub(crate) fn ints_or(
         (Some(info), _) => {
             // One axis is often written without brackets around it.
             if info.sym_shape().is_some_and(|dims| dims.len() > 1) {
-                rank(op, what, info, 1)?;
+                rank(what, info, 1)?;
             }
-            Ok(Some(info.ints(op, what)?))
+            Ok(Some(info.ints(what)?))
         }
         (None, attribute) => Ok(attribute.map(|a| Some(a.to_vec()))),
     }
 }
 
-/// The outputs' dtypes and shapes for actual inputs: `infer`, which also validates them, on
-/// shapes without symbols.
+/// The outputs' dtypes and shapes for actual inputs, whose number was checked: `infer_types`, which
+/// also validates them, on shapes without symbols.
 pub(crate) fn concrete(
     op: &dyn Op,
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<(DType, Shape)>> {
     let infos = infos(inputs)?;
     let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
-    op.infer(&infos)?
+    op.infer_types(&infos)?
         .into_iter()
         .map(|out| match out.ty.concrete_shape() {
             Some(shape) => Ok((out.ty.dtype, shape)),
-            None => Err(Error::unsupported(op.name(), format!("an output of type {}", out.ty))),
+            None => Err(Error::unsupported(format!("an output of type {}", out.ty))),
         })
         .collect()
 }
@@ -226,7 +210,7 @@ pub(crate) fn concrete_one(
     op: &dyn Op,
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<(DType, Shape)> {
-    concrete(op, inputs)?.pop().ok_or_else(|| Error::invalid(op.name(), "there is no output"))
+    concrete(op, inputs)?.pop().ok_or_else(|| Error::invalid("there is no output"))
 }
 
 /// The actual inputs as if known at compile time.
@@ -293,7 +277,7 @@ pub(crate) fn output_moved(
     data: std::ops::Range<usize>,
     shape: Option<Vec<Dim>>,
 ) -> Result<Vec<ValueInfo>> {
-    let dtype = required(op.name(), inputs, 0)?.ty.dtype;
+    let dtype = required(inputs, 0)?.ty.dtype;
     // Only shapes are followed: what is larger is not worth the memory before the model even runs.
     let elements = shape
         .as_ref()

@@ -4,10 +4,10 @@ use crate::error::{Error, Result};
 use lgp_memory::{Dim, SymShape};
 
 /// The size that two dimensions share; an error when they are fixed and differ.
-pub(crate) fn unify(op: &'static str, what: &str, a: &Dim, b: &Dim) -> Result<Dim> {
+pub(crate) fn unify(what: &str, a: &Dim, b: &Dim) -> Result<Dim> {
     match (a, b) {
         (Dim::Known(x), Dim::Known(y)) if x != y => {
-            Err(Error::invalid(op, format!("{what} is {y}, expected {x}")))
+            Err(Error::invalid(format!("{what} is {y}, expected {x}")))
         }
         (Dim::Known(_), _) | (Dim::Symbol(_), Dim::Symbol(_) | Dim::Unknown) => Ok(a.clone()),
         _ => Ok(b.clone()),
@@ -15,27 +15,22 @@ pub(crate) fn unify(op: &'static str, what: &str, a: &Dim, b: &Dim) -> Result<Di
 }
 
 /// Fails when a dimension is fixed and not the expected one.
-pub(crate) fn expect(op: &'static str, what: &str, expected: &Dim, given: &Dim) -> Result<()> {
-    unify(op, what, expected, given).map(drop)
+pub(crate) fn expect(what: &str, expected: &Dim, given: &Dim) -> Result<()> {
+    unify(what, expected, given).map(drop)
 }
 
 /// Fails when a shape is certainly not the expected one.
-pub(crate) fn expect_all(
-    op: &'static str,
-    what: &str,
-    expected: &[Dim],
-    given: &[Dim],
-) -> Result<()> {
+pub(crate) fn expect_all(what: &str, expected: &[Dim], given: &[Dim]) -> Result<()> {
     if given.len() != expected.len() {
         let message = format!("{what} has rank {}, expected {}", given.len(), expected.len());
-        return Err(Error::invalid(op, message));
+        return Err(Error::invalid(message));
     }
     let what = format!("a dimension of {what}");
-    expected.iter().zip(given).try_for_each(|(expected, given)| expect(op, &what, expected, given))
+    expected.iter().zip(given).try_for_each(|(expected, given)| expect(&what, expected, given))
 }
 
 /// Numpy's broadcasting of two shapes.
-pub(crate) fn broadcast(op: &'static str, a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
+pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
     let rank = a.len().max(b.len());
     let at = |dims: &[Dim], axis: usize| match (axis + dims.len()).checked_sub(rank) {
         Some(i) => dims[i].clone(),
@@ -46,7 +41,7 @@ pub(crate) fn broadcast(op: &'static str, a: &[Dim], b: &[Dim]) -> Result<Vec<Di
             (Dim::Known(1), d) | (d, Dim::Known(1)) => Ok(d),
             (Dim::Known(x), Dim::Known(y)) if x != y => {
                 let (a, b) = (SymShape(a.to_vec()), SymShape(b.to_vec()));
-                Err(Error::invalid(op, format!("cannot broadcast {a} and {b} to each other")))
+                Err(Error::invalid(format!("cannot broadcast {a} and {b} to each other")))
             }
             // A symbol beside a size other than 1 is either that size or 1.
             (Dim::Known(x), _) | (_, Dim::Known(x)) => Ok(Dim::Known(x)),
@@ -57,32 +52,32 @@ pub(crate) fn broadcast(op: &'static str, a: &[Dim], b: &[Dim]) -> Result<Vec<Di
 }
 
 /// The sum.
-pub(crate) fn add(op: &'static str, a: &Dim, b: &Dim) -> Result<Dim> {
+pub(crate) fn add(a: &Dim, b: &Dim) -> Result<Dim> {
     match (a, b) {
         (Dim::Known(0), d) | (d, Dim::Known(0)) => Ok(d.clone()),
-        (Dim::Known(x), Dim::Known(y)) => known(op, x.checked_add(*y)),
+        (Dim::Known(x), Dim::Known(y)) => known(x.checked_add(*y)),
         _ => Ok(Dim::Unknown),
     }
 }
 
 /// The product.
-pub(crate) fn mul(op: &'static str, a: &Dim, b: &Dim) -> Result<Dim> {
+pub(crate) fn mul(a: &Dim, b: &Dim) -> Result<Dim> {
     match (a, b) {
         (Dim::Known(1), d) | (d, Dim::Known(1)) => Ok(d.clone()),
         (Dim::Known(0), _) | (_, Dim::Known(0)) => Ok(Dim::Known(0)),
-        (Dim::Known(x), Dim::Known(y)) => known(op, x.checked_mul(*y)),
+        (Dim::Known(x), Dim::Known(y)) => known(x.checked_mul(*y)),
         _ => Ok(Dim::Unknown),
     }
 }
 
 /// The product of all.
-pub(crate) fn product(op: &'static str, dims: &[Dim]) -> Result<Dim> {
-    dims.iter().try_fold(Dim::Known(1), |n, d| mul(op, &n, d))
+pub(crate) fn product(dims: &[Dim]) -> Result<Dim> {
+    dims.iter().try_fold(Dim::Known(1), |n, d| mul(&n, d))
 }
 
 /// The product of `whole` divided by the product of `parts`: symbols cancel, and what is left
 /// unknown makes the quotient unknown.
-pub(crate) fn quotient(op: &'static str, whole: &[Dim], parts: &[Dim]) -> Result<Dim> {
+pub(crate) fn quotient(whole: &[Dim], parts: &[Dim]) -> Result<Dim> {
     let mut whole = whole.to_vec();
     let mut rest = Vec::new();
     for part in parts {
@@ -93,18 +88,18 @@ pub(crate) fn quotient(op: &'static str, whole: &[Dim], parts: &[Dim]) -> Result
     }
     let (fixed, others): (Vec<Dim>, Vec<Dim>) =
         whole.into_iter().partition(|dim| dim.known().is_some());
-    match (product(op, &fixed)?, product(op, &rest)?) {
-        (n, Dim::Known(1)) => mul(op, &product(op, &others)?, &n),
+    match (product(&fixed)?, product(&rest)?) {
+        (n, Dim::Known(1)) => mul(&product(&others)?, &n),
         // Of sizes that are not known all must be left over.
         (Dim::Known(n), Dim::Known(d)) if d > 0 && !others.is_empty() && n % d == 0 => {
-            mul(op, &product(op, &others)?, &Dim::Known(n / d))
+            mul(&product(&others)?, &Dim::Known(n / d))
         }
         _ if !others.is_empty() => Ok(Dim::Unknown),
         (Dim::Known(n), Dim::Known(d)) if d > 0 => {
             if n % d == 0 {
                 Ok(Dim::Known(n / d))
             } else {
-                Err(Error::invalid(op, format!("{n} elements do not divide by {d}")))
+                Err(Error::invalid(format!("{n} elements do not divide by {d}")))
             }
         }
         _ => Ok(Dim::Unknown),
@@ -116,8 +111,8 @@ pub(crate) fn surely_equal(a: Option<&Dim>, b: Option<&Dim>) -> bool {
     a.is_some_and(|a| *a != Dim::Unknown) && a == b
 }
 
-fn known(op: &'static str, size: Option<usize>) -> Result<Dim> {
-    size.map(Dim::Known).ok_or_else(|| Error::invalid(op, "a dimension overflows"))
+fn known(size: Option<usize>) -> Result<Dim> {
+    size.map(Dim::Known).ok_or_else(|| Error::invalid("a dimension overflows"))
 }
 
 #[cfg(test)]
@@ -146,7 +141,7 @@ mod tests {
             ("0", "1", Some("0")),
             ("2", "3", None),
         ] {
-            assert_eq!(broadcast("op", &dims(a), &dims(b)).ok(), out.map(dims), "{a} and {b}");
+            assert_eq!(broadcast(&dims(a), &dims(b)).ok(), out.map(dims), "{a} and {b}");
         }
     }
 
@@ -172,7 +167,7 @@ mod tests {
             ("6", "0", Some("?")),
             ("? 6", "?", Some("?")),
         ] {
-            let got = quotient("op", &dims(whole), &dims(parts)).ok();
+            let got = quotient(&dims(whole), &dims(parts)).ok();
             assert_eq!(got.map(|d| vec![d]), out.map(dims), "{whole} / {parts}");
         }
     }

@@ -86,9 +86,9 @@ impl Activation {
             Self::Relu => each(x, |x| if x < 0. { 0. } else { x }),
             Self::Clip { min, max } => each(x, |x| clamp(x, min, max)),
             Self::LeakyRelu { alpha } => each(x, |x| if x < 0. { alpha * x } else { x }),
-            Self::Sigmoid => each(x, |x| 1. / (1. + (-x).exp_())),
+            Self::Sigmoid => each(x, Exp::sigmoid_),
             Self::HardSigmoid { alpha, beta } => each(x, |x| clamp(alpha * x + beta, 0., 1.)),
-            Self::Silu => each(x, |x| x / (1. + (-x).exp_())),
+            Self::Silu => each(x, |x| x * x.sigmoid_()),
             Self::HardSwish => each(x, |x| x * clamp(x * (1. / 6.) + 0.5, 0., 1.)),
             Self::Gelu { tanh: false } => {
                 each(x, |x| 0.5 * x * (1. + (x * std::f32::consts::FRAC_1_SQRT_2).erf_()));

@@ -8,17 +8,17 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// Inputs or attributes do not fit the operator.
-    #[error("{op}: {message}")]
+    #[error("{}{message}", before(op))]
     Invalid {
-        /// The operator.
+        /// The operator, empty until [`Error::of`] names it.
         op: &'static str,
         /// What was wrong and what was expected.
         message: String,
     },
     /// The operator is right but this build has no kernel for it.
-    #[error("{op} is not supported for {what}")]
+    #[error("{}not supported for {what}", is(op))]
     Unsupported {
-        /// The operator.
+        /// The operator, empty until [`Error::of`] names it.
         op: &'static str,
         /// Dtype, rank or attribute without a kernel.
         what: String,
@@ -65,13 +65,65 @@ impl Error {
         }
     }
 
-    /// Shorthand for [`Error::Invalid`].
-    pub fn invalid(op: &'static str, message: impl Into<String>) -> Self {
-        Self::Invalid { op, message: message.into() }
+    /// Shorthand for [`Error::Invalid`]. An operator is not named yet: [`Op::run`](crate::Op::run)
+    /// and the other methods that call an operator's body do that.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::Invalid { op: "", message: message.into() }
     }
 
-    /// Shorthand for [`Error::Unsupported`].
-    pub fn unsupported(op: &'static str, what: impl Into<String>) -> Self {
-        Self::Unsupported { op, what: what.into() }
+    /// Shorthand for [`Error::Unsupported`], without the operator's name as [`Error::invalid`].
+    pub fn unsupported(what: impl Into<String>) -> Self {
+        Self::Unsupported { op: "", what: what.into() }
+    }
+
+    /// The error with this operator's name. One that has a name keeps it: it comes from an operator
+    /// that was called inside.
+    #[must_use]
+    pub fn of(mut self, name: &'static str) -> Self {
+        if let Self::Invalid { op, .. } | Self::Unsupported { op, .. } = &mut self
+            && op.is_empty()
+        {
+            *op = name;
+        }
+        self
+    }
+}
+
+/// An input of another kind than the operator takes.
+pub(crate) fn wrong_kind(input: usize, given: &str, expected: &str) -> Error {
+    Error::invalid(format!("input {input} is {given}, expected {expected}"))
+}
+
+/// An input of a dtype that the operator has no meaning for.
+pub(crate) fn wrong_dtype(input: usize, given: lgp_memory::DType) -> Error {
+    Error::invalid(format!("input {input} has dtype {given}, which it has no meaning for"))
+}
+
+/// A name as a message begins with it, if there is one.
+fn before(op: &str) -> String {
+    if op.is_empty() { String::new() } else { format!("{op}: ") }
+}
+
+/// A name as the subject of a message, if there is one.
+fn is(op: &str) -> String {
+    if op.is_empty() { String::new() } else { format!("{op} is ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_name_stays() {
+        let invalid = Error::invalid("axis 3");
+        assert_eq!(invalid.to_string(), "axis 3");
+        let inner = invalid.of("Gather");
+        assert_eq!(inner.to_string(), "Gather: axis 3");
+        assert_eq!(inner.of("Loop").to_string(), "Gather: axis 3");
+        let unsupported = Error::unsupported("dtype u8");
+        assert_eq!(unsupported.to_string(), "not supported for dtype u8");
+        assert_eq!(unsupported.of("Sin").to_string(), "Sin is not supported for dtype u8");
+        let stopped = Error::from(crate::Stopped::Cancelled);
+        assert_eq!(stopped.clone().of("Sin"), stopped);
     }
 }

@@ -41,31 +41,29 @@ pub(crate) fn each(dims: &[usize], strides: &[usize], mut f: impl FnMut(usize)) 
 }
 
 /// The elements of an i32 or i64 tensor.
-pub(crate) fn ints(op: &'static str, what: &str, x: &TensorView<'_>) -> Result<Vec<i64>> {
+pub(crate) fn ints(what: &str, x: &TensorView<'_>) -> Result<Vec<i64>> {
     match x.dtype() {
         DType::I32 => Ok(x.as_slice::<i32>()?.iter().map(|&n| n.into()).collect()),
         DType::I64 => Ok(x.as_slice::<i64>()?.to_vec()),
-        other => Err(Error::invalid(op, format!("{what} has dtype {other}, expected i64"))),
+        other => Err(Error::invalid(format!("{what} has dtype {other}, expected i64"))),
     }
 }
 
 /// Fails unless the dtype is one of those that hold indices.
-pub(crate) fn index_dtype(op: &'static str, what: &str, dtype: DType) -> Result<()> {
+pub(crate) fn index_dtype(what: &str, dtype: DType) -> Result<()> {
     if matches!(dtype, DType::I32 | DType::I64) {
         return Ok(());
     }
-    Err(Error::invalid(op, format!("{what} has dtype {dtype}, expected i64")))
+    Err(Error::invalid(format!("{what} has dtype {dtype}, expected i64")))
 }
 
 /// An index, negative from the back, counted from the front of an axis of a given size.
-pub(crate) fn position(op: &'static str, index: i64, size: usize) -> Result<usize> {
+pub(crate) fn position(index: i64, size: usize) -> Result<usize> {
     let signed = i64::try_from(size).unwrap_or(i64::MAX);
     usize::try_from(if index < 0 { index.saturating_add(signed) } else { index })
         .ok()
         .filter(|&p| p < size)
-        .ok_or_else(|| {
-            Error::invalid(op, format!("index {index} is outside an axis of size {size}"))
-        })
+        .ok_or_else(|| Error::invalid(format!("index {index} is outside an axis of size {size}")))
 }
 
 /// Copies runs of `size` bytes from where `from` says, in units of such runs, to one after the

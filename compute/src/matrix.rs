@@ -54,7 +54,7 @@ pub(crate) fn product<T: Real>(
         && reach(m, n, row, 1).is_some_and(|r| r <= c.len())
         && (row >= n || m == 1);
     if !fits {
-        return Err(Error::invalid("MatMul", format!("{m}x{k} by {k}x{n} leaves its operands")));
+        return Err(Error::invalid(format!("{m}x{k} by {k}x{n} leaves its operands")));
     }
     if (2..=FEW_ROWS).contains(&m) && b.row == 1 && k > 1 {
         for i in 0..m {

@@ -44,9 +44,9 @@ pub(crate) fn affine<T: Real>(simd: Simd, row: &[T], out: &mut [T], mean: T, sca
 
 /// The axes of a norm over the axes of input 0 from `first` on, negative from the back; the other
 /// inputs are parameters that broadcast to these axes.
-pub(crate) fn axes(op: &'static str, first: i64, inputs: &[Option<&ValueInfo>]) -> Axes {
+pub(crate) fn axes(first: i64, inputs: &[Option<&ValueInfo>]) -> Axes {
     let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
-    let Ok(first) = axis(op, first, rank) else { return Axes::new() };
+    let Ok(first) = axis(first, rank) else { return Axes::new() };
     let normalised: Vec<usize> = (first..rank).collect();
     let axes = Axes::each_but(&normalised, inputs, 1);
     normalised.iter().fold(axes, |axes, &at| {
@@ -105,7 +105,7 @@ mod tests {
         ] {
             let given = [x, scale, bias].map(|dims| info(&format!("f32 {dims}")));
             let given: Vec<Option<&ValueInfo>> = given.iter().map(Some).collect();
-            assert_eq!(axes("op", first, &given), want, "{x} from {first} by {scale} and {bias}");
+            assert_eq!(axes(first, &given), want, "{x} from {first} by {scale} and {bias}");
         }
     }
 }

@@ -131,18 +131,18 @@ floats!(f32, f64);
 /// Evaluates a fallible expression with a type name bound to a dtype's Rust type; any other
 /// dtype is an `Unsupported` error.
 macro_rules! with_type {
-    ($op:expr, $dtype:expr, number $T:ident => $body:expr) => {
-        $crate::number::with_type!($op, $dtype, [
+    ($dtype:expr, number $T:ident => $body:expr) => {
+        $crate::number::with_type!($dtype, [
             F32 f32, F64 f64, I8 i8, I16 i16, I32 i32, I64 i64, U8 u8, U16 u16, U32 u32, U64 u64
         ] $T => $body)
     };
-    ($op:expr, $dtype:expr, real $T:ident => $body:expr) => {
-        $crate::number::with_type!($op, $dtype, [F32 f32, F64 f64] $T => $body)
+    ($dtype:expr, real $T:ident => $body:expr) => {
+        $crate::number::with_type!($dtype, [F32 f32, F64 f64] $T => $body)
     };
-    ($op:expr, $dtype:expr, [$($d:ident $t:ty),*] $T:ident => $body:expr) => {
+    ($dtype:expr, [$($d:ident $t:ty),*] $T:ident => $body:expr) => {
         match $dtype {
             $(lgp_memory::DType::$d => { type $T = $t; $body })*
-            other => Err($crate::Error::unsupported($op, format!("dtype {other}"))),
+            other => Err($crate::Error::unsupported(format!("dtype {other}"))),
         }
     };
 }

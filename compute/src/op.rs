@@ -1,222 +1,49 @@
 //! What an operator is: it infers types, validates its inputs and computes its outputs.
 
+mod context;
+mod given;
+mod launch;
+mod value_info;
+
+pub use context::Context;
+pub use given::Given;
+pub(crate) use given::as_large;
+pub use launch::launch;
+pub use value_info::ValueInfo;
+
+use crate::args::count;
 use crate::axes::{Axes, Axis};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::{Element, Launches};
 use crate::epilogue::Activation;
-use crate::error::{Error, Result};
-use crate::isa::{Isa, Simd};
+use crate::error::Result;
 use crate::ops::BinaryKind;
-use crate::planned::Planned;
 use crate::reorder::Reordered;
 use crate::rewrite::{Absorbed, Affine, Decoder, Following, Hints, Operand, Step};
-use crate::stop::{Stop, Stopped};
-use crate::threads::Threads;
-use lgp_memory::{
-    Arena, DType, Datum, Dim, Pool, Shape, StringTable, Tensor, TensorType, TensorView, ValueKind,
-};
+use crate::widen::{is_half, widened};
+use lgp_memory::{DType, Datum, Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
-
-/// What is known of a value while a graph is compiled.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ValueInfo {
-    /// Dtype and, when its rank is known, the shape.
-    pub ty: TensorType,
-    /// The value itself, where it does not depend on the graph's inputs.
-    pub constant: Option<Tensor>,
-    /// The contents of a small integer tensor that holds dimensions, such as the output of
-    /// `Shape`: entries may be symbolic.
-    pub dims: Option<Vec<Dim>>,
-    /// What the type is the type of: the value itself, or the tensors inside.
-    pub kind: ValueKind,
-}
-
-impl ValueInfo {
-    /// A value of which only the type is known.
-    #[must_use]
-    pub fn of(ty: TensorType) -> Self {
-        Self { ty, constant: None, dims: None, kind: ValueKind::Tensor }
-    }
-
-    /// A value that holds tensors of a type.
-    #[must_use]
-    pub fn holding(kind: ValueKind, ty: TensorType) -> Self {
-        Self { kind, ..Self::of(ty) }
-    }
-}
-
-/// What a running operator is given besides its inputs.
-/// Clones share threads and memory.
-#[derive(Debug, Clone)]
-pub struct Context {
-    threads: Arc<Threads>,
-    simd: Simd,
-    pool: Pool,
-    stop: Option<Stop>,
-    planned: Option<Arc<Planned>>,
-}
-
-impl Context {
-    /// A context with memory of its own and `threads` threads, the calling one included; with one
-    /// thread, kernels stay on the calling one. Where the system refuses to start a thread, the
-    /// context has fewer: [`Context::threads`] tells.
-    #[must_use]
-    pub fn new(threads: usize) -> Self {
-        Self::with_pool(threads, Pool::new())
-    }
-
-    /// A context that takes its memory from a pool that others may share.
-    #[must_use]
-    pub fn with_pool(threads: usize, pool: Pool) -> Self {
-        let threads = Arc::new(Threads::new(threads));
-        Self { threads, simd: Simd::detect(None), pool, stop: None, planned: None }
-    }
-
-    /// The same context for a run that can be asked to end.
-    #[must_use]
-    pub fn with_stop(mut self, stop: Stop) -> Self {
-        self.stop = Some(stop);
-        self
-    }
-
-    /// Whether somebody may ask the run to end.
-    #[must_use]
-    pub fn may_stop(&self) -> bool {
-        self.stop.is_some()
-    }
-
-    /// Whether the run is to go on; asked between operators.
-    ///
-    /// # Errors
-    /// Why not.
-    pub fn check(&self) -> Result<(), Stopped> {
-        self.stop.as_ref().map_or(Ok(()), Stop::check)
-    }
-
-    /// The same context whose kernels use no more than this level of vector instructions.
-    #[must_use]
-    pub fn with_isa(mut self, limit: Option<Isa>) -> Self {
-        self.simd = Simd::detect(limit);
-        self
-    }
-
-    /// The same context for a kernel or graph that runs beside others: it stays on its own thread.
-    #[must_use]
-    pub fn on_one_thread(&self) -> Self {
-        Self { threads: Arc::new(Threads::new(1)), ..self.clone() }
-    }
-
-    /// The vector instructions that kernels use.
-    #[must_use]
-    pub fn simd(&self) -> Simd {
-        self.simd
-    }
-
-    /// The same context for one run whose outputs have planned places in an arena.
-    #[must_use]
-    pub fn on_arena(&self, arena: Arena) -> Self {
-        Self { planned: Some(Arc::new(Planned::new(arena))), ..self.clone() }
-    }
-
-    /// Says which lengths the outputs of the next operator have, and which offsets in the arena
-    /// were planned for them. What is not as planned comes from the pool.
-    pub fn expect_outputs(&self, outputs: &[(usize, usize)]) {
-        if let Some(planned) = &self.planned {
-            planned.expect(outputs);
-        }
-    }
-
-    /// How many threads a kernel may use.
-    #[must_use]
-    pub fn threads(&self) -> usize {
-        self.threads.count()
-    }
-
-    pub(crate) fn workers(&self) -> &Threads {
-        &self.threads
-    }
-
-    /// Where outputs and scratch memory come from.
-    #[must_use]
-    pub fn pool(&self) -> &Pool {
-        &self.pool
-    }
-
-    /// Allocates an output. Its contents are initialised but unspecified: a kernel writes all.
-    /// Dropping the tensor gives the memory back to the pool.
-    ///
-    /// # Errors
-    /// Out of memory, or a shape that cannot be addressed.
-    pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
-        let shape = shape.into();
-        // The numbers of strings would be read without their table.
-        if let Some(planned) = self.planned.as_ref().filter(|_| dtype != DType::Str)
-            && let Some(mut buffer) = planned.take(shape.byte_len(dtype)?)
-        {
-            if dtype.is_checked() {
-                // Not every byte is an element: what was there before must not be read as one.
-                buffer.fill(0);
-            }
-            return Ok(Tensor::from_buffer(dtype, shape, buffer)?);
-        }
-        Ok(Tensor::pooled(&self.pool, dtype, shape)?)
-    }
-
-    /// Allocates what an operator needs besides its outputs, from the pool: it must not take the
-    /// place that was planned for an output of the same size. Otherwise as [`Context::alloc`].
-    ///
-    /// # Errors
-    /// Out of memory, or a shape that cannot be addressed.
-    pub fn scratch(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
-        Ok(Tensor::scratch(&self.pool, dtype, shape)?)
-    }
-}
-
-/// An input that a run may write over.
-#[derive(Debug)]
-pub struct Given {
-    /// Which one it is.
-    pub input: usize,
-    /// The tensor.
-    pub tensor: Tensor,
-}
-
-impl Given {
-    /// The tensor to write over, once an operator has no complaint against it and the other inputs.
-    pub(crate) fn checked(self, op: &dyn Op, inputs: &[Option<TensorView<'_>>]) -> Result<Tensor> {
-        let mut all = inputs.to_vec();
-        if let Some(input) = all.get_mut(self.input) {
-            *input = Some(self.tensor.view());
-        }
-        let (dtype, shape) = crate::args::concrete_one(op, &all)?;
-        if (dtype, &shape) != (self.tensor.dtype(), self.tensor.shape()) {
-            let (given, own) = (self.tensor.shape(), self.tensor.dtype());
-            let message = format!("{dtype} {shape:?} is written over {own} {given:?}");
-            return Err(Error::invalid(op.name(), message));
-        }
-        Ok(self.tensor)
-    }
-}
-
-/// Of an operator that may write over an input of its output's dtype and shape: the inputs that are
-/// such, halves aside, which are computed through copies.
-pub(crate) fn as_large(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
-    let Some(out) = outputs.first() else { return Vec::new() };
-    let is_half = matches!(out.ty.dtype, DType::F16 | DType::BF16);
-    let fits = |info: &&ValueInfo| info.ty.concrete_shape().is_some() && info.ty == out.ty;
-    let fits =
-        inputs.iter().enumerate().filter(|(_, info)| !is_half && info.as_ref().is_some_and(fits));
-    fits.map(|(i, _)| i).collect()
-}
 
 /// An operator with its attributes: pure, and safe to run from several threads at once.
 ///
+/// An operator writes [`Op::infer_types`] and [`Op::compute`]. Callers call [`Op::infer`] and
+/// [`Op::run`], which do what all operators have in common around these bodies.
+///
 /// `Any` lets a graph pass recognise the ops that it rewrites.
 pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
+    // What it computes.
+
     /// The operator's name, as ONNX spells it.
     fn name(&self) -> &'static str;
 
-    /// The outputs' types from the inputs' (`None` = an optional input that is absent).
+    /// How many inputs it may be given, absent optional ones included; up to `usize::MAX` where there
+    /// is no limit.
+    fn arity(&self) -> RangeInclusive<usize>;
+
+    /// The outputs' types from the inputs' (`None` = an optional input that is absent), of which
+    /// there are as many as [`Op::arity`] says. Errors need not name the operator. Callers call
+    /// [`Op::infer`].
     ///
     /// Where small integer inputs carry [`ValueInfo::dims`], operators that move or combine
     /// dimensions pass them on. Constants are not folded: running an op on them is for the
@@ -224,20 +51,66 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// When the inputs cannot be right whatever the unknown dimensions turn out to be.
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>>;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>>;
 
-    /// Computes the outputs on the CPU. Every input is validated: a wrong one is an error, not
-    /// a panic. String tensors must have one common table, as [`launch`] gives them.
+    /// Computes the outputs on the CPU, from as many inputs as [`Op::arity`] says; input 0 is no half
+    /// where [`Op::widens_halves`] says so. Every input is validated: a wrong one is an error, not a
+    /// panic. Errors need not name the operator. Callers call [`Op::run`].
     ///
     /// # Errors
     /// Inputs that do not fit, a dtype without a kernel, or out of memory.
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>;
+
+    /// Whether inputs or outputs may be other than tensors. Such an operator computes in
+    /// [`Op::compute_data`], and its `run` is never called by a graph.
+    fn takes_data(&self) -> bool {
+        false
+    }
+
+    /// Computes the outputs from values of any kind, as many as [`Op::arity`] says. Errors need not
+    /// name the operator. Callers call [`Op::run_data`].
+    ///
+    /// By default [`Op::run`] computes them from tensors.
+    ///
+    /// # Errors
+    /// As [`Op::compute`], and a value of the wrong kind.
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        launch::launch_data(self, ctx, &inputs)
+    }
+
+    /// The outputs' types by [`Op::infer_types`]: the inputs are counted, and errors name the operator.
+    ///
+    /// # Errors
+    /// Too few or too many inputs, and as [`Op::infer_types`].
+    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let counted = count(&self.arity(), inputs.len());
+        let outputs = counted.and_then(|()| self.infer_types(inputs));
+        outputs.map_err(|error| error.of(self.name()))
+    }
+
+    /// The outputs by [`Op::compute`]: the inputs are counted, halves are widened where
+    /// [`Op::widens_halves`] says so, and errors name the operator. String tensors must have one common
+    /// table, as [`launch`](fn@launch) gives them.
+    ///
+    /// # Errors
+    /// Too few or too many inputs, and as [`Op::compute`].
+    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let counted = count(&self.arity(), inputs.len());
+        let outputs = counted.and_then(|()| {
+            if self.widens_halves() && is_half(inputs) {
+                widened(self, ctx, inputs)
+            } else {
+                self.compute(ctx, inputs)
+            }
+        });
+        outputs.map_err(|error| error.of(self.name()))
+    }
 
     /// As [`Op::run`], with one of the inputs that [`Op::overwrites`] names given away: output 0 is
     /// written over it. In its place in `inputs` is `None`.
     ///
     /// # Errors
-    /// As [`Op::run`].
+    /// As [`Op::run`]; they name the operator.
     fn run_over(
         &self,
         ctx: &Context,
@@ -251,6 +124,19 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         self.run(ctx, &inputs)
     }
 
+    /// The outputs from values of any kind by [`Op::compute_data`]: the inputs are counted, and errors
+    /// name the operator.
+    ///
+    /// # Errors
+    /// Too few or too many inputs, and as [`Op::compute_data`].
+    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let counted = count(&self.arity(), inputs.len());
+        let outputs = counted.and_then(|()| self.compute_data(ctx, inputs));
+        outputs.map_err(|error| error.of(self.name()))
+    }
+
+    // On a device.
+
     /// Of an operator each element of whose output is a function of its inputs' elements at the
     /// same place, broadcast: that function as an expression in the portable language of kernels,
     /// where halves are `float` and bool is `u8`. `None` otherwise, or for these dtypes.
@@ -258,6 +144,24 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         let _ = x;
         None
     }
+
+    /// The kernels that compute it on a device, for inputs and outputs of types whose dimensions
+    /// are all known; inputs that are constants of the graph are there with their contents.
+    /// `None` where there are none for these: the CPU computes it then.
+    ///
+    /// Every kernel stays within the buffers of those types, whatever is in them.
+    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
+        let _ = (inputs, outputs);
+        None
+    }
+
+    /// All ways to compute it there that are worth measuring, [`Op::launches`] first. Their results
+    /// may be rounded differently.
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        self.launches(inputs, outputs).into_iter().collect()
+    }
+
+    // Facts.
 
     /// How outputs of these types follow from inputs of these types, axis by axis. What is said
     /// holds for all contents of the inputs; of an axis that is left out nothing is known.
@@ -298,6 +202,11 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         Vec::new()
     }
 
+    /// Whether output 0 is input 0's own memory, under another shape at most.
+    fn passes_memory_on(&self) -> bool {
+        false
+    }
+
     /// How many multiplications with an addition outputs of these types take: pairs that a sum of
     /// products has. Where it computes otherwise, an operation an element counts as one.
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
@@ -305,14 +214,35 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
         if self.moves() { 0 } else { outputs.iter().map(crate::cost::elements).sum() }
     }
 
-    /// The name for people: of an operator that joins others, theirs.
-    fn label(&self) -> String {
-        self.name().to_owned()
+    /// Bytes that a run on `threads` threads takes from the pool besides its outputs, for inputs
+    /// of known shapes. Of halves that it widens the copies are left out, and its kernel's bytes
+    /// are asked for in f32: [`crate::scratch_bytes`] is what a memory plan counts on top.
+    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
+        let _ = (threads, inputs);
+        0
+    }
+
+    /// Bytes of weights and tables that the operator holds itself, besides its inputs. Where there
+    /// are any, its `Debug` output may leave them out: two operators that hold data are never taken
+    /// for the same.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
+    /// Whether a run with input 0 in f16 or bf16 computes through copies in f32 of all inputs that are
+    /// halves. Outputs in f32 are rounded to the dtype of input 0.
+    fn widens_halves(&self) -> bool {
+        false
     }
 
     /// Whether two runs on the same inputs give the same.
     fn is_deterministic(&self) -> bool {
         true
+    }
+
+    /// The name for people: of an operator that joins others, theirs.
+    fn label(&self) -> String {
+        self.name().to_owned()
     }
 
     /// The dtype that it converts input 0 to, where that is all it does.
@@ -348,6 +278,8 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     fn quantizes(&self) -> bool {
         false
     }
+
+    // What it becomes when a graph is compiled.
 
     /// The operator on tensors of `order.len()` axes that lie in another order: axis `i` of such a
     /// tensor is axis `order[i]` of the plain one. `None` where it has no such form.
@@ -426,173 +358,5 @@ pub trait Op: std::any::Any + std::fmt::Debug + Send + Sync {
     ) -> Option<Arc<dyn Op>> {
         let _ = (input, decoder, inputs);
         None
-    }
-
-    /// The kernels that compute it on a device, for inputs and outputs of types whose dimensions
-    /// are all known; inputs that are constants of the graph are there with their contents.
-    /// `None` where there are none for these: the CPU computes it then.
-    ///
-    /// Every kernel stays within the buffers of those types, whatever is in them.
-    fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
-        let _ = (inputs, outputs);
-        None
-    }
-
-    /// All ways to compute it there that are worth measuring, [`Op::launches`] first. Their results
-    /// may be rounded differently.
-    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
-        self.launches(inputs, outputs).into_iter().collect()
-    }
-
-    /// Whether output 0 is input 0's own memory, under another shape at most.
-    fn passes_memory_on(&self) -> bool {
-        false
-    }
-
-    /// Whether a run computes f16 and bf16 through copies in f32.
-    fn widens_halves(&self) -> bool {
-        false
-    }
-
-    /// Bytes that a run on `threads` threads takes from the pool besides its outputs, for inputs
-    /// of known shapes. Of halves that it widens the copies are left out, and its kernel's bytes
-    /// are asked for in f32: [`crate::scratch_bytes`] is what a memory plan counts on top.
-    fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
-        let _ = (threads, inputs);
-        0
-    }
-
-    /// Bytes of weights and tables that the operator holds itself, besides its inputs. Where there
-    /// are any, its `Debug` output may leave them out: two operators that hold data are never taken
-    /// for the same.
-    fn held_bytes(&self) -> usize {
-        0
-    }
-
-    /// Whether inputs or outputs may be other than tensors. Such an operator computes in
-    /// [`Op::run_data`], and its `run` is never called by a graph.
-    fn takes_data(&self) -> bool {
-        false
-    }
-
-    /// Computes the outputs from values of any kind.
-    ///
-    /// # Errors
-    /// As [`Op::run`], and a value of the wrong kind.
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        let mut views = Vec::with_capacity(inputs.len());
-        for (i, input) in inputs.iter().enumerate() {
-            views.push(match input {
-                None => None,
-                Some(Datum::Tensor(tensor)) => Some(tensor.view()),
-                Some(other) => return Err(wrong_kind(self.name(), i, other.kind(), "a tensor")),
-            });
-        }
-        Ok(launch(self, ctx, &views)?.into_iter().map(Datum::Tensor).collect())
-    }
-}
-
-/// An input of another kind than the operator takes.
-pub(crate) fn wrong_kind(op: &'static str, input: usize, given: &str, expected: &str) -> Error {
-    Error::invalid(op, format!("input {input} is {given}, expected {expected}"))
-}
-
-/// An input of a dtype that the operator has no meaning for.
-pub(crate) fn wrong_dtype(op: &'static str, input: usize, given: DType) -> Error {
-    Error::invalid(op, format!("input {input} has dtype {given}, which it has no meaning for"))
-}
-
-/// Runs an operator on tensors that may hold strings.
-///
-/// A kernel sees the elements of a string tensor as numbers. Here the inputs get one table, in
-/// which numbers order as texts do, and outputs that only moved those numbers get it too.
-///
-/// # Errors
-/// As [`Op::run`].
-pub fn launch<O: Op + ?Sized>(
-    op: &O,
-    ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-) -> Result<Vec<Tensor>> {
-    let is_text = |x: &TensorView<'_>| x.dtype() == DType::Str;
-    if !inputs.iter().flatten().any(is_text) {
-        return op.run(ctx, inputs);
-    }
-    let tables = || inputs.iter().flatten().filter_map(TensorView::string_table);
-    let table = StringTable::merged(tables());
-    // Zeros of strings have no table: their numbers would mean texts in the others'.
-    let shares = |x: &TensorView<'_>| x.string_table().is_some_and(|t| t.is(&table));
-    let outputs = if inputs.iter().flatten().filter(|x| is_text(x)).all(shares) {
-        op.run(ctx, inputs)?
-    } else {
-        let own = |x: &TensorView<'_>| x.to_tensor()?.with_table(&table);
-        let mut renumbered: Vec<Option<Tensor>> = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            renumbered.push(input.as_ref().filter(|x| is_text(x)).map(own).transpose()?);
-        }
-        let views: Vec<Option<TensorView<'_>>> = inputs
-            .iter()
-            .zip(&renumbered)
-            .map(|(given, own)| own.as_ref().map(Tensor::view).or_else(|| given.clone()))
-            .collect();
-        op.run(ctx, &views)?
-    };
-    Ok(outputs.into_iter().map(|out| out.or_table(&table)).collect())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn strings_move_and_compare_like_numbers() {
-        let ctx = Context::new(1);
-        let a = Tensor::from_strings([2], &["b", "a"]).unwrap();
-        let b = Tensor::from_strings([1], &["a"]).unwrap();
-        let inputs = [Some(a.view()), Some(b.view())];
-        let out = launch(&crate::ops::Concat { axis: 0 }, &ctx, &inputs).unwrap();
-        assert_eq!(out[0].strings().unwrap(), ["b", "a", "a"]);
-        let equal = crate::ops::Binary::new(crate::ops::BinaryKind::Equal);
-        let out = launch(&equal, &ctx, &inputs).unwrap();
-        assert_eq!(out[0].as_slice::<bool>().unwrap(), [false, true]);
-        let data = vec![Some(Datum::Sequence(vec![])), None];
-        let error = equal.run_data(&ctx, data).unwrap_err().to_string();
-        assert_eq!(error, "Equal: input 0 is a sequence, expected a tensor");
-    }
-
-    #[test]
-    fn outputs_go_where_they_were_planned() {
-        let plain = Context::new(1);
-        let arena = Arena::new(plain.pool(), 512).unwrap();
-        let context = plain.on_arena(arena.clone());
-        context.expect_outputs(&[(256, 0), (64, 256), (256, 0)]);
-        let a = context.alloc(DType::F32, [64]).unwrap();
-        assert!(arena.take(0, 64).is_none(), "it is in the arena");
-        let before = plain.pool().stats().allocations;
-        let small = context.alloc(DType::F32, [3]).unwrap();
-        assert_eq!(plain.pool().stats().allocations, before + 1, "nothing of 12 bytes is planned");
-        let scratch = context.scratch(DType::F32, [64]).unwrap();
-        assert_eq!(plain.pool().stats().allocations, before + 2, "it is no output");
-        let conflict = context.alloc(DType::F32, [64]).unwrap();
-        assert_eq!(plain.pool().stats().allocations, before + 3, "its place is taken");
-        arena.take(256, 64).unwrap().fill(9);
-        let bools = context.alloc(DType::Bool, [64]).unwrap();
-        assert_eq!(bools.as_slice::<bool>().unwrap(), [false; 64]);
-        assert_eq!(plain.pool().stats().allocations, before + 3);
-        drop((a, small, scratch, conflict, bools));
-        context.expect_outputs(&[]);
-        assert!(arena.take(0, 512).is_some());
-    }
-
-    #[test]
-    fn outputs_reuse_what_was_dropped() {
-        let context = Context::new(1);
-        drop(context.alloc(DType::F32, [100]));
-        let shared = Context::with_pool(0, context.pool().clone());
-        let bools = shared.alloc(DType::Bool, [400]).unwrap();
-        assert_eq!(shared.threads(), 1);
-        assert_eq!(context.pool().stats().hits, 1);
-        assert_eq!(bools.as_slice::<bool>().unwrap(), [false; 400]);
-        assert!(context.alloc(DType::F32, [usize::MAX, 2]).is_err());
     }
 }

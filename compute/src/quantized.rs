@@ -57,39 +57,35 @@ impl Quant {
     }
 
     /// Fails unless this describes bytes with a sensible scale.
-    pub(crate) fn check(self, op: &'static str) -> Result<()> {
+    pub(crate) fn check(self) -> Result<()> {
         let in_range = matches!(self.dtype, DType::I8 | DType::U8)
             && range(self.dtype).is_some_and(|(low, high)| (low..=high).contains(&self.zero));
         if in_range && self.scale.is_normal() && self.scale > 0. {
             return Ok(());
         }
-        Err(Error::unsupported(op, format!("{self:?}")))
+        Err(Error::unsupported(format!("{self:?}")))
     }
 }
 
 /// The elements of a weight as i8 around 0: its zero points must all be in the middle of the range.
-pub(crate) fn centred<'a>(
-    op: &'static str,
-    weight: &TensorView<'a>,
-    zero: &[i32],
-) -> Result<Cow<'a, [i8]>> {
+pub(crate) fn centred<'a>(weight: &TensorView<'a>, zero: &[i32]) -> Result<Cow<'a, [i8]>> {
     let (middle, centred) = match weight.dtype() {
         DType::I8 => (0, Cow::Borrowed(weight.as_slice()?)),
         DType::U8 => {
             let moved = weight.as_slice::<u8>()?.iter().map(|w| (w ^ 0x80).cast_signed());
             (128, moved.collect())
         }
-        other => return Err(Error::unsupported(op, format!("weights of dtype {other}"))),
+        other => return Err(Error::unsupported(format!("weights of dtype {other}"))),
     };
     if zero.iter().all(|&z| z == middle) {
         Ok(centred)
     } else {
-        Err(Error::unsupported(op, format!("zero points of weights other than {middle}")))
+        Err(Error::unsupported(format!("zero points of weights other than {middle}")))
     }
 }
 
 /// The elements of an integer tensor, widened. A zero point or a weight, never an activation.
-pub(crate) fn widened(op: &'static str, x: &TensorView<'_>) -> Result<Vec<i32>> {
+pub(crate) fn widened(x: &TensorView<'_>) -> Result<Vec<i32>> {
     Ok(match x.dtype() {
         DType::I8 => x.as_slice::<i8>()?.iter().map(|&q| q.into()).collect(),
         DType::U8 => x.as_slice::<u8>()?.iter().map(|&q| q.into()).collect(),
@@ -99,7 +95,7 @@ pub(crate) fn widened(op: &'static str, x: &TensorView<'_>) -> Result<Vec<i32>> 
         // In memory they are native integers that are small.
         DType::I4 | DType::I2 => x.as_bytes().iter().map(|q| q.cast_signed().into()).collect(),
         DType::U4 | DType::U2 => x.as_bytes().iter().map(|&q| q.into()).collect(),
-        other => return Err(Error::unsupported(op, format!("dtype {other}"))),
+        other => return Err(Error::unsupported(format!("dtype {other}"))),
     })
 }
 
@@ -122,25 +118,19 @@ enum Kind {
 
 impl Granularity {
     /// From the shapes of a tensor and its scales. `block` of 0 means as large as the shapes say.
-    pub(crate) fn new(
-        op: &'static str,
-        x: &[usize],
-        scale: &[usize],
-        at: i64,
-        block: usize,
-    ) -> Result<Self> {
+    pub(crate) fn new(x: &[usize], scale: &[usize], at: i64, block: usize) -> Result<Self> {
         let elements = x.iter().fold(1usize, |n, &d| n.saturating_mul(d));
         let single = scale.iter().all(|&d| d == 1);
         if scale.is_empty() || single && (scale.len() == 1 || scale.len() != x.len()) {
             return Ok(Self { outer: 1, along: 1, inner: elements, kind: Kind::Tensor });
         }
-        let at = axis(op, at, x.len())?;
+        let at = axis(at, x.len())?;
         let (outer, along, inner) = crate::movement::around(x, at);
         let wrong = |expected: String| {
             let message = format!(
                 "the scale has shape {scale:?}, expected {expected} for an input of shape {x:?}"
             );
-            Error::invalid(op, message)
+            Error::invalid(message)
         };
         if scale.len() == 1 && (x.len() != 1 || block == 0) {
             if scale[0] != along {
@@ -197,7 +187,7 @@ impl Granularity {
 }
 
 /// Fails unless a zero point has its scale's shape, as far as both are known.
-pub(crate) fn same_shape(op: &'static str, scale: &ValueInfo, zero: &ValueInfo) -> Result<()> {
+pub(crate) fn same_shape(scale: &ValueInfo, zero: &ValueInfo) -> Result<()> {
     let (Some(scale), Some(zero)) = (scale.ty.concrete_shape(), zero.ty.concrete_shape()) else {
         return Ok(());
     };
@@ -207,7 +197,7 @@ pub(crate) fn same_shape(op: &'static str, scale: &ValueInfo, zero: &ValueInfo) 
     }
     let message =
         format!("the zero point has shape {:?}, expected {:?}", zero.dims(), scale.dims());
-    Err(Error::invalid(op, message))
+    Err(Error::invalid(message))
 }
 
 #[cfg(test)]
@@ -218,7 +208,7 @@ mod tests {
     #[allow(clippy::single_range_in_vec_init, reason = "a line has one range of scales")]
     fn scales_of_lines() {
         let of = |x: &[usize], scale: &[usize], axis, block| {
-            let g = Granularity::new("op", x, scale, axis, block).unwrap();
+            let g = Granularity::new(x, scale, axis, block).unwrap();
             (0..g.outer * g.along).map(|line| g.scales(line)).collect::<Vec<_>>()
         };
         assert_eq!(of(&[2, 3], &[], 1, 0), [0..1]);
@@ -229,7 +219,7 @@ mod tests {
         for (x, scale, axis, block) in
             [(&[2, 3][..], &[2][..], 1, 0), (&[3, 2], &[2, 2], 0, 1), (&[3], &[3], 1, 0)]
         {
-            assert!(Granularity::new("op", x, scale, axis, block).is_err(), "{x:?} {scale:?}");
+            assert!(Granularity::new(x, scale, axis, block).is_err(), "{x:?} {scale:?}");
         }
     }
 }

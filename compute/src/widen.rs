@@ -12,24 +12,24 @@ pub(crate) fn is_half(inputs: &[Option<TensorView<'_>>]) -> bool {
     first.is_some_and(|x| matches!(x.dtype(), DType::F16 | DType::BF16))
 }
 
-/// Runs an operator in f32 whose first input is f16 or bf16: halves are widened, and outputs
+/// Computes an operator in f32 whose first input is f16 or bf16: halves are widened, and outputs
 /// rounded back.
-pub(crate) fn widened(
-    op: &dyn Op,
+pub(crate) fn widened<O: Op + ?Sized>(
+    op: &O,
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     // The rule that both halves of a kernel speak one dtype is checked before it is hidden.
-    crate::args::concrete(op, inputs)?;
-    widened_unchecked(op, ctx, inputs)
+    let infos = crate::args::infos(inputs)?;
+    let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
+    op.infer_types(&infos)?;
+    in_f32(ctx, inputs, &|wide| op.compute(ctx, wide))
 }
 
-/// [`widened`] for an operator whose outputs' shapes depend on more than its inputs' shapes, and
-/// which validates its inputs in f32 just as well.
-pub(crate) fn widened_unchecked(
-    op: &dyn Op,
+fn in_f32(
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
+    compute: &dyn Fn(&[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>,
 ) -> Result<Vec<Tensor>> {
     let narrow = inputs.first().and_then(Option::as_ref).map_or(DType::F32, TensorView::dtype);
     let wide: Vec<Option<Tensor>> = inputs
@@ -38,7 +38,7 @@ pub(crate) fn widened_unchecked(
         .collect::<Result<_>>()?;
     let views: Vec<Option<TensorView<'_>>> =
         wide.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
-    let outputs = op.run(ctx, &views)?;
+    let outputs = compute(&views)?;
     outputs
         .into_iter()
         .map(|y| if y.dtype() == DType::F32 { convert(ctx, &y.view(), narrow) } else { Ok(y) })
@@ -124,11 +124,23 @@ fn converted(
 mod tests {
     use super::*;
     use crate::ops::{Cast, Cell, Conv, ConvInteger, ConvTranspose, DeformConv, LinearAttention};
-    use crate::ops::{QuantizeLinear, Recurrent};
+    use crate::ops::{MatMul, QuantizeLinear, Range, Recurrent};
     use lgp_memory::TensorType;
 
     fn zeros(dtype: DType, dims: &[usize]) -> Tensor {
         Tensor::zeros(dtype, dims).unwrap()
+    }
+
+    #[test]
+    fn halves_are_widened_once_all_dtypes_fit() {
+        let ctx = Context::new(1);
+        let (a, b) = (zeros(DType::F16, &[2, 2]), zeros(DType::F32, &[2, 2]));
+        let error = MatMul.run(&ctx, &[Some(a.view()), Some(b.view())]).unwrap_err().to_string();
+        assert_eq!(error, "MatMul: input 1 has dtype f32, expected f16");
+        // The length is known in f32 only.
+        let scalars = [0f32, 3., 1.].map(|x| Tensor::scalar(f16::from_f32(x)).unwrap());
+        let out = Range.run(&ctx, &scalars.each_ref().map(|x| Some(x.view()))).unwrap();
+        assert_eq!(out[0].as_slice::<f16>().unwrap(), [0f32, 1., 2.].map(f16::from_f32));
     }
 
     /// What the pool sees beyond the outputs is about what was foretold: the pool rounds sizes up.

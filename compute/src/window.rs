@@ -43,7 +43,6 @@ enum AxisPads {
 
 /// Checks a window's attributes against the number of spatial axes.
 pub(crate) fn specs(
-    op: &'static str,
     kernel: &[usize],
     strides: &[usize],
     dilations: &[usize],
@@ -51,17 +50,17 @@ pub(crate) fn specs(
     ceil: bool,
 ) -> Result<Vec<Spec>> {
     let rank = kernel.len();
-    let strides = per_axis(op, "strides", strides, rank, 1)?;
-    let dilations = per_axis(op, "dilations", dilations, rank, 1)?;
+    let strides = per_axis("strides", strides, rank, 1)?;
+    let dilations = per_axis("dilations", dilations, rank, 1)?;
     let explicit = match pads {
-        Pads::Explicit(p) => per_axis(op, "pads", p, 2 * rank, 0)?,
+        Pads::Explicit(p) => per_axis("pads", p, 2 * rank, 0)?,
         _ => Vec::new(),
     };
     for (what, values) in
         [("kernel", kernel), ("strides", &strides[..]), ("dilations", &dilations[..])]
     {
         if values.contains(&0) {
-            return Err(Error::invalid(op, format!("{what} is {values:?}, expected no 0")));
+            return Err(Error::invalid(format!("{what} is {values:?}, expected no 0")));
         }
     }
     Ok((0..rank)
@@ -81,7 +80,6 @@ pub(crate) fn specs(
 
 /// An attribute with one entry an axis, or the default for all where it is empty.
 pub(crate) fn per_axis(
-    op: &'static str,
     what: &str,
     values: &[usize],
     expected: usize,
@@ -90,15 +88,15 @@ pub(crate) fn per_axis(
     match values.len() {
         0 => Ok(vec![default; expected]),
         n if n == expected => Ok(values.to_vec()),
-        n => Err(Error::invalid(op, format!("{what} has {n} entries, expected {expected}"))),
+        n => Err(Error::invalid(format!("{what} has {n} entries, expected {expected}"))),
     }
 }
 
 impl Spec {
     /// The axis for an input of a given size.
-    pub(crate) fn axis(&self, op: &'static str, input: usize) -> Result<Axis> {
+    pub(crate) fn axis(&self, input: usize) -> Result<Axis> {
         let Self { kernel, stride, dilation, .. } = *self;
-        let overflow = || Error::invalid(op, "a window with its padding overflows");
+        let overflow = || Error::invalid("a window with its padding overflows");
         let reach = (kernel - 1).checked_mul(dilation).ok_or_else(overflow)?;
         let reach = reach.checked_add(1).ok_or_else(overflow)?;
         let (begin, end, output) = match self.pads {
@@ -119,12 +117,9 @@ impl Spec {
                     if self.ceil && reach - padded < stride && input + begin > 0 {
                         return Ok(Axis { input, output: 1, kernel, stride, dilation, begin, end });
                     }
-                    return Err(Error::invalid(
-                        op,
-                        format!(
-                            "a window of {reach} does not fit an input of {padded} with padding"
-                        ),
-                    ));
+                    return Err(Error::invalid(format!(
+                        "a window of {reach} does not fit an input of {padded} with padding"
+                    )));
                 };
                 let mut output = free / stride + 1;
                 // A window of ceil mode must begin inside the input or the padding before it.
@@ -138,7 +133,7 @@ impl Spec {
     }
 
     /// The output's size for an input that may be symbolic.
-    pub(crate) fn output(&self, op: &'static str, input: &Dim) -> Result<Dim> {
+    pub(crate) fn output(&self, input: &Dim) -> Result<Dim> {
         let Dim::Known(n) = *input else {
             // A symbol survives only a window that keeps every size.
             let keeps = match self.pads {
@@ -150,7 +145,7 @@ impl Spec {
             };
             return Ok(if keeps { input.clone() } else { Dim::Unknown });
         };
-        Ok(Dim::Known(self.axis(op, n)?.output))
+        Ok(Dim::Known(self.axis(n)?.output))
     }
 }
 
@@ -207,10 +202,10 @@ impl Axis {
 }
 
 /// Up to three axes as exactly three, filled up with units in front.
-pub(crate) fn three(op: &'static str, axes: &[Axis]) -> Result<[Axis; 3]> {
+pub(crate) fn three(axes: &[Axis]) -> Result<[Axis; 3]> {
     let mut out = [Axis::UNIT; 3];
     let Some(new) = 3usize.checked_sub(axes.len()) else {
-        return Err(Error::unsupported(op, format!("{} spatial axes", axes.len())));
+        return Err(Error::unsupported(format!("{} spatial axes", axes.len())));
     };
     out[new..].copy_from_slice(axes);
     Ok(out)
@@ -233,8 +228,8 @@ mod tests {
                 1 => Pads::SameUpper,
                 _ => Pads::SameLower,
             };
-            let spec = specs("op", &[kernel], &[stride], &[dilation], &pads, ceil).unwrap()[0];
-            let Ok(axis) = spec.axis("op", input) else {
+            let spec = specs(&[kernel], &[stride], &[dilation], &pads, ceil).unwrap()[0];
+            let Ok(axis) = spec.axis(input) else {
                 let beyond = (kernel - 1) * dilation + 1 - (input + begin + end);
                 let refused = if ceil { stride } else { 1 };
                 prop_assert!(beyond >= refused);
@@ -272,8 +267,8 @@ mod tests {
             (9, usize::MAX, 1, usize::MAX, (0, 0), false, None),
         ] {
             let pads = Pads::Explicit(vec![p.0, p.1]);
-            let spec = specs("op", &[k], &[s], &[d], &pads, ceil).unwrap()[0];
-            assert_eq!(spec.axis("op", i).ok().map(|a| a.output), out, "{i} {k} {s} {d} {p:?}");
+            let spec = specs(&[k], &[s], &[d], &pads, ceil).unwrap()[0];
+            assert_eq!(spec.axis(i).ok().map(|a| a.output), out, "{i} {k} {s} {d} {p:?}");
         }
     }
 
@@ -287,8 +282,8 @@ mod tests {
             (vec![1], vec![1, 1], vec![], none, "strides has 2 entries, expected 1"),
             (vec![1], vec![], vec![], Pads::Explicit(vec![1]), "pads has 1 entries, expected 2"),
         ] {
-            let error = specs("op", &kernel, &strides, &dilations, &pads, false).unwrap_err();
-            assert_eq!(error.to_string(), format!("op: {message}"));
+            let error = specs(&kernel, &strides, &dilations, &pads, false).unwrap_err();
+            assert_eq!(error.to_string(), message);
         }
     }
 }

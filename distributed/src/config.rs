@@ -1,5 +1,6 @@
 //! Settings of a coordinator and of a worker, with their defaults.
 
+use crate::clock::unix_ms;
 use crate::control::shared::Control;
 use crate::net::identity::pki::Identity;
 use crate::net::transfer::blobs::BlobsAt;
@@ -7,13 +8,7 @@ use crate::net::transport::coordinators::Coordinators;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// The wall-clock time in whole milliseconds.
-pub(crate) fn unix_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-}
+use std::time::Duration;
 
 /// The default of both `shared_memory_bytes_max` settings.
 const SHARED_MEMORY_BYTES_MAX: usize = 256 << 20;

@@ -1,10 +1,15 @@
 //! The interface between the cluster and the code that executes models.
 
+mod error;
+mod status;
+
+pub use error::{ExecError, ExecErrorKind};
+pub use status::{DeviceStatus, ExecutorStatus, UnusedDevice};
+
 use crate::net::transfer::models::ModelCache;
 use crate::run_trace::NodeTime;
 use crate::task::ModelRef;
 use lgp_memory::NamedTensor;
-use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -144,130 +149,4 @@ pub trait Executor: Send + Sync + 'static {
     fn cache(&self) -> Option<&dyn ModelCache> {
         None
     }
-}
-
-/// The executor's report of its state.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct ExecutorStatus {
-    /// Its devices. An executor that lists none counts as one device without a name.
-    pub devices: Vec<DeviceStatus>,
-    /// Devices of its machine on which it runs nothing.
-    pub unused: Vec<UnusedDevice>,
-}
-
-impl ExecutorStatus {
-    /// The state of an executor with one device.
-    #[must_use]
-    pub fn of(device: DeviceStatus) -> Self {
-        Self { devices: vec![device], unused: Vec::new() }
-    }
-}
-
-/// A device of a worker's machine on which the worker runs nothing.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct UnusedDevice {
-    /// The device, for example `opencl:0`, or `pci:0000:01:00.0` for a card that no driver opens.
-    pub id: String,
-    /// Its name for people.
-    pub name: String,
-    /// Why it is not used.
-    pub reason: String,
-    /// The line to type or to set that would make it usable, where there is one.
-    pub hint: Option<String>,
-}
-
-/// The executor's report of one of its devices.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct DeviceStatus {
-    /// The device, for example `cpu:0`.
-    pub device: String,
-    /// Its name for people, where it has one.
-    pub name: String,
-    /// Its driver and the driver's version, where they are known.
-    pub driver: String,
-    /// Its backend, for example `cpu`.
-    pub backend: String,
-    /// The family of its chip, for example `Polaris`, where it is known.
-    pub family: String,
-    /// Models that are loaded.
-    pub models: Vec<ModelRef>,
-    /// Memory that the device has taken, where that is known.
-    pub vram_used_bytes: Option<u64>,
-    /// Memory that it may take.
-    pub vram_total_bytes: Option<u64>,
-    /// How busy it is, 0 to 1, where that can be read.
-    pub utilisation: Option<f32>,
-    /// The power that it draws in watts, where that can be read.
-    pub power_w: Option<f32>,
-    /// The temperature of its chip in degrees Celsius, where that can be read.
-    pub temperature_c: Option<f32>,
-}
-
-/// The reason why an executor did not load or run a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct ExecError {
-    /// The class, which decides whether the task is tried again.
-    pub kind: ExecErrorKind,
-    /// The details, for people.
-    pub message: String,
-}
-
-impl ExecError {
-    /// The inputs do not fit the model.
-    pub fn bad_input(message: impl Into<String>) -> Self {
-        Self { kind: ExecErrorKind::BadInput, message: message.into() }
-    }
-
-    /// The model does not exist.
-    pub fn model_not_found(message: impl Into<String>) -> Self {
-        Self { kind: ExecErrorKind::ModelNotFound, message: message.into() }
-    }
-
-    /// One of the model's operators refused its inputs. The message is shown to the submitter: it
-    /// names the operator, the wrong value and what was expected, but nothing of the machine.
-    pub fn operator(message: impl Into<String>) -> Self {
-        Self { kind: ExecErrorKind::Operator, message: message.into() }
-    }
-
-    /// The model failed while it ran or loaded. The message is for the cluster's operator.
-    pub fn failed(message: impl Into<String>) -> Self {
-        Self { kind: ExecErrorKind::Failed, message: message.into() }
-    }
-
-    /// The worker cannot run the model for now; another worker may.
-    pub fn unavailable(message: impl Into<String>) -> Self {
-        Self { kind: ExecErrorKind::Unavailable, message: message.into() }
-    }
-
-    /// The run ended because it was asked to.
-    pub fn stopped(message: impl Into<String>) -> Self {
-        Self { kind: ExecErrorKind::Stopped, message: message.into() }
-    }
-}
-
-impl ExecError {
-    /// Shortens the message to fit a frame's header.
-    pub(crate) fn shortened(mut self) -> Self {
-        const MESSAGE_BYTES_MAX: usize = 8 << 10;
-        self.message.truncate(self.message.floor_char_boundary(MESSAGE_BYTES_MAX));
-        self
-    }
-}
-
-/// Classes of [`ExecError`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ExecErrorKind {
-    /// Final: the inputs do not fit the model.
-    BadInput,
-    /// Final: the model does not exist.
-    ModelNotFound,
-    /// Final: the model failed.
-    Failed,
-    /// Retried: out of memory, device gone.
-    Unavailable,
-    /// Final for the attempt: the run ended because it was asked to.
-    Stopped,
-    /// Final: one of the model's operators refused its inputs.
-    Operator,
 }

@@ -165,6 +165,7 @@
 
 mod attempt;
 mod batching;
+mod clock;
 mod config;
 mod control;
 mod error;

@@ -1,76 +1,22 @@
 //! Tasks as callers see them: their requests, states, records and errors.
 
+mod error;
+mod id;
+mod model;
+
+pub use error::{TaskError, TaskErrorKind};
+pub use id::{TaskId, TaskState};
+pub use model::ModelRef;
+
 use crate::attempt::AttemptRecord;
 use crate::error::Error;
 use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Identifies a task; ids of different runs of a coordinator never coincide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
-#[serde(try_from = "String")]
-pub struct TaskId {
-    /// The coordinator's epoch.
-    pub(crate) epoch: u64,
-    /// Position in the order of submission, from 1.
-    pub(crate) seq: u64,
-}
-
-impl fmt::Display for TaskId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}-{:x}", self.epoch, self.seq)
-    }
-}
-
-impl FromStr for TaskId {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let parse = || {
-            let (epoch, seq) = text.split_once('-')?;
-            let hex = |s: &str| u64::from_str_radix(s, 16).ok();
-            Some(Self { epoch: hex(epoch)?, seq: hex(seq)? })
-        };
-        parse().ok_or_else(|| Error::Parse {
-            what: "task id",
-            given: text.chars().take(64).collect(),
-            expected: "EPOCH-NUMBER in hexadecimal",
-        })
-    }
-}
-
-impl Serialize for TaskId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl TryFrom<String> for TaskId {
-    type Error = Error;
-    fn try_from(text: String) -> Result<Self, Error> {
-        text.parse()
-    }
-}
-
-/// One version of one registered model. The digest detects a swapped file.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub struct ModelRef {
-    /// Name in the model repository.
-    pub name: String,
-    /// Version, from 1.
-    pub version: u64,
-    /// SHA-256 of the model file in lowercase hexadecimal.
-    pub sha256: String,
-}
-
-impl fmt::Display for ModelRef {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.name, self.version)
-    }
-}
 
 /// The urgency of a task. Waiting tasks age, so even background tasks get their turn.
 #[derive(
@@ -130,60 +76,6 @@ impl FromStr for Priority {
             given: text.chars().take(64).collect(),
             expected: "critical, high, normal, low or background",
         })
-    }
-}
-
-/// The state of a task. The last three are terminal; exactly one of them is ever recorded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TaskState {
-    /// Waits for a worker, or for its next attempt.
-    Queued,
-    /// A worker has an attempt of the task.
-    Running,
-    /// The outputs are available.
-    Succeeded,
-    /// The task failed, for the reason in its error.
-    Failed,
-    /// Cancelled by a caller before it finished.
-    Cancelled,
-}
-
-impl TaskState {
-    /// Whether the state never changes again.
-    #[must_use]
-    pub const fn is_terminal(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
-    }
-
-    /// The name as it is written in answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Running => "running",
-            Self::Succeeded => "succeeded",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-impl FromStr for TaskState {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let all = [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
-        all.into_iter().find(|state| state.name() == text).ok_or_else(|| Error::Parse {
-            what: "task state",
-            given: text.chars().take(64).collect(),
-            expected: "queued, running, succeeded, failed or cancelled",
-        })
-    }
-}
-
-impl fmt::Display for TaskState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 
@@ -366,85 +258,4 @@ pub struct TaskRecord {
     pub model_ms: Option<f64>,
     /// The rest of the latency: wire, framing, scheduling. Never negative.
     pub overhead_ms: Option<f64>,
-}
-
-/// Why a task did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[error("{message}")]
-pub struct TaskError {
-    /// The class, for programs.
-    pub code: TaskErrorKind,
-    /// The details, for people.
-    pub message: String,
-}
-
-impl TaskError {
-    pub(crate) fn new(code: TaskErrorKind, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-
-    /// The message for the submitter, without details of the cluster's machines.
-    #[must_use]
-    pub fn told(&self) -> &str {
-        match self.code {
-            TaskErrorKind::ModelFailed => "the model failed; the server's log has the cause",
-            _ => &self.message,
-        }
-    }
-}
-
-/// Classes of failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum TaskErrorKind {
-    /// The inputs do not fit the model; sending them again cannot help.
-    BadInput,
-    /// No worker has the model.
-    ModelNotFound,
-    /// The model ran and failed. The message is for the cluster's operator: it may name files.
-    ModelFailed,
-    /// Workers could not run the task (out of memory, device gone) in as many attempts as allowed.
-    Unavailable,
-    /// Workers were lost while they ran the task, in as many attempts as allowed.
-    WorkerLost,
-    /// The task's runs exceeded their time limit, in as many attempts as allowed.
-    RunLimit,
-    /// A task that it depends on did not succeed.
-    DependencyFailed,
-    /// The deadline passed first.
-    DeadlineExceeded,
-    /// A caller cancelled it.
-    Cancelled,
-    /// The coordinator stopped first.
-    Stopped,
-    /// Its inputs have more bytes than any worker takes.
-    TooLarge,
-    /// The task's inputs on the coordinator's disk are missing or damaged.
-    InputsLost,
-    /// One of the model's operators refused its inputs. The message names the operator and the
-    /// reason, and may be shown to the submitter.
-    OperatorFailed,
-}
-
-impl TaskErrorKind {
-    /// The name as it is written in answers.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::BadInput => "bad_input",
-            Self::ModelNotFound => "model_not_found",
-            Self::ModelFailed => "model_failed",
-            Self::Unavailable => "unavailable",
-            Self::WorkerLost => "worker_lost",
-            Self::RunLimit => "run_limit",
-            Self::DependencyFailed => "dependency_failed",
-            Self::DeadlineExceeded => "deadline_exceeded",
-            Self::Cancelled => "cancelled",
-            Self::Stopped => "stopped",
-            Self::TooLarge => "too_large",
-            Self::InputsLost => "inputs_lost",
-            Self::OperatorFailed => "operator_failed",
-        }
-    }
 }

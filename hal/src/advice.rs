@@ -3,7 +3,7 @@
 
 use crate::amd::ids::AmdChip;
 use crate::amd::sysfs::Card;
-use crate::backend::{BackendKind, Missing, Platform, Probe};
+use crate::backend::{BackendKind, Hides, Missing, Platform, Probe};
 use std::io;
 use std::path::Path;
 
@@ -23,18 +23,6 @@ pub(crate) enum RenderNode {
     Denied(String),
     /// There is no node at this path.
     Absent(String),
-}
-
-/// Why an OpenCL driver for AMD cards may be there and show none.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Hides {
-    /// Mesa's rusticl shows the cards of those drivers alone that `RUSTICL_ENABLE` names.
-    UnlessNamed,
-    /// AMD's own shows cards older than Vega only where `ROC_ENABLE_PRE_VEGA` is set, and none
-    /// without the kernel's compute driver.
-    PreVega,
-    /// Mesa's Clover cannot drive the cards that models run on.
-    All,
 }
 
 /// What the advice depends on besides the card.

@@ -14,7 +14,6 @@ pub(crate) mod grid;
 #[cfg(feature = "rocm")]
 pub(crate) mod opencl;
 
-use crate::advice::Hides;
 use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::Result;
@@ -154,6 +153,18 @@ pub(crate) struct Platform {
     pub(crate) name: String,
     /// Why it may show no AMD card, where it is a driver for them.
     pub(crate) hides: Option<Hides>,
+}
+
+/// Why an OpenCL driver for AMD cards may be there and show none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Hides {
+    /// Mesa's rusticl shows the cards of those drivers alone that `RUSTICL_ENABLE` names.
+    UnlessNamed,
+    /// AMD's own shows cards older than Vega only where `ROC_ENABLE_PRE_VEGA` is set, and none
+    /// without the kernel's compute driver.
+    PreVega,
+    /// Mesa's Clover cannot drive the cards that models run on.
+    All,
 }
 
 /// One device that a backend found.

@@ -1,103 +1,19 @@
 //! The numeric self-test of every opened device: old cards with bad drivers answer NaN or
 //! garbage, so nothing is believed before known sums have come out right.
 
+mod operands;
 mod program;
 
+pub use operands::{Operands, Outcomes, TestOp};
 pub use program::arithmetic_by_program;
 
 use crate::device::Device;
 use crate::error::{Error, Result};
-use std::fmt;
-
-/// Elements of the self-test: several work-groups on any device, still a blink.
-const LENGTH: usize = 4096;
 
 /// Elements that one local-memory sum adds; no device has smaller work-groups.
 pub(crate) const GROUP: usize = 64;
 
-/// What the self-test calculates, element by element, with numbers that every device must get
-/// right.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TestOp {
-    /// `fma(a, b, c)` in f32, exact.
-    Fma,
-    /// `exp(a)` in f32, within 1e-6 of the value.
-    Exp,
-    /// `sqrt(b) / (1 + c²)` in f32, within 1e-6 of the value.
-    DivideSqrt,
-    /// `x · y + (x >> 7) ^ y` in wrapping u32, exact.
-    Integer,
-    /// The sum of each 64 elements of `n` in f32, exact: they are small whole numbers.
-    GroupSum,
-}
-
-impl TestOp {
-    /// Every operation, in the order of testing.
-    pub const ALL: [Self; 5] =
-        [Self::Fma, Self::Exp, Self::DivideSqrt, Self::Integer, Self::GroupSum];
-
-    /// The name in messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Fma => "fma",
-            Self::Exp => "exp",
-            Self::DivideSqrt => "divide and square root",
-            Self::Integer => "integer arithmetic",
-            Self::GroupSum => "group sum",
-        }
-    }
-}
-
-impl fmt::Display for TestOp {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// The operands of the self-test; all vectors have the same length, a multiple of 64.
-#[derive(Debug, Clone)]
-pub struct Operands {
-    /// f32 in −10..10.
-    pub a: Vec<f32>,
-    /// f32 in 0.5..10.5.
-    pub b: Vec<f32>,
-    /// f32 in −10..10.
-    pub c: Vec<f32>,
-    /// Small whole numbers as f32, so that sums are exact in any order.
-    pub n: Vec<f32>,
-    /// Any u32.
-    pub x: Vec<u32>,
-    /// Any u32.
-    pub y: Vec<u32>,
-}
-
-/// One result of each calculated operation: f32 results as their bits.
-pub type Outcomes = Vec<(TestOp, Vec<u32>)>;
-
 impl Operands {
-    /// The same operands on every machine.
-    pub(crate) fn new() -> Self {
-        // xorshift32; its quality is enough to touch every bit of the operands.
-        let mut state = 0x9e37_79b9_u32;
-        let mut word = || {
-            state ^= state << 13;
-            state ^= state >> 17;
-            state ^= state << 5;
-            state
-        };
-        let mut words = || -> Vec<u32> { (0..LENGTH).map(|_| word()).collect() };
-        // 24 bits fill the mantissa of an f32 exactly.
-        let unit = |word: &u32| (word >> 8) as f32 / 16_777_216.0;
-        let mut floats = |low: f32| -> Vec<f32> {
-            words().iter().map(|word| low + 20.0 * unit(word).clamp(0.0, 1.0)).collect()
-        };
-        let (a, c) = (floats(-10.0), floats(-10.0));
-        let b = floats(0.0).iter().map(|value| 0.5 + value / 2.0).collect();
-        let n = words().iter().map(|word| (word >> 24) as f32 - 128.0).collect();
-        Self { a, b, c, n, x: words(), y: words() }
-    }
-
     /// The right results: exact ones by their bits, the others as f64.
     fn expected(&self, op: TestOp) -> Expected {
         let wide = |value: f32| f64::from(value);

@@ -2,9 +2,10 @@
 //! `engine_bench PRECISION MODEL THREADS NAME:DTYPE:DIMS:FILE…`.
 //!
 //! Prints `ready`, `loaded MS`, then answers each line of its input: `run WARM TIMED` with
-//! `times MS…`, `save FILE` with `saved` once all outputs lie in the file as f32.
+//! `times MS…`, `save FILE` with `saved` once all outputs lie in the file as f32, `profile RUNS` with the
+//! nodes of the fastest run, the longest first, and `profiled`.
 
-use lgp_inference::{Model, Precision, Session, SessionOptions};
+use lgp_inference::{Model, Precision, Profile, RunOptions, Session, SessionOptions};
 use lgp_memory::{DType, NamedTensor, Tensor, TensorView};
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -48,6 +49,7 @@ fn serve() -> Result<()> {
                 }
                 println!("{answer}");
             }
+            "profile" => profile(&session, &views, rest.parse()?)?,
             "save" => {
                 let mut bytes = Vec::new();
                 for output in session.run(&views)? {
@@ -91,4 +93,37 @@ fn read(text: &str) -> Result<NamedTensor> {
     let dims: Vec<usize> =
         dims.split('x').map(str::parse).collect::<std::result::Result<_, _>>()?;
     Ok(NamedTensor::new(name, Tensor::from_bytes(dtype, dims, &std::fs::read(file)?)?))
+}
+
+/// Prints the operators and the nodes of the fastest of some runs.
+fn profile(session: &Session, views: &[(&str, TensorView<'_>)], runs: usize) -> Result<()> {
+    let mut fastest: Option<Profile> = None;
+    for _ in 0..runs.max(1) {
+        let mut profile = Profile::default();
+        session.run_with(views, RunOptions::new().profile(&mut profile))?;
+        if fastest.as_ref().is_none_or(|least| profile.total < least.total) {
+            fastest = Some(profile);
+        }
+    }
+    let profile = fastest.unwrap_or_default();
+    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    println!("total {:.4} between nodes {:.4}", ms(profile.total), ms(profile.overhead()));
+    for (op, count, time) in profile.by_operator() {
+        println!("operator {op} {count} {:.4}", ms(time));
+    }
+    let mut nodes: Vec<_> = profile.nodes.iter().collect();
+    nodes.sort_by_key(|node| std::cmp::Reverse(node.duration));
+    for node in nodes {
+        let rate = node.multiply_adds as f64 / node.duration.as_secs_f64().max(1e-9) / 1e9;
+        let outputs: Vec<String> = node.outputs.iter().map(ToString::to_string).collect();
+        println!(
+            "node {} {} {:.4} {rate:.1} G/s {}",
+            node.op,
+            node.name,
+            ms(node.duration),
+            outputs.join(" ")
+        );
+    }
+    println!("profiled");
+    Ok(())
 }

@@ -51,9 +51,9 @@ impl Body {
     }
 
     /// What it returns for such inputs.
-    fn infer(&self, op: &'static str, inputs: Vec<ValueInfo>) -> OpResult<Vec<ValueInfo>> {
+    fn infer(&self, inputs: Vec<ValueInfo>) -> OpResult<Vec<ValueInfo>> {
         self.kinds.get_or_init(|| inputs.iter().map(kind_of).collect());
-        let failed = |e: Error| OpError::invalid(op, format!("in its graph: {e}"));
+        let failed = |e: Error| OpError::invalid(format!("in its graph: {e}"));
         let graph = self.typed(inputs);
         let mut graph = graph.map_err(failed)?;
         for index in 0..graph.nodes.len() {
@@ -61,7 +61,7 @@ impl Body {
         }
         let output = |(name, id): &(String, _)| {
             let info = graph.info(*id).cloned();
-            info.ok_or_else(|| OpError::invalid(op, format!("its output '{name}' has no type")))
+            info.ok_or_else(|| OpError::invalid(format!("its output '{name}' has no type")))
         };
         graph.outputs.iter().map(output).collect()
     }
@@ -80,7 +80,7 @@ impl Body {
     }
 
     /// Runs the graph.
-    fn run(&self, op: &'static str, ctx: &Context, inputs: Vec<Datum>) -> OpResult<Vec<Datum>> {
+    fn run(&self, ctx: &Context, inputs: Vec<Datum>) -> OpResult<Vec<Datum>> {
         let compile = || {
             let given = || inputs.iter().map(|input| kind_of(&exact(input))).collect();
             let infos = self.kinds.get().cloned().unwrap_or_else(given);
@@ -89,11 +89,11 @@ impl Body {
             Ok(Program::new(graph))
         };
         let program = self.program.get_or_init(compile).as_ref();
-        let program = program.map_err(|e| OpError::invalid(op, format!("in its graph: {e}")))?;
+        let program = program.map_err(|e| OpError::invalid(format!("in its graph: {e}")))?;
         let inputs = inputs.into_iter().map(Into::into).collect();
         program.run(ctx, inputs, None).map_err(|e| match e {
             Error::Stopped(why) => why.into(),
-            other => OpError::invalid(op, format!("in its graph: {other}")),
+            other => OpError::invalid(format!("in its graph: {other}")),
         })
     }
 }
@@ -123,32 +123,27 @@ fn exact(value: &Datum) -> ValueInfo {
 }
 
 /// The inputs that must all be there.
-fn present(
-    op: &'static str,
-    inputs: impl IntoIterator<Item = Option<Datum>>,
-) -> OpResult<Vec<Datum>> {
+fn present(inputs: impl IntoIterator<Item = Option<Datum>>) -> OpResult<Vec<Datum>> {
     let inputs = inputs.into_iter().enumerate();
     inputs
-        .map(|(i, input)| {
-            input.ok_or_else(|| OpError::invalid(op, format!("input {i} is missing")))
-        })
+        .map(|(i, input)| input.ok_or_else(|| OpError::invalid(format!("input {i} is missing"))))
         .collect()
 }
 
 /// What is known of inputs that must all be there.
-fn present_infos(op: &'static str, inputs: &[Option<&ValueInfo>]) -> OpResult<Vec<ValueInfo>> {
+fn present_infos(inputs: &[Option<&ValueInfo>]) -> OpResult<Vec<ValueInfo>> {
     let inputs = inputs.iter().enumerate();
     inputs
         .map(|(i, input)| {
-            input.cloned().ok_or_else(|| OpError::invalid(op, format!("input {i} is missing")))
+            input.cloned().ok_or_else(|| OpError::invalid(format!("input {i} is missing")))
         })
         .collect()
 }
 
 /// A truth value.
-fn truth(op: &'static str, value: &Datum) -> OpResult<bool> {
+fn truth(value: &Datum) -> OpResult<bool> {
     let wrong =
-        || OpError::invalid(op, format!("the condition is {}, expected one bool", value.kind()));
+        || OpError::invalid(format!("the condition is {}, expected one bool", value.kind()));
     let tensor = value.tensor().ok_or_else(wrong)?;
     match tensor.as_slice::<bool>() {
         Ok([truth]) => Ok(*truth),
@@ -165,7 +160,7 @@ fn stack_of_none(info: ValueInfo, axis: usize) -> OpResult<Tensor> {
 }
 
 /// Tensors of equal shapes as one, along a new axis.
-fn stacked(op: &'static str, ctx: &Context, parts: &[Tensor], axis: i64) -> OpResult<Tensor> {
+fn stacked(ctx: &Context, parts: &[Tensor], axis: i64) -> OpResult<Tensor> {
     let unsqueeze = lgp_compute::ops::Unsqueeze { axes: Some(vec![axis]) };
     let mut slices = Vec::with_capacity(parts.len());
     for part in parts {
@@ -175,5 +170,5 @@ fn stacked(op: &'static str, ctx: &Context, parts: &[Tensor], axis: i64) -> OpRe
     let concat = lgp_compute::ops::Concat { axis };
     lgp_compute::launch(&concat, ctx, &views)?
         .pop()
-        .ok_or_else(|| OpError::invalid(op, "nothing to stack"))
+        .ok_or_else(|| OpError::invalid("nothing to stack"))
 }

@@ -28,10 +28,13 @@ type Make = Arc<dyn Fn(&ModelNode) -> Result<Arc<dyn Op>, String> + Send + Sync>
 ///     fn name(&self) -> &'static str {
 ///         "Twice"
 ///     }
-///     fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+///     fn arity(&self) -> std::ops::RangeInclusive<usize> {
+///         1..=1
+///     }
+///     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
 ///         Ok(inputs.iter().flatten().map(|x| ValueInfo::of(x.ty.clone())).collect())
 ///     }
-///     fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+///     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
 ///         let mut made = Vec::new();
 ///         for x in inputs.iter().flatten() {
 ///             let mut out = ctx.alloc(DType::F32, x.shape().clone())?;

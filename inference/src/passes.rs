@@ -18,6 +18,7 @@ mod pattern;
 mod preparation;
 mod quantized;
 mod report;
+mod shuffle;
 mod stored_weights;
 mod transpose;
 
@@ -69,6 +70,7 @@ const PASSES: &[(&dyn Pass, &[Stage])] = &[
     (&norms::NormFusion, &[Cpu, Device]),
     (&gelu::GeluFusion, &[Cpu, Device]),
     (&attention::AttentionFusion, &[Cpu, Device]),
+    (&shuffle::ShuffleFusion, &[Cpu]),
     // The passes that follow count readers.
     (&dead_code::DeadCodeElimination, &[Cpu, Shapes]),
     (&layout::ChannelsLast, &[Cpu]),

@@ -222,11 +222,15 @@ mod tests {
             "Sink"
         }
 
-        fn infer(&self, _: &[Option<&ValueInfo>]) -> OpResult<Vec<ValueInfo>> {
+        fn arity(&self) -> std::ops::RangeInclusive<usize> {
+            0..=1
+        }
+
+        fn infer_types(&self, _: &[Option<&ValueInfo>]) -> OpResult<Vec<ValueInfo>> {
             Ok(Vec::new())
         }
 
-        fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> OpResult<Vec<Tensor>> {
+        fn compute(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> OpResult<Vec<Tensor>> {
             Ok(Vec::new())
         }
 
@@ -234,7 +238,7 @@ mod tests {
             true
         }
 
-        fn run_data(&self, _: &Context, _: Vec<Option<Datum>>) -> OpResult<Vec<Datum>> {
+        fn compute_data(&self, _: &Context, _: Vec<Option<Datum>>) -> OpResult<Vec<Datum>> {
             Ok(Vec::new())
         }
     }

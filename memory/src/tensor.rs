@@ -1,7 +1,8 @@
 //! Contiguous row-major tensors on the host, owned and borrowed.
 
 use crate::buffer::Buffer;
-use crate::dtype::{DType, Element, cast, cast_mut, check_bytes};
+use crate::dtype::DType;
+use crate::element::{Element, cast, cast_mut, check_bytes};
 use crate::error::{Error, Result};
 use crate::pool::Pool;
 use crate::shape::Shape;

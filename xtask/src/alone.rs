@@ -3,7 +3,7 @@
 
 use crate::cmd;
 use crate::report::Outcome;
-use crate::test::{step, tests};
+use crate::step::{step, tests};
 use anyhow::{Result, ensure};
 
 /// From the crate that features are about to the one that has all others below it: these two choose

@@ -3,7 +3,7 @@
 
 use crate::cluster::{Cluster, Profile};
 use crate::report::{Outcome, Skip};
-use crate::{apt, cmd, python, test};
+use crate::{apt, cmd, python, step};
 use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ pub(crate) fn tritonclient() -> Result<Outcome> {
     let (http, grpc) = (cluster.http()?, cluster.grpc()?);
     let arguments = [http.as_str(), &grpc, &cluster.key_file()];
     let outcome =
-        test::script(python::interpreter(), "apps/server/tests/tritonclient_e2e.py", &arguments);
+        step::script(python::interpreter(), "apps/server/tests/tritonclient_e2e.py", &arguments);
     cluster.stop()?;
     outcome
 }
@@ -33,7 +33,7 @@ pub(crate) fn tritonclient() -> Result<Outcome> {
 pub(crate) fn kserve() -> Result<Outcome> {
     let cluster = Cluster::start(Profile::Dev, "kserve")?;
     let outcome =
-        test::script(python::kserve(), "apps/server/tests/kserve_e2e.py", &[&cluster.http()?]);
+        step::script(python::kserve(), "apps/server/tests/kserve_e2e.py", &[&cluster.http()?]);
     cluster.stop()?;
     outcome
 }
@@ -44,7 +44,7 @@ pub(crate) fn frigate() -> Result<Outcome> {
     let patience = [("RADEON_FRIGATE__TIMEOUT_MS", "10000")];
     let cluster = Cluster::start_with(Profile::Dev, "frigate", 2, &more, &patience)?;
     let script = "apps/server/tests/frigate_e2e.py";
-    let outcome = test::script(python::frigate(), script, &[cluster.frigate()?]);
+    let outcome = step::script(python::frigate(), script, &[cluster.frigate()?]);
     cluster.stop()?;
     outcome
 }

@@ -1,5 +1,6 @@
 //! The laws that every implementation obeys, run as programs that print a line for each.
 
+mod expected;
 mod onnx;
 mod table;
 

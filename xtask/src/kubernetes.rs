@@ -1,7 +1,7 @@
 //! Renders the manifests below `deploy/kubernetes` as an administrator would, and checks them without a cluster.
 
 use crate::report::{Outcome, Skip};
-use crate::{cmd, python, test};
+use crate::{cmd, python, step};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(crate) fn suite() -> Result<Outcome> {
         files.push(file.to_string_lossy().into_owned());
     }
     let arguments: Vec<&str> = files.iter().map(String::as_str).collect();
-    outcome.and(test::script(python::kubernetes(), "deploy/tests/manifests.py", &arguments)?);
+    outcome.and(step::script(python::kubernetes(), "deploy/tests/manifests.py", &arguments)?);
     Ok(outcome)
 }
 

@@ -32,6 +32,7 @@ mod readme;
 #[path = "../../distributed/tests/cluster/relay.rs"]
 mod relay;
 mod report;
+mod step;
 mod test;
 mod tidy;
 mod wheel;
@@ -193,7 +194,7 @@ fn dispatch(command: Command) -> Result<()> {
             }
             cmd::run(&mut cargo)
         }
-        Command::Dist(options) => dist::run(&options),
+        Command::Dist(options) => packages::run(&dist::run(&options)?),
         Command::Bench { what, options } => bench::run(what, options),
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
         Command::Cards => cards::run(),

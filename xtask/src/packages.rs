@@ -7,7 +7,7 @@ mod units;
 use crate::cluster::Profile;
 use crate::dist::{self, Made, Release};
 use crate::report::{Outcome, Skip};
-use crate::{apt, cmd, python, test};
+use crate::{apt, cmd, python, step};
 use anyhow::{Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,8 +37,19 @@ pub(crate) fn suite() -> Result<Outcome> {
     Ok(check(&dist::make(Profile::Dev, &folder("artefacts")?)?))
 }
 
+/// Tries a release; an error where it must not be given away.
+pub(crate) fn run(made: &Made) -> Result<()> {
+    let tried = check(made);
+    for skip in &tried.skipped {
+        println!("skipped: {}: {}", skip.need, skip.reason);
+    }
+    ensure!(tried.failed.is_empty(), "not to be given away: {}", tried.failed.join("; "));
+    println!("{} checks of them passed", tried.passed);
+    Ok(())
+}
+
 /// Tries a release.
-pub(crate) fn check(made: &Made) -> Outcome {
+fn check(made: &Made) -> Outcome {
     for installed in [apt::systemd(), apt::iproute(), apt::promtool()] {
         if let Err(error) = installed {
             eprintln!("{error:#}");
@@ -125,5 +136,5 @@ fn compose(_: &Made) -> Result<Outcome> {
 fn python(script: &str, paths: &[&PathBuf]) -> Result<Outcome> {
     let paths: Vec<String> = paths.iter().map(|it| it.to_string_lossy().into_owned()).collect();
     let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    test::script(python::packages(), script, &paths)
+    step::script(python::packages(), script, &paths)
 }

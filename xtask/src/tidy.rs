@@ -1,6 +1,7 @@
 //! The house rules that a program can check. Each check is a function from text or metadata to
 //! complaints, so that its tests can show both outcomes.
 
+mod circles;
 pub(crate) mod docs;
 mod layers;
 mod sources;
@@ -46,6 +47,7 @@ fn check() -> Result<Vec<String>> {
     let mut files = Vec::new();
     collect(&root, &root, &mut files)?;
     complaints.extend(sources::check(&files, &backends));
+    complaints.extend(circles::check(&files));
     complaints.extend(docs::check(&files, &|path| root.join(path).exists()));
     complaints.extend(crate::cards::drift()?);
     Ok(complaints)

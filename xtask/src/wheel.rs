@@ -2,7 +2,7 @@
 
 use crate::cluster::{self, Profile};
 use crate::report::{Outcome, Skip};
-use crate::{cmd, python, test};
+use crate::{cmd, python, step};
 use anyhow::{Context, Result, bail, ensure};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -104,7 +104,7 @@ fn types(tools: &Path) -> Result<Outcome> {
     let mut check = cmd::command(tools);
     check.current_dir(cmd::root().join(PACKAGE));
     check.args(["-m", "mypy", "--cache-dir"]).arg(cmd::root().join("target/xtask/mypy"));
-    test::step(check.args(["python/legacy_gpu", "examples"]))
+    step::step(check.args(["python/legacy_gpu", "examples"]))
 }
 
 fn installed(python: &Path) -> Result<Outcome> {

@@ -12,7 +12,8 @@ mod signals;
 pub(crate) mod survey;
 pub(crate) mod temporary;
 
-pub(crate) use host::{HUGE_PAGES, host, runtime};
+pub(crate) use bootstrap::HUGE_PAGES;
+pub(crate) use host::{host, runtime};
 pub(crate) use launch::{Cluster, Plan};
 pub(crate) use serve::{Listeners, Service, access, serve};
 pub(crate) use signals::{Signals, on_interrupt};

@@ -40,6 +40,7 @@ pub(crate) mod workers;
 use crate::cli::{Cli, Command};
 use crate::failure::Result;
 use crate::output::Output;
+use clap::CommandFactory;
 
 /// Runs the command that was asked for.
 pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
@@ -77,8 +78,8 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Tasks(args) => tasks::run(args, out),
         Command::Cancel(args) => cancel::run(args, out),
         Command::Models(args) => models::run(args, out),
-        Command::Completions(args) => completions::run(args, out),
-        Command::Manual(args) => manual::run(args, out),
+        Command::Completions(args) => completions::run(args, Cli::command(), out),
+        Command::Manual(args) => manual::run(args, Cli::command(), out),
         Command::Coordinator => coordinator::run(),
         Command::Worker => worker::run(),
     }

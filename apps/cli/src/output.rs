@@ -1,10 +1,13 @@
 //! Results on stdout, as text or as one JSON value; notes, questions and progress on stderr.
 
+mod plain;
+
+pub(crate) use plain::plain;
+
 use crate::failure::{Failure, Result};
 use comfy_table::{Cell, Color};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use serde::Serialize;
-use std::borrow::Cow;
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{BufRead, ErrorKind, IsTerminal, Read, Write};
@@ -238,24 +241,6 @@ fn has_colour() -> bool {
     std::io::stdout().is_terminal() && !is_set("NO_COLOR") && !is_dumb
 }
 
-/// Text from other machines, made safe for a terminal: names and messages chosen by workers, models and clients could
-/// move the cursor, colour the text, or turn the reading direction.
-pub(crate) fn plain(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_control) {
-        return Cow::Borrowed(text);
-    }
-    let shown = text.chars().map(|c| match is_control(c) {
-        true => c.escape_default().to_string(),
-        false => c.to_string(),
-    });
-    Cow::Owned(shown.collect())
-}
-
-/// Control characters, and characters that change the reading direction.
-fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
 /// A count with its noun: `1 worker`, `2 workers`.
 pub(crate) fn counted<N: Display + PartialEq + From<u8>>(count: N, what: &str) -> String {
     let ending = if count == N::from(1) { "" } else { "s" };
@@ -360,6 +345,7 @@ pub(crate) fn bytes(count: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::plain::is_control;
     use super::*;
 
     #[test]

@@ -22,8 +22,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(crate) use addresses::address;
-pub(crate) use last::Last;
-pub(crate) use sources::{FILE_NAME, Flags, data_folder, environment, misspelt, resolve};
+pub(crate) use last::{Flags, Last};
+pub(crate) use sources::{FILE_NAME, data_folder, environment, misspelt, resolve};
 
 /// Everything that can be set. Sizes are in bytes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

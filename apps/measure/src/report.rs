@@ -4,7 +4,8 @@
 mod chart;
 mod page;
 
-pub use page::{Page, Section, Series};
+pub use chart::Series;
+pub use page::{Page, Section};
 
 use crate::session::{CpuProfile, Latency};
 use std::collections::BTreeMap;
@@ -107,6 +108,22 @@ fn nodes(profile: &CpuProfile) -> Section {
 
 fn per_run_ms(profile: &CpuProfile, seconds: f64) -> f64 {
     1e3 * seconds / f64::from(profile.runs.max(1))
+}
+
+/// Escapes text for HTML: markup becomes text, and characters that move the cursor or reverse the
+/// reading direction become a visible mark.
+fn escape(text: &str) -> String {
+    let one = |c: char| match c {
+        '&' => "&amp;".to_owned(),
+        '<' => "&lt;".to_owned(),
+        '>' => "&gt;".to_owned(),
+        '"' => "&quot;".to_owned(),
+        '\'' => "&#39;".to_owned(),
+        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => "\u{fffd}".to_owned(),
+        c if c.is_control() && c != '\n' => "\u{fffd}".to_owned(),
+        c => c.to_string(),
+    };
+    text.chars().map(one).collect()
 }
 
 #[cfg(test)]

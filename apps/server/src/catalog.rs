@@ -7,6 +7,7 @@ mod change;
 mod demand;
 mod ensembles;
 mod entry;
+mod found;
 mod named;
 mod news;
 mod readiness;
@@ -39,9 +40,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use survey::Survey;
 use tokio::sync::{OwnedMutexGuard, watch as events};
 use turns::Turns;
-
-/// The error code for a model that is registered but cannot be used now.
-pub(crate) const NOT_READY: &str = "model_not_ready";
 
 /// Cached versions of each model, oldest first, so that an inference reads no files. The cache changes with the
 /// catalog's own calls and with each look at the folder.
@@ -358,7 +356,7 @@ impl Catalog {
 fn not_ready(entry: &ModelEntry, readiness: &Readiness) -> Fault {
     let (name, version, reason) = (entry.name(), entry.version(), readiness.reason());
     let message = format!("model '{name}' version {version} is not ready: {reason}");
-    let fault = Fault::unavailable(NOT_READY, message);
+    let fault = Fault::unavailable(faults::NOT_READY, message);
     if entry.ensemble().is_some() {
         return fault.hint("radeon-cluster models ls");
     }

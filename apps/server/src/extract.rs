@@ -9,7 +9,6 @@ pub(crate) use room::{grow_room, make_more_room, make_room, room_of};
 
 use crate::bodies::Room;
 use crate::fault::Fault;
-use crate::oip::HEADER_LENGTH;
 use crate::state::ServerState;
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
@@ -24,6 +23,9 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::time::Instant;
+
+/// The header with the length of the JSON; raw tensors follow the JSON.
+pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 
 /// The decoded parameters of a path.
 #[derive(Debug)]

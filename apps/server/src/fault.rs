@@ -1,11 +1,12 @@
 //! The answer to a refused request: a status, a stable code, a message that names what was wrong and what was
 //! expected, and a hint. Each API family renders it in its own JSON shape.
 
-use crate::grpc;
+mod answer;
+
+pub(crate) use answer::{ClusterError, OipError, code_of};
+
 use crate::place::Place;
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-use serde_json::json;
+use axum::http::StatusCode;
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -17,16 +18,6 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 const MESSAGE_BYTES_MAX: usize = 2048;
 /// A cut message keeps this many bytes of its end, which says what was expected.
 const END_BYTES: usize = 512;
-
-/// The code of a refusal, attached to its response within the server.
-#[derive(Debug, Clone, Copy)]
-struct Code(&'static str);
-
-/// The code of a response that is a refusal, for every protocol.
-pub(crate) fn code_of(response: &Response) -> Option<&str> {
-    let known = response.extensions().get::<Code>().map(|code| code.0);
-    known.or_else(|| response.headers().get(grpc::CODE)?.to_str().ok())
-}
 
 /// A refusal, independent of the API family.
 #[derive(Debug, Clone, PartialEq)]
@@ -111,82 +102,5 @@ impl Fault {
         let begin = text.get(..text.floor_char_boundary(MESSAGE_BYTES_MAX - END_BYTES));
         let end = text.get(text.ceil_char_boundary(text.len() - END_BYTES)..);
         Cow::Owned([begin.unwrap_or_default(), " … ", end.unwrap_or_default()].concat())
-    }
-
-    /// The answer in the shape of the API family that `path` belongs to.
-    pub(crate) fn for_path(self, path: &str) -> Response {
-        if path.starts_with("/api/") {
-            ClusterError(self).into_response()
-        } else if grpc::is_path(path) {
-            grpc::respond(self)
-        } else {
-            OipError(self).into_response()
-        }
-    }
-
-    /// The answer, with a body in the caller's shape.
-    pub(crate) fn respond(self, body: &serde_json::Value) -> Response {
-        let mut response = (self.status, axum::Json(body)).into_response();
-        response.extensions_mut().insert(Code(self.code));
-        if let Some(delay) = self.retry_after {
-            // Fractions of a second round up, because `Retry-After: 0` would invite a busy loop.
-            let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
-        }
-        if let Some(place) = &self.place {
-            place.add_to(response.headers_mut());
-        }
-        response
-    }
-}
-
-/// A refusal in the Open Inference Protocol's shape: `{"error":"message"}`.
-#[derive(Debug)]
-pub(crate) struct OipError(pub(crate) Fault);
-
-/// A refusal in the cluster API's shape: `{"error":{"code","message","hint"}}`.
-#[derive(Debug)]
-pub(crate) struct ClusterError(pub(crate) Fault);
-
-impl From<Fault> for OipError {
-    fn from(fault: Fault) -> Self {
-        Self(fault)
-    }
-}
-
-impl From<Fault> for ClusterError {
-    fn from(fault: Fault) -> Self {
-        Self(fault)
-    }
-}
-
-impl IntoResponse for OipError {
-    fn into_response(self) -> Response {
-        let body = json!({ "error": self.0.told() });
-        self.0.respond(&body)
-    }
-}
-
-impl IntoResponse for ClusterError {
-    fn into_response(self) -> Response {
-        let body = json!({
-            "error": { "code": self.0.code, "message": self.0.told(), "hint": self.0.hint }
-        });
-        self.0.respond(&body)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn retry_after_rounds_up_to_whole_seconds() {
-        for (delay_ms, expected) in [(0, "1"), (1, "1"), (1000, "1"), (1001, "2"), (5000, "5")] {
-            let fault =
-                Fault::unavailable("overloaded", "x").retry_after(Duration::from_millis(delay_ms));
-            let response = fault.for_path("/v2");
-            assert_eq!(response.headers()["retry-after"], expected, "{delay_ms} ms");
-        }
     }
 }

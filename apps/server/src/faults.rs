@@ -4,7 +4,6 @@
 mod cluster;
 
 use crate::access::Caller;
-use crate::catalog::NOT_READY;
 use crate::deployment::DeployError;
 use crate::driver::DriverError;
 use crate::fault::Fault;
@@ -16,6 +15,9 @@ use lgp_sdk::model::Error as ModelError;
 use std::io::ErrorKind;
 
 pub(crate) use cluster::cluster;
+
+/// The error code for a model that is registered but cannot be used now.
+pub(crate) const NOT_READY: &str = "model_not_ready";
 
 /// The code of a run that its model failed, with or without the cause in the message.
 pub(crate) const MODEL_FAILED: &str = "model_failed";

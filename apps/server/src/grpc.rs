@@ -18,7 +18,7 @@ mod weigh;
 pub(crate) use body::follow;
 #[cfg(feature = "planted")]
 pub(crate) use request::read;
-pub(crate) use status::{CODE, respond, status_of};
+pub(crate) use status::{CODE, is_path, respond, status_of};
 
 use crate::access::KeyRole::{Admin, Infer, Submit};
 use crate::access::{Gate, Right, Rights, authenticate};
@@ -64,11 +64,6 @@ fn message_bytes_max(path: &str, config: &ServerConfig) -> usize {
         true => config.binary_bytes_max,
         false => SMALL_BYTES_MAX.min(config.binary_bytes_max),
     }
-}
-
-/// Whether a path belongs to this protocol.
-pub(crate) fn is_path(path: &str) -> bool {
-    path.strip_prefix('/').is_some_and(|rest| rest.starts_with("inference."))
 }
 
 /// The whole service, for [`serve_grpc`](crate::serve_grpc) or for the caller's own listener.

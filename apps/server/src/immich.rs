@@ -2,6 +2,7 @@
 //! faces, and text in images.
 
 mod align;
+mod beside;
 mod clip;
 mod ctc;
 mod faces;

@@ -1,6 +1,7 @@
 //! Load on a server that speaks the Open Inference Protocol: measures requests a second and latencies. It runs on
 //! one thread, so that the server keeps the other CPU cores.
 
+mod answer;
 mod drive;
 mod grpc;
 mod http;

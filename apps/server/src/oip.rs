@@ -13,6 +13,9 @@ mod health;
 mod infer;
 mod json_data;
 mod models;
+mod off_loop;
+mod packed;
+mod parameters;
 mod parts;
 mod receive;
 mod repository;
@@ -34,18 +37,18 @@ pub(crate) use datatype::config_name as config_datatype;
 pub(crate) use datatype::name as datatype_name;
 pub(crate) use datatype::parse as parse_datatype;
 pub(crate) use health::{EXTENSIONS, NAME};
-pub(crate) use infer::{Answer, LARGE_BYTES, off_loop, serve, weight};
+pub(crate) use infer::serve;
 pub(crate) use json_data::Flat;
 pub(crate) use models::{control_name, parse_version, platform};
+pub(crate) use off_loop::{LARGE_BYTES, off_loop, weight};
+pub(crate) use parameters::{Parameters, flag, number};
 #[cfg(feature = "planted")]
 pub(crate) use parts::{can_take_form, form_kind};
 pub(crate) use repository::refuse_upload;
 #[cfg(feature = "planted")]
 pub(crate) use request::decode;
-pub(crate) use request::{
-    Form, Given, HEADER_LENGTH, InferRequest, Input, Output, Parameters, Raw, binary, check_rank,
-    flag, number, slot,
-};
+pub(crate) use request::{Form, Given, InferRequest, Input, Output, Raw, check_rank, slot};
+pub(crate) use response::Answer;
 pub(crate) use settings::{Settings, WarmUpInput, WarmUpRun};
 pub(crate) use signature::{check as check_inputs, check_all, check_declared, wire_dims};
 pub(crate) use task::run_in_background;

@@ -2,12 +2,7 @@
 
 use crate::access::{KeyRole, Right};
 use crate::route::{Content, Parameter, Route};
-use crate::router;
-use axum::body::Bytes;
-use axum::http::header;
-use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use std::sync::LazyLock;
 
 /// The schemas of bodies, by name.
 const SCHEMAS: &str = include_str!("openapi/schemas.json");
@@ -49,15 +44,8 @@ const IN_PATHS: [(&str, &str, &str, &str); 9] = [
     ("region", "region", "Name", "The region"),
 ];
 
-static DOCUMENT: LazyLock<Bytes> =
-    LazyLock::new(|| Bytes::from(document(&router::routes()).to_string()));
-
-/// `GET /openapi.json`.
-pub(crate) async fn show() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], DOCUMENT.clone()).into_response()
-}
-
-fn document(routes: &[Route]) -> Value {
+/// The description of these routes.
+pub(crate) fn document(routes: &[Route]) -> Value {
     // A test checks that it parses.
     let mut schemas: Value = serde_json::from_str(SCHEMAS).unwrap_or_default();
     schemas["DeploymentPatch"] = patch_of(&schemas["Deployment"]);

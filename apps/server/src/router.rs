@@ -7,20 +7,31 @@ use crate::fault::Fault;
 use crate::route::{Content, Route};
 use crate::state::ServerState;
 use crate::{
-    call, cluster, dashboard, docs, drain, exposition, guard, leader, oip, openapi, place, probes,
+    call, cluster, dashboard, docs, drain, exposition, extract, guard, leader, oip, openapi, place,
+    probes,
 };
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
+use std::sync::LazyLock;
 use std::time::Duration;
 use tower_http::cors::{AllowOrigin, CorsLayer};
 
 /// How long a browser may cache a CORS preflight.
 const PREFLIGHT: Duration = Duration::from_secs(600);
 
+static DESCRIPTION: LazyLock<Bytes> =
+    LazyLock::new(|| Bytes::from(openapi::document(&routes()).to_string()));
+
+/// `GET /openapi.json`.
+async fn description() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], DESCRIPTION.clone()).into_response()
+}
+
 /// Every route, with the right that it needs and its API description.
-pub(crate) fn routes() -> Vec<Route> {
+fn routes() -> Vec<Route> {
     let mut all = oip::routes();
     all.extend(cluster::routes());
     all.extend(docs::routes());
@@ -29,7 +40,7 @@ pub(crate) fn routes() -> Vec<Route> {
         Route::get("/metrics", Submit, exposition::metrics, "Metrics, as Prometheus reads them")
             .answers_as(200, Content::Text(exposition::FORMAT, "Metrics"))
             .answers_as(200, Content::Text(exposition::OPENMETRICS, "Metrics")),
-        Route::get("/openapi.json", Right::Anybody, openapi::show, "This description")
+        Route::get("/openapi.json", Right::Anybody, description, "This description")
             .answers(200, "Description"),
         Route::get("/healthz", Right::Anybody, probes::live, "Whether the server lives")
             .answers_as(200, Content::Text(probes::TEXT, "Text")),
@@ -61,7 +72,7 @@ pub fn router(state: ServerState) -> Router {
 
 /// The CORS layer for pages of the configured origins.
 fn cors(config: &ServerConfig) -> CorsLayer {
-    let length = HeaderName::from_static(oip::HEADER_LENGTH);
+    let length = HeaderName::from_static(extract::HEADER_LENGTH);
     let last_event = HeaderName::from_static(cluster::LAST_EVENT_ID);
     let [worker, device, times] =
         [place::WORKER, place::DEVICE, place::TIMES].map(HeaderName::from_static);

@@ -5,24 +5,26 @@
 //! arrival; different sequences run concurrently.
 
 mod asked;
+mod line;
 mod stateful;
 mod table;
+mod ticket;
 mod turn;
 
 pub(crate) use asked::Asked;
+pub(crate) use line::Line;
 pub(crate) use stateful::Stateful;
-pub(crate) use turn::{Ticket, Turn, turn};
+pub(crate) use ticket::Ticket;
+pub(crate) use turn::{Turn, turn};
 
-use crate::access::Caller;
 use crate::catalog::ModelEntry;
 use crate::config::ServerConfig;
 use crate::fault::Fault;
 use crate::metrics::ModelKey;
-use crate::state::ServerState;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use table::{Key, Limits, Table};
+use table::{Limits, Table};
 
 /// The interval of sweeps for idle sequences. Each request also checks its own.
 const SWEEP: Duration = Duration::from_secs(1);
@@ -64,34 +66,6 @@ async fn sweep(sequences: Weak<Sequences>) {
         tokio::time::sleep(SWEEP).await;
         let Some(sequences) = sequences.upgrade() else { return };
         sequences.table().sweep(Instant::now());
-    }
-}
-
-/// Identifies the sequences that a request may refer to: those of its caller with the same name and version. A
-/// sequence stays on the model that this name had at its start.
-pub(crate) struct Line {
-    sequences: Arc<Sequences>,
-    caller: String,
-    name: String,
-    version: Option<u64>,
-}
-
-impl Line {
-    pub(crate) fn of(
-        state: &ServerState,
-        caller: &Caller,
-        name: &str,
-        version: Option<u64>,
-    ) -> Self {
-        let sequences = Arc::clone(state.sequences());
-        Self { sequences, caller: caller.id().to_owned(), name: name.to_owned(), version }
-    }
-
-    /// Takes the next place among the inferences of a sequence.
-    pub(crate) fn ticket(self, asked: Asked) -> Ticket {
-        let Self { sequences, caller, name, version } = self;
-        let key = Key { caller, name, version, id: asked.id.clone() };
-        Ticket::draw(sequences, key, asked)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The accept loop: TLS for other machines, one buffered write per answer, time limits for handshakes and headers,
 //! and a shutdown that lets open requests finish.
 
+mod activity;
 mod idle;
 mod protocol;
 mod sent;
@@ -11,17 +12,18 @@ use crate::router::router;
 use crate::state::ServerState;
 use crate::tls::Tls;
 use crate::{grpc, immich};
+pub(crate) use activity::{Activity, UnderWay};
 use axum::Router;
 use axum::http::Request;
 use axum::response::Response;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use hyper_util::service::TowerToHyperService;
+pub(crate) use idle::Connections;
 use idle::LEAVE;
-pub(crate) use idle::{Activity, Connections};
 use protocol::{Builder, Graceful, Protocol};
+pub(crate) use sent::Endless;
 use sent::Sent;
-pub(crate) use sent::{Endless, UnderWay};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;

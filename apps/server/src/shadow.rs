@@ -1,5 +1,9 @@
 //! Shadows: another model runs a copy of an answered request, and outputs are compared.
 
+mod room;
+
+pub(crate) use room::Shadows;
+
 use crate::aliases::Shadow;
 use crate::fault::Fault;
 use crate::faults;
@@ -9,23 +13,11 @@ use lgp_measure::agree;
 use lgp_sdk::tensor::NamedTensor;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
 
 /// How long a copy waits for a free device before it is dropped.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most bytes that copies hold at once, and the least that each counts as.
-const ROOM_BYTES: usize = 64 << 20;
+/// The least bytes that a copy counts as.
 const LEAST_BYTES: usize = 512 << 10;
-
-/// The room for copies that wait or run.
-#[derive(Debug)]
-pub(crate) struct Shadows(Arc<Semaphore>);
-
-impl Default for Shadows {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(ROOM_BYTES)))
-    }
-}
 
 /// A request and its answer.
 pub(crate) struct Answered {

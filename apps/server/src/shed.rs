@@ -1,7 +1,7 @@
 //! Limits the log lines of overload refusals, of which there may be thousands a second: one line a second, with the
 //! count of those left out.
 
-use crate::catalog::NOT_READY;
+use crate::faults::NOT_READY;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

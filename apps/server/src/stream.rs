@@ -1,6 +1,10 @@
 //! Answers that are sent while they are written: the events of a listener, and JSON that would be many times as
 //! large as its tensors.
 
+mod writers;
+
+pub(crate) use writers::Writers;
+
 use crate::fault::Fault;
 use crate::state::ServerState;
 use axum::body::{Body, Bytes, HttpBody};
@@ -14,15 +18,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
+use writers::WRITING_MAX;
 
 /// Bytes of one piece of JSON.
 const PIECE_BYTES: usize = 64 << 10;
 /// Pieces that are buffered before the writer waits for the reader.
 const PIECES: usize = 4;
-/// Answers that are written concurrently; each holds a thread, even while its reader is slow.
-const WRITING_MAX: usize = 32;
-
 /// The frames of a body, as they arrive.
 pub(crate) struct Stream<E>(pub(crate) mpsc::Receiver<Result<Bytes, E>>);
 
@@ -35,16 +37,6 @@ impl<E> HttpBody for Stream<E> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, E>>> {
         self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| bytes.map(Frame::data)))
-    }
-}
-
-/// Limits the threads that write answers.
-#[derive(Debug, Clone)]
-pub(crate) struct Writers(Arc<Semaphore>);
-
-impl Default for Writers {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(WRITING_MAX)))
     }
 }
 

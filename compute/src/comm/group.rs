@@ -10,6 +10,9 @@ use lgp_memory::{DType, Reduction, Shape};
 use std::ops::Range;
 use std::sync::Arc;
 
+/// What errors name.
+const NAME: &str = "Group";
+
 /// Devices with the collectives over them. Each is a rank, numbered as it was given; a collective
 /// takes one tensor of each rank, and returns when its transfers are done and its kernels are
 /// queued. After an error, what it would have written is undefined.
@@ -32,7 +35,7 @@ impl Group {
     /// [`Error::Invalid`] where there is none.
     pub fn new(ranks: Vec<Accelerator>, config: TransferConfig) -> Result<Self> {
         if ranks.is_empty() {
-            return Err(Error::invalid("Group", "there is no device, expected 1 at least"));
+            return Err(Error::invalid("there is no device, expected 1 at least").of(NAME));
         }
         let devices = ranks.iter().map(|rank| Arc::clone(rank.device())).collect();
         Ok(Self { ranks, transfers: Transfers::new(devices, config) })
@@ -149,7 +152,7 @@ impl Group {
             return Err(unlike("along the first dimension", first, other));
         }
         let Some(inner) = inner(first) else {
-            return Err(Error::invalid("Group", "a scalar has no first dimension"));
+            return Err(Error::invalid("a scalar has no first dimension").of(NAME));
         };
         let (mut rows, mut end, mut ranges) = (0, 0, Vec::with_capacity(tensors.len()));
         for x in tensors {
@@ -171,14 +174,14 @@ impl Group {
 
     fn rank(&self, rank: usize) -> Result<&Accelerator> {
         let missing = format!("rank {rank} is asked for, there are {}", self.ranks.len());
-        self.ranks.get(rank).ok_or_else(|| Error::invalid("Group", missing))
+        self.ranks.get(rank).ok_or_else(|| Error::invalid(missing).of(NAME))
     }
 
     /// The first of the tensors, of which there is one for each rank.
     fn each<'a>(&self, tensors: &'a [DeviceTensor]) -> Result<&'a DeviceTensor> {
         let (given, wanted) = (tensors.len(), self.ranks.len());
         let message = format!("{given} tensors are given, expected one of each of {wanted} ranks");
-        tensors.first().filter(|_| given == wanted).ok_or_else(|| Error::invalid("Group", message))
+        tensors.first().filter(|_| given == wanted).ok_or_else(|| Error::invalid(message).of(NAME))
     }
 
     /// The type of the tensors, which is the same.
@@ -197,7 +200,7 @@ fn unlike(except: &str, first: &DeviceTensor, other: &DeviceTensor) -> Error {
     let but = if except.is_empty() { String::new() } else { format!(" but {except}") };
     let message =
         format!("a rank has {}, expected {} as rank 0 has{but}", shown(other), shown(first));
-    Error::invalid("Group", message)
+    Error::invalid(message).of(NAME)
 }
 
 fn in_bytes(parts: Vec<Range<usize>>, dtype: DType) -> Vec<Range<usize>> {

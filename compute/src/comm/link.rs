@@ -115,7 +115,7 @@ impl Link {
         let thread = std::thread::Builder::new()
             .name(format!("transfers {from} to {to}"))
             .spawn(move || worker.run())
-            .map_err(|error| Error::invalid("Transfers", format!("no thread: {error}")))?;
+            .map_err(|error| Error::invalid(format!("no thread: {error}")).of("Transfers"))?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

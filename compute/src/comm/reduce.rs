@@ -5,6 +5,8 @@ use crate::error::{Error, Result};
 use lgp_memory::{DType, Reduction};
 
 const GROUP: usize = 256;
+/// What errors name.
+const NAME: &str = "a reduction";
 
 /// Where in the ring a rank stands for a part of the tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +27,7 @@ pub(super) fn wide(dtype: DType) -> Result<DType> {
     match dtype {
         DType::F32 | DType::F16 | DType::BF16 => Ok(DType::F32),
         DType::I32 | DType::I64 => Ok(dtype),
-        other => Err(Error::unsupported("a reduction", other.to_string())),
+        other => Err(Error::unsupported(other.to_string()).of(NAME)),
     }
 }
 
@@ -44,7 +46,7 @@ pub(super) fn combine(
     let wide = wide(dtype)?;
     let result = if matches!(turn, Turn::Last(_)) { dtype } else { wide };
     let short = |n: usize| i32::try_from(n).ok().and_then(|n| u32::try_from(n).ok());
-    let unsupported = || Error::unsupported("a reduction", format!("{count} elements of {dtype}"));
+    let unsupported = || Error::unsupported(format!("{count} elements of {dtype}")).of(NAME);
     let number = |n: usize| short(n).ok_or_else(unsupported);
     let (ends, starts) = (from + count, [number(from)?, number(to)?]);
     number(ends.max(to + count))?;

@@ -114,7 +114,7 @@ impl Transfers {
         let device = |number: usize| {
             let count = self.devices.len();
             let missing = format!("device {number} is asked for, there are {count}");
-            self.devices.get(number).ok_or_else(|| Error::invalid("Transfers", missing))
+            self.devices.get(number).ok_or_else(|| Error::invalid(missing).of("Transfers"))
         };
         let (chunk_bytes, pace) = match from == to {
             // The device sees the whole copy, and whether it overlaps itself.

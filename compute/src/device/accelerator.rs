@@ -151,7 +151,7 @@ impl Accelerator {
         if let Some(call) = recipe.calls().iter().find(|call| items(&call.kernel) > GROUP_MAX) {
             let (kernel, group) = (call.kernel.name(), call.kernel.group());
             let message = format!("kernel {kernel} has groups of {group:?}, at most {GROUP_MAX}");
-            return Err(Error::invalid("prepare", message));
+            return Err(Error::invalid(message).of("prepare"));
         }
         if recipe.library().is_some() {
             self.blas()?;
@@ -222,7 +222,7 @@ impl Accelerator {
         let spare: Vec<usize> = scratch.iter().map(|tensor| tensor.buffer().bytes()).collect();
         if !prepared.recipe.fits(&sizes(inputs), &sizes(outputs), &spare) {
             let message = "inputs or outputs have not the types that it was made for";
-            return Err(Error::invalid("launch", message));
+            return Err(Error::invalid(message).of("launch"));
         }
         if let Some(product) = prepared.recipe.library() {
             let product = product.on(inputs, outputs, scratch)?;
@@ -278,7 +278,7 @@ impl Argument {
     ) -> Result<Arg<'a>> {
         let tensor = |tensors: &[Option<&'a DeviceTensor>], what: &str, i: usize| {
             let tensor = tensors.get(i).copied().flatten();
-            let missing = || Error::invalid("launch", format!("{what} {i} is missing"));
+            let missing = || Error::invalid(format!("{what} {i} is missing")).of("launch");
             tensor.map(|tensor| Arg::Buffer(&**tensor.buffer())).ok_or_else(missing)
         };
         match *self {
@@ -287,7 +287,7 @@ impl Argument {
             Self::Scratch(i) => scratch
                 .get(i)
                 .map(|tensor| Arg::Buffer(&**tensor.buffer()))
-                .ok_or_else(|| Error::invalid("launch", format!("scratch {i} is missing"))),
+                .ok_or_else(|| Error::invalid(format!("scratch {i} is missing")).of("launch")),
             Self::U32(value) => Ok(Arg::U32(value)),
             Self::I32(value) => Ok(Arg::I32(value)),
             Self::F32(value) => Ok(Arg::F32(value)),

@@ -5,9 +5,11 @@ mod facts;
 use super::pointwise::{Operand, Pointwise};
 use super::recipe::Launches;
 use crate::Axes;
+use crate::args::count;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo, launch};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// An element-wise operator and what it reads. Input 0 is the base's result where there is a base.
@@ -47,9 +49,8 @@ impl Fused {
 
     /// How many inputs are the base's own.
     fn own(&self, given: usize) -> Result<usize> {
-        let own = self.base.as_ref().map_or(0, |(_, inputs)| *inputs);
-        let message = || format!("{given} inputs, expected {own} at least");
-        if given < own { Err(Error::invalid("Fused", message())) } else { Ok(own) }
+        let arity = self.arity();
+        count(&arity, given).map(|()| *arity.start())
     }
 
     /// Applies the operators to whatever stands for their values: `apply` answers what an operator
@@ -72,7 +73,7 @@ impl Fused {
             });
             let operands: Vec<Option<T>> = operands
                 .collect::<Result<_, ()>>()
-                .map_err(|()| Error::invalid("Fused", "a step reads what is not there"))?;
+                .map_err(|()| Error::invalid("a step reads what is not there"))?;
             results.push(apply(&*step.op, &operands)?);
         }
         Ok(base.into_iter().chain(results).collect())
@@ -114,7 +115,7 @@ impl Fused {
             let made = op.infer(&given)?;
             see(op, &given, &made);
             let first = made.into_iter().next();
-            first.ok_or_else(|| Error::invalid(op.name(), "it makes nothing"))
+            first.ok_or_else(|| Error::invalid("it makes nothing").of(op.name()))
         })
     }
 }
@@ -149,7 +150,11 @@ impl Op for Fused {
         "Fused"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn arity(&self) -> RangeInclusive<usize> {
+        self.base.as_ref().map_or(0, |(_, inputs)| *inputs)..=usize::MAX
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         Ok(self.types(inputs)?.pop().into_iter().collect())
     }
 
@@ -172,19 +177,19 @@ impl Op for Fused {
         self.parts().collect::<Vec<_>>().join("+")
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let given: Vec<Option<Value<'_>>> =
             inputs.iter().map(|input| input.clone().map(Value::Given)).collect();
         let mut results = self.walk(&given, |op, given| {
             let views: Vec<Option<TensorView<'_>>> =
                 given.iter().map(|x| x.as_ref().map(Value::view)).collect();
             let made = launch(op, ctx, &views)?.into_iter().next();
-            let made = made.ok_or_else(|| Error::invalid(op.name(), "it makes nothing"))?;
+            let made = made.ok_or_else(|| Error::invalid("it makes nothing").of(op.name()))?;
             Ok(Value::Made(Arc::new(made)))
         })?;
         match results.pop() {
             Some(Value::Made(last)) => Ok(Arc::into_inner(last).into_iter().collect()),
-            _ => Err(Error::invalid("Fused", "there are no operators")),
+            _ => Err(Error::invalid("there are no operators")),
         }
     }
 

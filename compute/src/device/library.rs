@@ -53,7 +53,7 @@ impl LibraryProduct {
             .resolve(inputs, outputs, scratch)?
         {
             Arg::Buffer(buffer) => Ok(Matrix { buffer, row_stride, batch_stride }),
-            _ => Err(Error::invalid("launch", "an operand of a product is no buffer")),
+            _ => Err(Error::invalid("an operand of a product is no buffer").of("launch")),
         };
         let [m, n, k] = self.sizes;
         let [left, right] = self.operands;

@@ -64,7 +64,7 @@ impl DeviceArena {
     ) -> Result<DeviceTensor> {
         let shape = shape.into();
         let count = self.0.len();
-        let missing = || Error::invalid("arena", format!("it has no block {block} of {count}"));
+        let missing = || Error::invalid(format!("it has no block {block} of {count}")).of("arena");
         let block = self.0.get(block).ok_or_else(missing)?;
         let buffer = Arc::clone(block).slice(offset, shape.byte_len(dtype)?)?;
         Ok(DeviceTensor::new(dtype, shape, buffer))

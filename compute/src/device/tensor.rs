@@ -44,7 +44,7 @@ impl DeviceTensor {
         let bytes = shape.byte_len(dtype)?;
         if bytes != self.shape.byte_len(self.dtype)? {
             let message = format!("{:?} has not the elements of {:?}", shape, self.shape);
-            return Err(Error::invalid("Reshape", message));
+            return Err(Error::invalid(message).of("Reshape"));
         }
         Ok(Self { dtype, shape, buffer: Arc::clone(&self.buffer) })
     }

@@ -64,7 +64,7 @@ impl Accelerator {
     /// written.
     pub fn tune(&self, recipes: &[Recipe], budget: Duration) -> Result<Tuned> {
         let Some(first) = recipes.first() else {
-            return Err(Error::invalid("tune", "there are no recipes, expected one at least"));
+            return Err(Error::invalid("there are no recipes, expected one at least").of("tune"));
         };
         let end = Instant::now() + budget;
         let [inputs, outputs] = first.sizes();

@@ -1,12 +1,13 @@
 //! Positions moved by an affine map.
 
-use crate::args::{arity, concrete_one, float, optional, output, rank, required};
+use crate::args::{concrete_one, float, optional, output, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
 use num_traits::cast;
+use std::ops::RangeInclusive;
 
 /// `AffineGrid`: inputs theta `[n, r, r + 1]` and the image's size (i64 `[n, c, d1, …, dr]`, r of
 /// 2 or 3); output `[n, d1, …, dr, r]`, as `GridSample` reads it.
@@ -21,23 +22,25 @@ impl Op for AffineGrid {
         "AffineGrid"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (theta, size) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        float(op, theta.ty.dtype)?;
-        rank(op, "theta", theta, 3)?;
-        rank(op, "the size", size, 1)?;
-        let Some(size) = size.target_shape(op)? else { return Ok(output(theta.ty.dtype, None)) };
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (theta, size) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(theta.ty.dtype)?;
+        rank("theta", theta, 3)?;
+        rank("the size", size, 1)?;
+        let Some(size) = size.target_shape()? else { return Ok(output(theta.ty.dtype, None)) };
         let (4 | 5, [n, _, spatial @ ..]) = (size.len(), size.as_slice()) else {
             let message = format!("the size has {} entries, expected 4 or 5", size.len());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         };
         let r = spatial.len();
         if let Some([batch, rows, columns]) = theta.sym_shape() {
-            dims::expect(op, "theta's batch", n, batch)?;
-            dims::expect(op, "theta's axis 1", &Dim::Known(r), rows)?;
-            dims::expect(op, "theta's axis 2", &Dim::Known(r + 1), columns)?;
+            dims::expect("theta's batch", n, batch)?;
+            dims::expect("theta's axis 1", &Dim::Known(r), rows)?;
+            dims::expect("theta's axis 2", &Dim::Known(r + 1), columns)?;
         }
         let mut shape = vec![n.clone()];
         shape.extend_from_slice(spatial);
@@ -55,17 +58,14 @@ impl Op for AffineGrid {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let theta = required("AffineGrid", inputs, 0)?;
+        let theta = required(inputs, 0)?;
         let mut out = ctx.alloc(dtype, shape.clone())?;
         let r = shape.last().copied().unwrap_or(1);
         let spatial = &shape[1..shape.rank() - 1];
         let points: usize = spatial.iter().product();
-        with_type!("AffineGrid", dtype, real T => {
+        with_type!(dtype, real T => {
             let theta = theta.as_slice::<T>()?;
             for (i, out) in out.as_mut_slice::<T>()?.chunks_exact_mut(r).enumerate() {
                 let matrix = &theta[i / points * r * (r + 1)..][..r * (r + 1)];

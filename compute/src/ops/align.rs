@@ -1,10 +1,11 @@
 //! Makes a shape stand at given axes of another, where broadcasting would take the last ones.
 
 use crate::Axes;
-use crate::args::{arity, axis, concrete_one, output, required};
+use crate::args::{axis, concrete_one, output, required};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// Inputs b and a: b gets axes of size 1 at its end, so that its first axis meets a's axis
 /// `axis` when the two are broadcast.
@@ -19,13 +20,16 @@ impl Op for Align {
         "Align"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Align", inputs, 2, 2)?;
-        let (b, a) = (required("Align", inputs, 0)?, required("Align", inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (b, a) = (required(inputs, 0)?, required(inputs, 1)?);
         let shape = match (b.sym_shape(), a.sym_shape()) {
             (Some(b), Some(a)) => {
                 // A shape after the last axis is no axis, but one element meets all there are.
-                let at = axis("Align", self.axis, a.len() + 1)?;
+                let at = axis(self.axis, a.len() + 1)?;
                 let mut out = b.to_vec();
                 let rank = a.len().saturating_sub(at).max(b.len());
                 out.resize(rank, Dim::Known(1));
@@ -44,8 +48,8 @@ impl Op for Align {
         true
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
-        Ok(vec![required("Align", inputs, 0)?.to_tensor()?.reshape(shape)?])
+        Ok(vec![required(inputs, 0)?.to_tensor()?.reshape(shape)?])
     }
 }

@@ -5,12 +5,13 @@ mod device;
 
 use super::reduce::without;
 use crate::Axes;
-use crate::args::{arity, axis, output, required};
+use crate::args::{axis, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// Which extreme is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,19 +43,21 @@ impl Op for ArgReduce {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 1)?;
-        let x = required(op, inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid(op, "it has no meaning for bool"));
+            return Err(Error::invalid("it has no meaning for bool"));
         }
         let shape = match x.sym_shape() {
             None => None,
             Some(dims) => {
-                let axis = axis(op, self.axis, dims.len())?;
+                let axis = axis(self.axis, dims.len())?;
                 if dims[axis] == Dim::Known(0) {
-                    return Err(Error::invalid(op, format!("axis {axis} has no elements")));
+                    return Err(Error::invalid(format!("axis {axis} has no elements")));
                 }
                 Some(without(dims, &[axis], self.keep_dims))
             }
@@ -64,7 +67,7 @@ impl Op for ArgReduce {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
-        let Ok(reduced) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        let Ok(reduced) = axis(self.axis, rank) else { return Axes::new() };
         let own = (0..rank).filter(|&axis| axis != reduced);
         own.fold(Axes::new(), |axes, axis| {
             let gone = !self.keep_dims && axis > reduced;
@@ -96,10 +99,7 @@ impl Op for ArgReduce {
         Some(Reordered::first(Self { axis, ..self.clone() }, inputs, 1))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -8,12 +8,13 @@ mod mask;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, rank, required, same_dtype};
+use crate::args::{float, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// What the optional fourth output shows of the scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,8 +65,6 @@ struct Form {
     size: Dim,
 }
 
-const OP: &str = "Attention";
-
 impl Attention {
     fn form(&self, info: &ValueInfo, what: &str, heads: Option<usize>) -> Result<Option<Form>> {
         match info.sym_shape() {
@@ -77,43 +76,42 @@ impl Attention {
             Some([batch, length, hidden]) => {
                 let Some(heads) = heads.filter(|&n| n > 0) else {
                     let message = format!("{what} has rank 3, but its number of heads is missing");
-                    return Err(Error::invalid(OP, message));
+                    return Err(Error::invalid(message));
                 };
                 let heads = Dim::Known(heads);
                 let size =
-                    dims::quotient(OP, std::slice::from_ref(hidden), std::slice::from_ref(&heads))?;
+                    dims::quotient(std::slice::from_ref(hidden), std::slice::from_ref(&heads))?;
                 Ok(Some(Form { batch: batch.clone(), heads, length: length.clone(), size }))
             }
             Some(dims) => {
                 let message = format!("{what} has rank {}, expected 3 or 4", dims.len());
-                Err(Error::invalid(OP, message))
+                Err(Error::invalid(message))
             }
         }
     }
 
     /// Query, key and value, checked against each other.
     fn forms(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<[Form; 3]>> {
-        let [q, k, v] =
-            [required(OP, inputs, 0)?, required(OP, inputs, 1)?, required(OP, inputs, 2)?];
-        float(OP, q.ty.dtype)?;
-        same_dtype(OP, "the key", q.ty.dtype, k.ty.dtype)?;
-        same_dtype(OP, "the value", q.ty.dtype, v.ty.dtype)?;
+        let [q, k, v] = [required(inputs, 0)?, required(inputs, 1)?, required(inputs, 2)?];
+        float(q.ty.dtype)?;
+        same_dtype("the key", q.ty.dtype, k.ty.dtype)?;
+        same_dtype("the value", q.ty.dtype, v.ty.dtype)?;
         let forms = (
             self.form(q, "the query", self.query_heads)?,
             self.form(k, "the key", self.key_heads)?,
             self.form(v, "the value", self.key_heads)?,
         );
         let (Some(qf), Some(kf), Some(vf)) = forms else { return Ok(None) };
-        dims::expect(OP, "the key's batch", &qf.batch, &kf.batch)?;
-        dims::expect(OP, "the value's batch", &qf.batch, &vf.batch)?;
-        dims::expect(OP, "the key's size", &qf.size, &kf.size)?;
-        dims::expect(OP, "the value's heads", &kf.heads, &vf.heads)?;
-        dims::expect(OP, "the value's length", &kf.length, &vf.length)?;
+        dims::expect("the key's batch", &qf.batch, &kf.batch)?;
+        dims::expect("the value's batch", &qf.batch, &vf.batch)?;
+        dims::expect("the key's size", &qf.size, &kf.size)?;
+        dims::expect("the value's heads", &kf.heads, &vf.heads)?;
+        dims::expect("the value's length", &kf.length, &vf.length)?;
         if let (Some(q), Some(k)) = (qf.heads.known(), kf.heads.known())
             && (k == 0 || q % k != 0)
         {
             let message = format!("{k} heads of the key do not divide {q} heads of the query");
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         }
         Ok(Some([qf, kf, vf]))
     }
@@ -123,24 +121,24 @@ impl Attention {
         let [_, k, v] = forms;
         let mut keys = k.length.clone();
         if optional(inputs, 4).is_some() != optional(inputs, 5).is_some() {
-            return Err(Error::invalid(OP, "past key and value must be given together"));
+            return Err(Error::invalid("past key and value must be given together"));
         }
         for (i, what, form) in [(4, "the past key", k), (5, "the past value", v)] {
             let Some(past) = optional(inputs, i) else { continue };
-            same_dtype(OP, what, required(OP, inputs, 0)?.ty.dtype, past.ty.dtype)?;
-            rank(OP, what, past, 4)?;
+            same_dtype(what, required(inputs, 0)?.ty.dtype, past.ty.dtype)?;
+            rank(what, past, 4)?;
             let Some([batch, heads, length, size]) = past.sym_shape() else {
                 keys = Dim::Unknown;
                 continue;
             };
-            dims::expect(OP, &format!("the batch of {what}"), &form.batch, batch)?;
-            dims::expect(OP, &format!("the heads of {what}"), &form.heads, heads)?;
-            dims::expect(OP, &format!("the size of {what}"), &form.size, size)?;
-            let all = dims::add(OP, length, &form.length)?;
+            dims::expect(&format!("the batch of {what}"), &form.batch, batch)?;
+            dims::expect(&format!("the heads of {what}"), &form.heads, heads)?;
+            dims::expect(&format!("the size of {what}"), &form.size, size)?;
+            let all = dims::add(length, &form.length)?;
             if i == 4 {
                 keys = all;
             } else {
-                dims::expect(OP, "the length of the past value", &keys, &all)?;
+                dims::expect("the length of the past value", &keys, &all)?;
             }
         }
         Ok(keys)
@@ -157,23 +155,23 @@ impl Attention {
             && let Some(dims) = mask.sym_shape()
         {
             let [lead @ .., last] = dims else {
-                return Err(Error::invalid(OP, "the mask has rank 0, expected 1 to 4"));
+                return Err(Error::invalid("the mask has rank 0, expected 1 to 4"));
             };
-            let whole = dims::broadcast(OP, lead, &scores[..3])?;
+            let whole = dims::broadcast(lead, &scores[..3])?;
             let grows = whole.len() > 3
-                || whole.iter().zip(scores).any(|(w, s)| dims::expect(OP, "", s, w).is_err())
+                || whole.iter().zip(scores).any(|(w, s)| dims::expect("", s, w).is_err())
                 || matches!((last, &scores[3]), (Dim::Known(m), Dim::Known(k)) if m > k);
             if grows {
                 let (mask, scores) = (SymShape(dims.to_vec()), SymShape(scores.to_vec()));
                 let message = format!("a mask of shape {mask} does not broadcast to {scores}");
-                return Err(Error::invalid(OP, message));
+                return Err(Error::invalid(message));
             }
         }
         if let Some(counts) = optional(inputs, 6) {
-            same_dtype(OP, "nonpad_kv_seqlen", DType::I64, counts.ty.dtype)?;
-            rank(OP, "nonpad_kv_seqlen", counts, 1)?;
+            same_dtype("nonpad_kv_seqlen", DType::I64, counts.ty.dtype)?;
+            rank("nonpad_kv_seqlen", counts, 1)?;
             if let Some([n]) = counts.sym_shape() {
-                dims::expect(OP, "the length of nonpad_kv_seqlen", batch, n)?;
+                dims::expect("the length of nonpad_kv_seqlen", batch, n)?;
             }
         }
         Ok(())
@@ -182,12 +180,15 @@ impl Attention {
 
 impl Op for Attention {
     fn name(&self) -> &'static str {
-        OP
+        "Attention"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 3, 7)?;
-        let dtype = required(OP, inputs, 0)?.ty.dtype;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=7
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let dtype = required(inputs, 0)?.ty.dtype;
         let count = if self.scores.is_some() { 4 } else { 1 + 2 * usize::from(self.present) };
         let info = |shape: Option<Vec<Dim>>| {
             ValueInfo::of(TensorType { dtype, shape: shape.map(SymShape) })
@@ -197,9 +198,9 @@ impl Op for Attention {
         let [q, k, v] = forms;
         let scores = vec![q.batch.clone(), q.heads.clone(), q.length.clone(), keys.clone()];
         self.check_masks(inputs, &scores, &q.batch)?;
-        let of_rank_3 = required(OP, inputs, 0)?.sym_shape().is_some_and(|s| s.len() == 3);
+        let of_rank_3 = required(inputs, 0)?.sym_shape().is_some_and(|s| s.len() == 3);
         let y = if of_rank_3 {
-            vec![q.batch.clone(), q.length, dims::mul(OP, &q.heads, &v.size)?]
+            vec![q.batch.clone(), q.length, dims::mul(&q.heads, &v.size)?]
         } else {
             vec![q.batch.clone(), q.heads, q.length, v.size.clone()]
         };
@@ -230,10 +231,7 @@ impl Op for Attention {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 

@@ -4,11 +4,12 @@
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, optional, output, rank, required, same_dtype};
+use crate::args::{concrete_one, optional, output, rank, required, same_dtype};
 use crate::dims::{self, surely_equal};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// The mask of `Attention` and `MultiHeadAttention` of `com.microsoft`.
 ///
@@ -28,31 +29,29 @@ pub struct AttentionMask {
     pub hidden: f32,
 }
 
-const OP: &str = "AttentionMask";
-
 impl AttentionMask {
     /// Batch, queries and keys, the past's included.
     fn sizes(inputs: &[Option<&ValueInfo>]) -> Result<[Dim; 3]> {
-        let (batch, length) = match required(OP, inputs, 1)?.sym_shape() {
+        let (batch, length) = match required(inputs, 1)?.sym_shape() {
             None => (Dim::Unknown, Dim::Unknown),
             Some([batch, length, _]) => (batch.clone(), length.clone()),
             Some(dims) => {
                 let message = format!("the query has rank {}, expected 3", dims.len());
-                return Err(Error::invalid(OP, message));
+                return Err(Error::invalid(message));
             }
         };
-        let new = match required(OP, inputs, 2)?.sym_shape() {
+        let new = match required(inputs, 2)?.sym_shape() {
             None => Dim::Unknown,
             Some([_, keys, _] | [_, _, keys, _]) => keys.clone(),
             Some(dims) => {
                 let message = format!("the key has rank {}, expected 3 or 4", dims.len());
-                return Err(Error::invalid(OP, message));
+                return Err(Error::invalid(message));
             }
         };
         let Some(past) = optional(inputs, 3) else { return Ok([batch, length, new]) };
-        rank(OP, "the past key", past, 4)?;
+        rank("the past key", past, 4)?;
         let keys = match past.sym_shape() {
-            Some([_, _, past, _]) => dims::add(OP, past, &new)?,
+            Some([_, _, past, _]) => dims::add(past, &new)?,
             _ => Dim::Unknown,
         };
         Ok([batch, length, keys])
@@ -82,13 +81,16 @@ impl AttentionMask {
 
 impl Op for AttentionMask {
     fn name(&self) -> &'static str {
-        OP
+        "AttentionMask"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 3, 4)?;
-        let mask = required(OP, inputs, 0)?;
-        same_dtype(OP, "the mask", DType::I32, mask.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let mask = required(inputs, 0)?;
+        same_dtype("the mask", DType::I32, mask.ty.dtype)?;
         let [batch, length, keys] = Self::sizes(inputs)?;
         let Some(given) = mask.sym_shape() else { return Ok(output(DType::F32, None)) };
         let mut rows = Dim::Known(1);
@@ -99,25 +101,25 @@ impl Op for AttentionMask {
                     && batch.checked_mul(2) != Some(n)
                 {
                     let message = format!("a mask of shape [{n}] for {batch} sequences");
-                    return Err(Error::invalid(OP, message));
+                    return Err(Error::invalid(message));
                 }
             }
             [b, one] if b.known() == Some(1) && one.known() == Some(1) => {}
             [b, n] => {
-                dims::expect(OP, "the batch of the mask", &batch, b)?;
+                dims::expect("the batch of the mask", &batch, b)?;
                 if n.known() != Some(1) {
-                    dims::expect(OP, "the keys of the mask", &keys, n)?;
+                    dims::expect("the keys of the mask", &keys, n)?;
                 }
             }
             [b, q, n] => {
-                dims::expect(OP, "the batch of the mask", &batch, b)?;
-                dims::expect(OP, "the queries of the mask", &length, q)?;
-                dims::expect(OP, "the keys of the mask", &keys, n)?;
+                dims::expect("the batch of the mask", &batch, b)?;
+                dims::expect("the queries of the mask", &length, q)?;
+                dims::expect("the keys of the mask", &keys, n)?;
                 rows = length;
             }
             _ => {
                 let message = format!("a mask of rank {}", given.len());
-                return Err(Error::unsupported(OP, message));
+                return Err(Error::unsupported(message));
             }
         }
         Ok(output(DType::F32, Some(vec![batch, Dim::Known(1), rows, keys])))
@@ -127,12 +129,12 @@ impl Op for AttentionMask {
         Self::mask_axes(inputs).unwrap_or_default()
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let mask = required(OP, inputs, 0)?;
+        let mask = required(inputs, 0)?;
         let given = mask.as_slice::<i32>()?;
         let &[batch, _, rows, keys] = shape.dims() else {
-            return Err(Error::invalid(OP, "the output's rank is not 4"));
+            return Err(Error::invalid("the output's rank is not 4"));
         };
         let mut out = ctx.alloc(dtype, shape)?;
         let all = out.as_mut_slice::<f32>()?;

@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, float, output, required, same_dtype};
+use crate::args::{float, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -14,6 +14,7 @@ use crate::reorder::Reordered;
 use crate::rewrite::Affine;
 use crate::rewrite::{Operand, Step};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `BatchNormalization` with running statistics.
 ///
@@ -56,12 +57,14 @@ impl Op for BatchNorm {
         "BatchNormalization"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 5, 5)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
-        channels(op, x, inputs, &[(1, "scale"), (2, "bias"), (3, "mean"), (4, "variance")])?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        5..=5
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        channels(x, inputs, &[(1, "scale"), (2, "bias"), (3, "mean"), (4, "variance")])?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -108,17 +111,13 @@ impl Op for BatchNorm {
         Some(Affine { x: 0, axis: Some(from_end), factors, shifts })
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
 
 /// Checks parameters of one entry a channel: dtype, rank and length. Returns the channels.
 pub(crate) fn channels(
-    op: &'static str,
     x: &ValueInfo,
     inputs: &[Option<&ValueInfo>],
     parameters: &[(usize, &str)],
@@ -128,15 +127,15 @@ pub(crate) fn channels(
         Some([_, c, ..]) => c.clone(),
         Some(dims) => {
             let message = format!("the input has rank {}, expected 2 or more", dims.len());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
     };
     for &(i, what) in parameters {
-        let parameter = required(op, inputs, i)?;
-        same_dtype(op, what, x.ty.dtype, parameter.ty.dtype)?;
-        crate::args::rank(op, what, parameter, 1)?;
+        let parameter = required(inputs, i)?;
+        same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
+        crate::args::rank(what, parameter, 1)?;
         if let Some([length]) = parameter.sym_shape() {
-            dims::expect(op, &format!("the length of {what}"), &channels, length)?;
+            dims::expect(&format!("the length of {what}"), &channels, length)?;
         }
     }
     Ok(channels)

@@ -7,7 +7,7 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, output, required, same_dtype};
+use crate::args::{output, required, same_dtype};
 use crate::bytes::{Dequantized, OnBytes, Requantized, generic};
 use crate::device::Element;
 use crate::dims;
@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Given, Op, ValueInfo, as_large};
 use crate::rewrite::Affine;
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// Which function of two elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,12 +97,14 @@ impl Op for Binary {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
         if self.kind != BinaryKind::Pow {
-            same_dtype(op, "input 1", a.ty.dtype, b.ty.dtype)?;
+            same_dtype("input 1", a.ty.dtype, b.ty.dtype)?;
         }
         let bools = a.ty.dtype == DType::Bool || b.ty.dtype == DType::Bool;
         let fits = match self.kind {
@@ -110,10 +113,10 @@ impl Op for Binary {
             _ => !bools && a.ty.dtype != DType::Str,
         };
         if !fits {
-            return Err(Error::invalid(op, format!("it has no meaning for {}", a.ty.dtype)));
+            return Err(Error::invalid(format!("it has no meaning for {}", a.ty.dtype)));
         }
         let shape = match (a.sym_shape(), b.sym_shape()) {
-            (Some(a), Some(b)) => Some(dims::broadcast(op, a, b)?),
+            (Some(a), Some(b)) => Some(dims::broadcast(a, b)?),
             _ => None,
         };
         if let (BinaryKind::PRelu, Some(x), Some(out)) = (self.kind, a.sym_shape(), &shape) {
@@ -124,7 +127,7 @@ impl Op for Binary {
             if grows {
                 let (x, slope) = (SymShape(x.to_vec()), &b.ty);
                 let message = format!("slope of type {slope} does not broadcast to {x}");
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
         }
         let dtype = if self.compares() { DType::Bool } else { a.ty.dtype };
@@ -151,7 +154,7 @@ impl Op for Binary {
         given: Given,
         inputs: &[Option<TensorView<'_>>],
     ) -> Result<Vec<Tensor>> {
-        cpu::run_over(self, ctx, given, inputs)
+        cpu::run_over(self, ctx, given, inputs).map_err(|error| error.of(self.name()))
     }
 
     fn expression(&self, x: &[Option<Element<'_>>]) -> Option<String> {
@@ -174,10 +177,7 @@ impl Op for Binary {
         bytes::on_bytes(self, inputs, y).or_else(|| generic(self, inputs, y))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -211,8 +211,8 @@ impl Binary {
             .map(|i| {
                 let (a, b) = (at(&a, i)?, at(&b, i)?);
                 Some(match (self.kind, &a, &b) {
-                    (BinaryKind::Add, ..) => dims::add(self.name(), &a, &b).ok()?,
-                    (BinaryKind::Mul, ..) => dims::mul(self.name(), &a, &b).ok()?,
+                    (BinaryKind::Add, ..) => dims::add(&a, &b).ok()?,
+                    (BinaryKind::Mul, ..) => dims::mul(&a, &b).ok()?,
                     (BinaryKind::Sub, _, Dim::Known(0)) | (BinaryKind::Div, _, Dim::Known(1)) => a,
                     (BinaryKind::Sub, Dim::Known(a), Dim::Known(b)) => {
                         a.checked_sub(*b).map_or(Dim::Unknown, Dim::Known)

@@ -1,12 +1,13 @@
 //! Bit by bit.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, output, required, same_dtype};
+use crate::args::{concrete_one, output, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::walk::Walk;
 use lgp_memory::{DType, Element, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// Which function of two integers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,15 +42,17 @@ impl Op for Bitwise {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        same_dtype(op, "input 1", a.ty.dtype, b.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
+        same_dtype("input 1", a.ty.dtype, b.ty.dtype)?;
         let shifts = matches!(self.kind, BitwiseKind::ShiftLeft | BitwiseKind::ShiftRight);
-        integer(op, a.ty.dtype, !shifts)?;
+        integer(a.ty.dtype, !shifts)?;
         let shape = match (a.sym_shape(), b.sym_shape()) {
-            (Some(a), Some(b)) => Some(dims::broadcast(op, a, b)?),
+            (Some(a), Some(b)) => Some(dims::broadcast(a, b)?),
             _ => None,
         };
         Ok(output(a.ty.dtype, shape))
@@ -59,10 +62,9 @@ impl Op for Bitwise {
         Axes::elementwise(inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
         let mut out = ctx.alloc(dtype, shape.clone())?;
         if out.is_empty() {
             return Ok(vec![out]);
@@ -123,10 +125,13 @@ impl Op for BitwiseNot {
         "BitwiseNot"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("BitwiseNot", inputs, 1, 1)?;
-        let x = required("BitwiseNot", inputs, 0)?;
-        integer("BitwiseNot", x.ty.dtype, true)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        integer(x.ty.dtype, true)?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -134,15 +139,15 @@ impl Op for BitwiseNot {
         Axes::elementwise(inputs, outputs)
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         concrete_one(self, inputs)?;
-        let mut out = required("BitwiseNot", inputs, 0)?.to_tensor()?;
+        let mut out = required(inputs, 0)?.to_tensor()?;
         out.as_bytes_mut()?.iter_mut().for_each(|byte| *byte = !*byte);
         Ok(vec![out])
     }
 }
 
-fn integer(op: &'static str, dtype: DType, signed: bool) -> Result<()> {
+fn integer(dtype: DType, signed: bool) -> Result<()> {
     let fits = match dtype {
         DType::U8 | DType::U16 | DType::U32 | DType::U64 => true,
         DType::I8 | DType::I16 | DType::I32 | DType::I64 => signed,
@@ -152,5 +157,5 @@ fn integer(op: &'static str, dtype: DType, signed: bool) -> Result<()> {
         return Ok(());
     }
     let expected = if signed { "an integer" } else { "an unsigned integer" };
-    Err(Error::invalid(op, format!("dtype is {dtype}, expected {expected}")))
+    Err(Error::invalid(format!("dtype is {dtype}, expected {expected}")))
 }

@@ -8,13 +8,14 @@ mod tests;
 mod text;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, required};
+use crate::args::{optional, output, required};
 use crate::device::Element;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use crate::rewrite::Decoder;
 use lgp_memory::{DType, PowerRounding, Tensor, TensorView};
 use small::Manner;
+use std::ops::RangeInclusive;
 
 /// `Cast`: converts every element. Floats to integers truncate and saturate, NaN becomes 0;
 /// integers wrap; anything but zero is `true`. Integers of fewer than eight bits keep the low
@@ -45,9 +46,12 @@ impl Op for Cast {
         "Cast"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Cast", inputs, 1, 1)?;
-        infer(self.to, required("Cast", inputs, 0)?)
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        infer(self.to, required(inputs, 0)?)
     }
 
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
@@ -70,7 +74,7 @@ impl Op for Cast {
         (self.to == DType::F32).then_some(Decoder::Widens)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs, Manner { saturate: true, rounding: PowerRounding::Up })
     }
 }
@@ -80,18 +84,16 @@ impl Op for CastAs {
         if self.to.is_some() { "Cast" } else { "CastLike" }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn arity(&self) -> RangeInclusive<usize> {
+        if self.to.is_some() { 1..=1 } else { 2..=2 }
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let to = match self.to {
-            Some(to) => {
-                arity("Cast", inputs, 1, 1)?;
-                to
-            }
-            None => {
-                arity("CastLike", inputs, 2, 2)?;
-                required("CastLike", inputs, 1)?.ty.dtype
-            }
+            Some(to) => to,
+            None => required(inputs, 1)?.ty.dtype,
         };
-        infer(to, required(self.name(), inputs, 0)?)
+        infer(to, required(inputs, 0)?)
     }
 
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
@@ -112,13 +114,15 @@ impl Op for CastAs {
         device::expression(x.first().copied().flatten()?, to)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let to = match self.to {
             Some(to) => to,
-            None => required("CastLike", inputs, 1)?.dtype(),
+            None => required(inputs, 1)?.dtype(),
         };
         let manner = Manner { saturate: self.saturate, rounding: self.rounding };
-        cpu::run(&Cast { to }, ctx, inputs.get(..1).unwrap_or_default(), manner)
+        let cast = Cast { to };
+        cpu::run(&cast, ctx, inputs.get(..1).unwrap_or_default(), manner)
+            .map_err(|error| error.of(cast.name()))
     }
 }
 

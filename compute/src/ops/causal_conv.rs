@@ -5,12 +5,13 @@ mod cpu;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, rank, required, same_dtype};
+use crate::args::{float, optional, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::window;
 use lgp_memory::{Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// `CausalConvWithState`: inputs x `[batch, channels, length]`, weight `[channels, 1, k]`, bias
 /// `[channels]` (optional), the state `[batch, channels, k - 1]` (optional, zeros).
@@ -20,41 +21,42 @@ use lgp_memory::{Dim, SymShape, Tensor, TensorType, TensorView};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CausalConv;
 
-const OP: &str = "CausalConvWithState";
-
 impl Op for CausalConv {
     fn name(&self) -> &'static str {
-        OP
+        "CausalConvWithState"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 2, 4)?;
-        let (x, weight) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
         let dtype = x.ty.dtype;
-        float(OP, dtype)?;
-        same_dtype(OP, "weight", dtype, weight.ty.dtype)?;
-        rank(OP, "the input", x, 3)?;
-        rank(OP, "weight", weight, 3)?;
+        float(dtype)?;
+        same_dtype("weight", dtype, weight.ty.dtype)?;
+        rank("the input", x, 3)?;
+        rank("weight", weight, 3)?;
         let (batch, mut channels) = match x.sym_shape() {
             Some([batch, channels, _]) => (batch.clone(), channels.clone()),
             _ => (Dim::Unknown, Dim::Unknown),
         };
         let mut carried = Dim::Unknown;
         if let Some([c, one, k]) = weight.sym_shape() {
-            channels = dims::unify(OP, "the first dimension of weight", &channels, c)?;
-            dims::expect(OP, "the second dimension of weight", &Dim::Known(1), one)?;
+            channels = dims::unify("the first dimension of weight", &channels, c)?;
+            dims::expect("the second dimension of weight", &Dim::Known(1), one)?;
             if let Dim::Known(k) = k {
                 let state = k.checked_sub(1);
-                carried = Dim::Known(state.ok_or_else(|| Error::invalid(OP, "k is 0"))?);
+                carried = Dim::Known(state.ok_or_else(|| Error::invalid("k is 0"))?);
             }
         }
         let state = vec![batch, channels.clone(), carried];
         for (i, what, shape) in [(2, "bias", &[channels][..]), (3, "the state", &state[..])] {
             let Some(input) = optional(inputs, i) else { continue };
-            same_dtype(OP, what, dtype, input.ty.dtype)?;
-            rank(OP, what, input, shape.len())?;
+            same_dtype(what, dtype, input.ty.dtype)?;
+            rank(what, input, shape.len())?;
             for (want, given) in shape.iter().zip(input.sym_shape().unwrap_or_default()) {
-                dims::expect(OP, &format!("a dimension of {what}"), want, given)?;
+                dims::expect(&format!("a dimension of {what}"), want, given)?;
             }
         }
         let state = TensorType { dtype, shape: Some(SymShape(state)) };
@@ -78,10 +80,7 @@ impl Op for CausalConv {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -2,10 +2,11 @@
 
 use super::{Pad, PadMode};
 use crate::Axes;
-use crate::args::{arity, axes, concrete_one, output, rank, required};
+use crate::args::{axes, concrete_one, output, rank, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `CenterCropPad`: inputs x and the wanted sizes (i64). New elements are zero; an odd one is
 /// added, or cut, at the end.
@@ -20,16 +21,18 @@ impl Op for CenterCropPad {
         "CenterCropPad"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (x, sizes) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        rank(op, "the shape", sizes, 1)?;
-        let sizes = sizes.target_shape(op)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, sizes) = (required(inputs, 0)?, required(inputs, 1)?);
+        rank("the shape", sizes, 1)?;
+        let sizes = sizes.target_shape()?;
         let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
         let named = match &self.axes {
             None => (0..dims.len()).collect(),
-            Some(named) => axes(op, named, dims.len())?,
+            Some(named) => axes(named, dims.len())?,
         };
         let mut out = dims.to_vec();
         let Some(sizes) = sizes else {
@@ -38,7 +41,7 @@ impl Op for CenterCropPad {
         };
         if sizes.len() != named.len() {
             let message = format!("{} sizes given, expected {}", sizes.len(), named.len());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
         named.into_iter().zip(sizes).for_each(|(axis, size)| out[axis] = size);
         Ok(output(x.ty.dtype, Some(out)))
@@ -46,16 +49,16 @@ impl Op for CenterCropPad {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
-        let named = self.axes.as_ref().map(|named| axes(self.name(), named, rank));
+        let named = self.axes.as_ref().map(|named| axes(named, rank));
         match named {
             Some(Ok(named)) => Axes::each_but(&named, inputs, outputs.len()),
             _ => Axes::new(),
         }
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
-        let x = required("CenterCropPad", inputs, 0)?;
+        let x = required(inputs, 0)?;
         let (mut begins, mut ends) = (Vec::new(), Vec::new());
         for (&from, &to) in x.shape().iter().zip(shape.iter()) {
             let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);

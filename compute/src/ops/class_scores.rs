@@ -4,11 +4,12 @@
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, required};
+use crate::args::{float, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::post_transform::{PostTransform, logistic, probit};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// How a class is chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,26 +47,29 @@ impl Op for ClassScores {
         "ClassScores"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("ClassScores", inputs, 1, 1)?;
-        let x = required("ClassScores", inputs, 0)?;
-        float("ClassScores", x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         let (rows, scores) = match x.sym_shape() {
             None => (Dim::Unknown, Dim::Unknown),
             Some([rows, scores]) => (rows.clone(), scores.clone()),
-            Some(_) => return Err(Error::invalid("ClassScores", "expected [rows, scores]")),
+            Some(_) => return Err(Error::invalid("expected [rows, scores]")),
         };
         let scores = match self.rule {
             ClassRule::Highest if scores == Dim::Known(0) => {
-                return Err(Error::invalid("ClassScores", "there are no scores"));
+                return Err(Error::invalid("there are no scores"));
             }
             ClassRule::SecondAbove { .. } if scores.known().is_some_and(|n| n != 2) => {
-                return Err(Error::invalid("ClassScores", "the number of scores is not 2"));
+                return Err(Error::invalid("the number of scores is not 2"));
             }
             ClassRule::Highest | ClassRule::SecondAbove { .. } => scores,
             ClassRule::Above { .. } => {
                 if scores.known().is_some_and(|n| n != 1) {
-                    return Err(Error::invalid("ClassScores", "several scores, expected 1"));
+                    return Err(Error::invalid("several scores, expected 1"));
                 }
                 Dim::Known(2)
             }
@@ -78,11 +82,11 @@ impl Op for ClassScores {
         Axes::new().each([(0, 0)], [(0, 0), (1, 0)])
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let infos = crate::args::concrete(self, inputs)?;
-        let x = required("ClassScores", inputs, 0)?;
+        let x = required(inputs, 0)?;
         let x = crate::ops::Cast { to: DType::F32 }.run(ctx, &[Some(x.clone())])?;
-        let x = x.first().ok_or_else(|| Error::invalid("ClassScores", "no input"))?;
+        let x = x.first().ok_or_else(|| Error::invalid("no input"))?;
         let mut out = Vec::with_capacity(2);
         for (dtype, shape) in infos {
             out.push(ctx.alloc(dtype, shape)?);

@@ -3,12 +3,13 @@
 mod cpu;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, required, same_dtype, single};
+use crate::args::{optional, output, required, same_dtype, single};
 use crate::device::{Element, literal};
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::op::{Context, Given, Op, ValueInfo, as_large};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Clip`: inputs x, min (scalar, optional), max (scalar, optional).
 ///
@@ -27,16 +28,19 @@ impl Op for Clip {
         "Clip"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Clip", inputs, 1, 3)?;
-        let x = required("Clip", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid("Clip", "it has no meaning for bool"));
+            return Err(Error::invalid("it has no meaning for bool"));
         }
         for (i, what) in [(1, "min"), (2, "max")] {
             if let Some(bound) = optional(inputs, i) {
-                same_dtype("Clip", what, x.ty.dtype, bound.ty.dtype)?;
-                single("Clip", what, bound)?;
+                same_dtype(what, x.ty.dtype, bound.ty.dtype)?;
+                single(what, bound)?;
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
@@ -54,7 +58,8 @@ impl Op for Clip {
         inputs: &[Option<TensorView<'_>>],
     ) -> Result<Vec<Tensor>> {
         let mut out = given.checked(self, inputs)?;
-        cpu::limit(self, ctx, None, inputs, &mut out)?;
+        let limited = cpu::limit(self, ctx, None, inputs, &mut out);
+        limited.map_err(|error| error.of(self.name()))?;
         Ok(vec![out])
     }
 
@@ -97,10 +102,7 @@ impl Op for Clip {
         (is_f32 && min <= max).then_some(Activation::Clip { min, max })
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

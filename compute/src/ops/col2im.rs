@@ -1,12 +1,13 @@
 //! Adds blocks up to an image.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, float, optional, output, rank, required};
+use crate::args::{concrete_one, float, optional, output, rank, required};
 use crate::error::{Error, Result};
 use crate::index::strides;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Col2Im`: inputs x `[n, c · elements of a block, blocks]`, the image's and the block's spatial
 /// sizes (i64); output `[n, c, image …]`.
@@ -34,7 +35,7 @@ struct Axis {
 impl Col2Im {
     fn windows(&self, image: &[Dim], block: &[Dim]) -> Result<Option<Vec<Axis>>> {
         let r = image.len();
-        let wrong = |why: &str| Err(Error::invalid("Col2Im", why.to_owned()));
+        let wrong = |why: &str| Err(Error::invalid(why.to_owned()));
         if block.len() != r {
             return wrong(&format!("{} block sizes, expected {r}", block.len()));
         }
@@ -67,16 +68,18 @@ impl Op for Col2Im {
         "Col2Im"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 3, 3)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
-        rank(op, "x", x, 3)?;
-        let (image, block) = (required(op, inputs, 1)?, required(op, inputs, 2)?);
-        rank(op, "the image's sizes", image, 1)?;
-        rank(op, "the block's sizes", block, 1)?;
-        let (Some(image), Some(block)) = (image.target_shape(op)?, block.target_shape(op)?) else {
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        rank("x", x, 3)?;
+        let (image, block) = (required(inputs, 1)?, required(inputs, 2)?);
+        rank("the image's sizes", image, 1)?;
+        rank("the block's sizes", block, 1)?;
+        let (Some(image), Some(block)) = (image.target_shape()?, block.target_shape()?) else {
             return Ok(output(x.ty.dtype, None));
         };
         let axes = self.windows(&image, &block)?;
@@ -89,14 +92,14 @@ impl Op for Col2Im {
         let (elements, places) = (of(|a| a.block), of(|a| a.places));
         if blocks.known().is_some() && blocks.known() != places {
             let message = format!("x has {blocks} blocks, expected {places:?}");
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
         let c = match (rows.known(), elements) {
             (Some(rows), Some(k)) if k > 0 && rows % k == 0 => Dim::Known(rows / k),
             (None, Some(_)) => Dim::Unknown,
             _ => {
                 let message = format!("axis 1 is {rows}, expected a multiple of {elements:?}");
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
         };
         let mut shape = vec![n.clone(), c];
@@ -116,23 +119,20 @@ impl Op for Col2Im {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required("Col2Im", inputs, 0)?;
+        let x = required(inputs, 0)?;
         let sizes = |i: usize| -> Result<Vec<Dim>> {
-            let sizes = crate::index::ints("Col2Im", "sizes", required("Col2Im", inputs, i)?)?;
+            let sizes = crate::index::ints("sizes", required(inputs, i)?)?;
             Ok(sizes.into_iter().map(|n| Dim::Known(usize::try_from(n).unwrap_or(0))).collect())
         };
         let axes = self.windows(&sizes(1)?, &sizes(2)?)?;
-        let axes = axes.ok_or_else(|| Error::unsupported("Col2Im", "sizes that are not known"))?;
+        let axes = axes.ok_or_else(|| Error::unsupported("sizes that are not known"))?;
         let mut out = ctx.alloc(dtype, shape.clone())?;
         let plane: usize = shape[2..].iter().product();
         let elements: usize = axes.iter().map(|a| a.block).product();
         let blocks = x.shape()[2];
-        with_type!("Col2Im", dtype, real T => {
+        with_type!(dtype, real T => {
             let x = x.as_slice::<T>()?;
             let cost = elements.saturating_mul(blocks).saturating_mul(8);
             ctx.split(out.as_mut_slice::<T>()?, plane, cost, |first, part| {

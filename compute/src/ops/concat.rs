@@ -13,6 +13,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::{Reordered, moved_axis, moved_constant};
 use crate::rewrite::{Operand, Step};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Concat`: one or more inputs that agree in dtype and in every dimension but one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,26 +27,30 @@ impl Op for Concat {
         "Concat"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let first = required("Concat", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=usize::MAX
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let first = required(inputs, 0)?;
         let mut shape = first.sym_shape().map(<[_]>::to_vec);
-        let along = shape.as_ref().map(|dims| axis("Concat", self.axis, dims.len())).transpose()?;
+        let along = shape.as_ref().map(|dims| axis(self.axis, dims.len())).transpose()?;
         for i in 1..inputs.len() {
-            let next = required("Concat", inputs, i)?;
-            same_dtype("Concat", &format!("input {i}"), first.ty.dtype, next.ty.dtype)?;
+            let next = required(inputs, i)?;
+            same_dtype(&format!("input {i}"), first.ty.dtype, next.ty.dtype)?;
             let (Some(dims), Some(along), Some(out)) = (next.sym_shape(), along, &mut shape) else {
                 shape = None;
                 continue;
             };
             if dims.len() != out.len() {
                 let message = format!("input {i} has rank {}, expected {}", dims.len(), out.len());
-                return Err(Error::invalid("Concat", message));
+                return Err(Error::invalid(message));
             }
             for (a, (out, dim)) in out.iter_mut().zip(dims).enumerate() {
                 *out = if a == along {
-                    dims::add("Concat", out, dim)?
+                    dims::add(out, dim)?
                 } else {
-                    dims::unify("Concat", &format!("axis {a} of input {i}"), out, dim)?
+                    dims::unify(&format!("axis {a} of input {i}"), out, dim)?
                 };
             }
         }
@@ -54,7 +59,7 @@ impl Op for Concat {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
-        let along = axis("Concat", self.axis, rank).ok();
+        let along = axis(self.axis, rank).ok();
         let others = (0..rank).filter(|&axis| Some(axis) != along);
         others.fold(Axes::new(), |axes, axis| {
             axes.each((0..inputs.len()).map(|i| (i, axis)), [(0, axis)])
@@ -108,7 +113,7 @@ impl Op for Concat {
         Some(OnBytes { steps, channels_last: false, is_cheap: true })
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -3,11 +3,12 @@
 mod cpu;
 
 use crate::Axes;
-use crate::args::{arity, output, rank, required};
+use crate::args::{output, rank, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::Tensor;
 use lgp_memory::TensorView;
+use std::ops::RangeInclusive;
 
 /// `ConstantOfShape`: input is the shape (i64, rank 1).
 #[derive(Debug, Clone, PartialEq)]
@@ -21,15 +22,18 @@ impl Op for ConstantOfShape {
         "ConstantOfShape"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("ConstantOfShape", inputs, 1, 1)?;
-        let target = required("ConstantOfShape", inputs, 0)?;
-        rank("ConstantOfShape", "the shape", target, 1)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let target = required(inputs, 0)?;
+        rank("the shape", target, 1)?;
         if self.value.len() != 1 {
             let message = format!("the value has {} elements, expected 1", self.value.len());
-            return Err(Error::invalid("ConstantOfShape", message));
+            return Err(Error::invalid(message));
         }
-        Ok(output(self.value.dtype(), target.target_shape("ConstantOfShape")?))
+        Ok(output(self.value.dtype(), target.target_shape()?))
     }
 
     fn axes(&self, _: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
@@ -41,7 +45,7 @@ impl Op for ConstantOfShape {
         Some(0)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -14,7 +14,7 @@ mod schedule;
 mod tests;
 mod winograd;
 
-use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::args::{float, optional, output, rank, required, same_dtype};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::dims;
@@ -25,6 +25,7 @@ use crate::rewrite::{Affine, Operand, Step};
 use crate::window::{self, Axis, Pads, specs};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// `Conv`: inputs x `[n, c, spatial…]`, weight `[m, c / group, kernel…]`, bias `[m]` (optional).
@@ -49,8 +50,8 @@ impl Default for Conv {
 impl Conv {
     /// The window of each spatial axis for actual shapes.
     pub(crate) fn windows(&self, x: &[usize], weight: &[usize]) -> Result<Vec<Axis>> {
-        let specs = specs("Conv", &weight[2..], &self.strides, &self.dilations, &self.pads, false)?;
-        specs.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis("Conv", n)).collect()
+        let specs = specs(&weight[2..], &self.strides, &self.dilations, &self.pads, false)?;
+        specs.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis(n)).collect()
     }
 
     /// The axes of image, weight, and an input with an entry for each output channel.
@@ -62,10 +63,10 @@ impl Conv {
         let kernel: Vec<usize> = dims.map_while(Dim::known).collect();
         let known = weight.rank() == Some(kernel.len() + 2);
         let of = |kernel: &[usize]| {
-            specs("Conv", kernel, &self.strides, &self.dilations, &self.pads, false).ok()
+            specs(kernel, &self.strides, &self.dilations, &self.pads, false).ok()
         };
         let specs = Some(&kernel[..]).filter(|_| known).and_then(of).unwrap_or_default();
-        let axes = window::image_axes("Conv", x, &specs, 2, None);
+        let axes = window::image_axes(x, &specs, 2, None);
         window::channel_axes(axes, self.group, weight, 0, row)
     }
 
@@ -73,7 +74,7 @@ impl Conv {
         let wrong_rank = || {
             let (x, weight) = (SymShape(x.to_vec()), SymShape(weight.to_vec()));
             let message = format!("input {x} and weight {weight}, expected equal ranks from 3 on");
-            Error::invalid("Conv", message)
+            Error::invalid(message)
         };
         let ([n, c, spatial @ ..], [m, per_group, kernel @ ..]) = (x, weight) else {
             return Err(wrong_rank());
@@ -83,24 +84,23 @@ impl Conv {
         }
         if self.group == 0 || m.known().is_some_and(|m| m % self.group != 0) {
             let message = format!("group {} does not divide {m} output channels", self.group);
-            return Err(Error::invalid("Conv", message));
+            return Err(Error::invalid(message));
         }
-        let channels = dims::mul("Conv", per_group, &Dim::Known(self.group))?;
-        if dims::expect("Conv", "", &channels, c).is_err() {
+        let channels = dims::mul(per_group, &Dim::Known(self.group))?;
+        if dims::expect("", &channels, c).is_err() {
             let group = self.group;
             let message = format!(
                 "the input has {c} channels, expected {channels}: {group} groups of {per_group}"
             );
-            return Err(Error::invalid("Conv", message));
+            return Err(Error::invalid(message));
         }
         let mut out = vec![n.clone(), m.clone()];
         match kernel.iter().map(Dim::known).collect::<Option<Vec<_>>>() {
             None => out.extend(kernel.iter().map(|_| Dim::Unknown)),
             Some(kernel) => {
-                let specs =
-                    specs("Conv", &kernel, &self.strides, &self.dilations, &self.pads, false)?;
+                let specs = specs(&kernel, &self.strides, &self.dilations, &self.pads, false)?;
                 for (spec, dim) in specs.iter().zip(spatial) {
-                    out.push(spec.output("Conv", dim)?);
+                    out.push(spec.output(dim)?);
                 }
             }
         }
@@ -113,16 +113,19 @@ impl Op for Conv {
         "Conv"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Conv", inputs, 2, 3)?;
-        let (x, weight) = (required("Conv", inputs, 0)?, required("Conv", inputs, 1)?);
-        float("Conv", x.ty.dtype)?;
-        same_dtype("Conv", "weight", x.ty.dtype, weight.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(x.ty.dtype)?;
+        same_dtype("weight", x.ty.dtype, weight.ty.dtype)?;
         if let Some(bias) = optional(inputs, 2) {
-            same_dtype("Conv", "bias", x.ty.dtype, bias.ty.dtype)?;
-            rank("Conv", "bias", bias, 1)?;
+            same_dtype("bias", x.ty.dtype, bias.ty.dtype)?;
+            rank("bias", bias, 1)?;
             if let (Some([length]), Some([m, ..])) = (bias.sym_shape(), weight.sym_shape()) {
-                dims::expect("Conv", "the length of bias", m, length)?;
+                dims::expect("the length of bias", m, length)?;
             }
         }
         let shape = match (x.sym_shape(), weight.sym_shape()) {
@@ -195,10 +198,7 @@ impl Op for Conv {
         bytes::on_dynamic_bytes(self, inputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -4,7 +4,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, optional, required, same_dtype};
+use crate::args::{optional, required, same_dtype};
 use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
@@ -13,6 +13,7 @@ use crate::ops::{Cast, Conv};
 use crate::quantized::widened;
 use crate::{Axes, Axis, AxisKind};
 use lgp_memory::{DType, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// `ConvInteger`: inputs x and weight, each i8 or u8, their zero points (optional): one, or one
@@ -28,15 +29,17 @@ impl Op for ConvInteger {
         "ConvInteger"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 4)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let mut wide = Vec::with_capacity(2);
         for i in 0..2 {
-            let x = required(op, inputs, i)?;
-            byte(op, x.ty.dtype)?;
+            let x = required(inputs, i)?;
+            byte(x.ty.dtype)?;
             if let Some(zero) = optional(inputs, 2 + i) {
-                same_dtype(op, &format!("zero point {i}"), x.ty.dtype, zero.ty.dtype)?;
+                same_dtype(&format!("zero point {i}"), x.ty.dtype, zero.ty.dtype)?;
             }
             let mut x = (*x).clone();
             (x.ty.dtype, x.constant) = (DType::F64, None);
@@ -83,12 +86,12 @@ impl Op for ConvInteger {
         copies.fold(self.conv.scratch_bytes(threads, &given), usize::saturating_add)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         crate::args::concrete(self, inputs)?;
         // Sums of products of bytes are exact in f64.
         let mut wide = Vec::with_capacity(2);
         for i in 0..2 {
-            let x = required(self.name(), inputs, i)?;
+            let x = required(inputs, i)?;
             let zero = optional(inputs, 2 + i);
             wide.push(centred(ctx, x, zero, i == 1)?);
         }
@@ -106,18 +109,18 @@ fn centred(
     zero: Option<&TensorView<'_>>,
     per_row: bool,
 ) -> Result<Tensor> {
-    let zero = zero.map_or(Ok(vec![0]), |z| widened("ConvInteger", z))?;
+    let zero = zero.map_or(Ok(vec![0]), widened)?;
     let rows = x.shape().first().copied().unwrap_or(0);
     if zero.len() != 1 && !(per_row && zero.len() == rows) {
         let message = format!("{} zero points given, expected 1 or {rows}", zero.len());
-        return Err(crate::Error::invalid("ConvInteger", message));
+        return Err(crate::Error::invalid(message));
     }
     let mut out = ctx.scratch(DType::F64, x.shape().clone())?;
     if out.is_empty() {
         return Ok(out);
     }
     let row = x.len() / rows;
-    let x = widened("ConvInteger", x)?;
+    let x = widened(x)?;
     let values = out.as_mut_slice::<f64>()?.chunks_exact_mut(row).zip(x.chunks_exact(row));
     for (i, (out, x)) in values.enumerate() {
         let zero = zero[i % zero.len()];

@@ -16,7 +16,7 @@ mod tests;
 mod winograd;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, rank, required};
+use crate::args::{optional, output, rank, required};
 use crate::dims;
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
@@ -24,6 +24,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::rewrite::{Absorbed, Following};
 use crate::window::{Axis, Pads, specs};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 const NAME: &str = "ConvNhwc";
@@ -102,7 +103,7 @@ impl ConvNhwc {
         weight: &TensorView<'_>,
         hints: ConvHints,
     ) -> Result<(Self, Tensor)> {
-        geometry.check(weight)?;
+        geometry.check(weight).map_err(|error| error.of(NAME))?;
         let values = weight.as_slice::<f32>()?;
         let algorithm = match geometry.algorithm(hints) {
             // The transform would spread an infinite weight to all taps, and sums of the largest
@@ -113,7 +114,7 @@ impl ConvNhwc {
             suited => suited,
         };
         let conv = Self { geometry, algorithm, activation: Activation::None, out: DType::F32 };
-        let packed = pack::pack(&conv, values)?;
+        let packed = pack::pack(&conv, values).map_err(|error| error.of(NAME))?;
         Ok((conv, packed))
     }
 
@@ -154,10 +155,10 @@ impl ConvNhwc {
             let dtype = input.ty.dtype;
             if dtype != DType::F32 && !(may_be_bf16 && dtype == DType::BF16) {
                 let message = format!("an input has dtype {dtype}, expected f32");
-                return Err(Error::invalid(NAME, message));
+                return Err(Error::invalid(message));
             }
         }
-        let x = required(NAME, inputs, 0)?.ty.dtype;
+        let x = required(inputs, 0)?.ty.dtype;
         Ok(if self.is_depthwise() {
             x
         } else if bf16 {
@@ -174,12 +175,12 @@ impl ConvNhwc {
     }
 
     fn shape(&self, x: &[Dim]) -> Result<Vec<Dim>> {
-        let [n, h, w, c] = x else { return Err(Error::invalid(NAME, "the input has no rank 4")) };
+        let [n, h, w, c] = x else { return Err(Error::invalid("the input has no rank 4")) };
         let g = &self.geometry;
-        dims::expect(NAME, "the number of channels", &Dim::Known(g.channels), c)?;
+        dims::expect("the number of channels", &Dim::Known(g.channels), c)?;
         let mut out = vec![n.clone()];
         for (spec, dim) in g.specs()?.iter().zip([h, w]) {
-            out.push(spec.output(NAME, dim)?);
+            out.push(spec.output(dim)?);
         }
         out.push(Dim::Known(g.maps));
         Ok(out)
@@ -192,7 +193,7 @@ impl ConvGeometry {
         if self.group == self.channels && self.group == self.maps && self.group > 1 {
             return Algorithm::Depthwise;
         }
-        let eligible = self.kernel == [3; 2] && self.strides == [1; 2] && self.dilations == [1; 2];
+        let eligible = self.kernel == [3; 2] && self.strides == [1; 2];
         // Pairs of channels must not mix groups.
         let paired = self.group == 1 || (self.channels / self.group).is_multiple_of(2);
         if hints.bf16 && paired {
@@ -202,10 +203,22 @@ impl ConvGeometry {
             return Algorithm::Direct;
         }
         let Some([h, w]) = hints.input else { return Algorithm::Winograd { side: 4 } };
+        // Outputs that are a dilation apart are images of their own, which tiles may fill badly.
         let tiles = |out: usize| {
-            let across = h.div_ceil(out).saturating_mul(w.div_ceil(out));
+            let [dy, dx] = self.dilations.map(|d| d.max(1));
+            let along = |n: usize, d: usize| n.div_ceil(d).div_ceil(out).saturating_mul(d);
+            let across = along(h, dy).saturating_mul(along(w, dx));
             across.saturating_mul(hints.batch.unwrap_or(1).max(1))
         };
+        if self.dilations != [1; 2] {
+            let pixels = h.saturating_mul(w).saturating_mul(hints.batch.unwrap_or(1).max(1));
+            let (four, six) = (tiles(2).saturating_mul(16), tiles(4).saturating_mul(36));
+            let side = if four < six { 4 } else { 6 };
+            // Transforms take a part of what fewer products save.
+            let pays = four.min(six) <= pixels.saturating_mul(7);
+            let enough = tiles(side - 2) >= WINOGRAD_TILES_MIN;
+            return if pays && enough { Algorithm::Winograd { side } } else { Algorithm::Direct };
+        }
         if tiles(4) >= WINOGRAD_TILES_MIN {
             Algorithm::Winograd { side: 6 }
         } else if tiles(2) >= WINOGRAD_TILES_MIN {
@@ -216,30 +229,30 @@ impl ConvGeometry {
     }
 
     fn specs(&self) -> Result<Vec<crate::window::Spec>> {
-        specs(NAME, &self.kernel, &self.strides, &self.dilations, &self.pads, false)
+        specs(&self.kernel, &self.strides, &self.dilations, &self.pads, false)
     }
 
     /// The window of each axis for an actual height and width.
     fn axes(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
         let specs = self.specs()?;
-        Ok([specs[0].axis(NAME, h)?, specs[1].axis(NAME, w)?])
+        Ok([specs[0].axis(h)?, specs[1].axis(w)?])
     }
 
     fn check(&self, weight: &TensorView<'_>) -> Result<()> {
         let (group, channels, maps) = (self.group, self.channels, self.maps);
         if channels == 0 {
-            return Err(Error::invalid(NAME, "there are 0 input channels, expected 1 or more"));
+            return Err(Error::invalid("there are 0 input channels, expected 1 or more"));
         }
         if group == 0 || !channels.is_multiple_of(group) || !maps.is_multiple_of(group) {
             let message = format!("group {group} does not divide {channels} and {maps} channels");
-            return Err(Error::invalid(NAME, message));
+            return Err(Error::invalid(message));
         }
         self.specs()?;
         let expected = [maps, channels / group, self.kernel[0], self.kernel[1]];
         if weight.dtype() != DType::F32 || weight.shape().dims() != expected {
             let (dtype, shape) = (weight.dtype(), weight.shape());
             let message = format!("the weight is {dtype} {shape:?}, expected f32 {expected:?}");
-            return Err(Error::invalid(NAME, message));
+            return Err(Error::invalid(message));
         }
         Ok(())
     }
@@ -250,29 +263,32 @@ impl Op for ConvNhwc {
         NAME
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(NAME, inputs, 2, 4)?;
-        let (x, weight) = (required(NAME, inputs, 0)?, required(NAME, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
         let dtype = self.dtype(inputs)?;
-        rank(NAME, "the input", x, 4)?;
-        rank(NAME, "the packed weight", weight, 1)?;
+        rank("the input", x, 4)?;
+        rank("the packed weight", weight, 1)?;
         if let Some([length]) = weight.sym_shape() {
             let expected = Dim::Known(pack::len(self)?);
-            dims::expect(NAME, "the length of the packed weight", &expected, length)?;
+            dims::expect("the length of the packed weight", &expected, length)?;
         }
         if let Some(bias) = optional(inputs, 2) {
-            rank(NAME, "bias", bias, 1)?;
+            rank("bias", bias, 1)?;
             if let Some([length]) = bias.sym_shape() {
                 let maps = Dim::Known(self.geometry.maps);
-                dims::expect(NAME, "the length of bias", &maps, length)?;
+                dims::expect("the length of bias", &maps, length)?;
             }
         }
         let shape = x.sym_shape().map(|x| self.shape(x)).transpose()?;
         if let Some(residual) = optional(inputs, 3) {
-            rank(NAME, "the residual", residual, 4)?;
+            rank("the residual", residual, 4)?;
             if let (Some(shape), Some(given)) = (&shape, residual.sym_shape()) {
                 for (want, given) in shape.iter().zip(given) {
-                    dims::expect(NAME, "a dimension of the residual", want, given)?;
+                    dims::expect("a dimension of the residual", want, given)?;
                 }
             }
         }
@@ -334,7 +350,7 @@ impl Op for ConvNhwc {
         may.then(|| -> Arc<dyn Op> { Arc::new(self.clone().with_bf16_output()) })
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

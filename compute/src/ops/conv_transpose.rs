@@ -3,7 +3,7 @@
 mod cpu;
 mod device;
 
-use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::args::{float, optional, output, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -11,6 +11,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::window::{self, Axis, Pads, per_axis};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// `ConvTranspose`: inputs x `[n, c, spatial…]`, weight `[c, m / group, kernel…]`,
@@ -47,19 +48,18 @@ impl Default for ConvTranspose {
 impl ConvTranspose {
     /// The window of each axis, seen from the output: its `input` is this operator's output.
     fn windows(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
-        let op = "ConvTranspose";
         let rank = kernel.len();
-        let strides = per_axis(op, "strides", &self.strides, rank, 1)?;
-        let dilations = per_axis(op, "dilations", &self.dilations, rank, 1)?;
-        let extra = per_axis(op, "output_padding", &self.output_padding, rank, 0)?;
+        let strides = per_axis("strides", &self.strides, rank, 1)?;
+        let dilations = per_axis("dilations", &self.dilations, rank, 1)?;
+        let extra = per_axis("output_padding", &self.output_padding, rank, 0)?;
         let explicit = match &self.pads {
-            Pads::Explicit(p) => per_axis(op, "pads", p, 2 * rank, 0)?,
+            Pads::Explicit(p) => per_axis("pads", p, 2 * rank, 0)?,
             _ => vec![0; 2 * rank],
         };
         let wanted = match &self.output_shape {
             Some(shape) if shape.len() != rank => {
                 let message = format!("output_shape has {} entries, expected {rank}", shape.len());
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
             shape => shape.as_ref(),
         };
@@ -70,7 +70,7 @@ impl ConvTranspose {
                     "axis {axis} with kernel {kernel}, stride {stride}, dilation {dilation} and \
                      these pads has no valid output size"
                 );
-                Error::invalid(op, message)
+                Error::invalid(message)
             };
             if stride == 0 || dilation == 0 || kernel == 0 || x[axis] == 0 {
                 return Err(wrong());
@@ -107,10 +107,9 @@ impl ConvTranspose {
     }
 
     fn shape(&self, x: &[Dim], weight: &[Dim]) -> Result<Vec<Dim>> {
-        let op = "ConvTranspose";
         let (SymShape(x), SymShape(weight)) = (SymShape(x.to_vec()), SymShape(weight.to_vec()));
         let ([n, c, spatial @ ..], [inputs, per_group, kernel @ ..]) = (&x[..], &weight[..]) else {
-            return Err(Error::invalid(op, "the inputs have rank 1 or less, expected 3 or more"));
+            return Err(Error::invalid("the inputs have rank 1 or less, expected 3 or more"));
         };
         if spatial.is_empty() || spatial.len() != kernel.len() {
             let message = format!(
@@ -118,14 +117,14 @@ impl ConvTranspose {
                 x.len(),
                 weight.len()
             );
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
-        dims::expect(op, "the first dimension of weight", c, inputs)?;
+        dims::expect("the first dimension of weight", c, inputs)?;
         if self.group == 0 || c.known().is_some_and(|c| c % self.group != 0) {
             let message = format!("group {} does not divide {c} channels", self.group);
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
-        let mut out = vec![n.clone(), dims::mul(op, per_group, &Dim::Known(self.group))?];
+        let mut out = vec![n.clone(), dims::mul(per_group, &Dim::Known(self.group))?];
         let known = |dims: &[Dim]| dims.iter().map(Dim::known).collect::<Option<Vec<_>>>();
         match (known(spatial), known(kernel)) {
             (Some(spatial), Some(kernel)) => {
@@ -143,21 +142,23 @@ impl Op for ConvTranspose {
         "ConvTranspose"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
-        let (x, weight) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        float(op, x.ty.dtype)?;
-        same_dtype(op, "weight", x.ty.dtype, weight.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(x.ty.dtype)?;
+        same_dtype("weight", x.ty.dtype, weight.ty.dtype)?;
         let shape = match (x.sym_shape(), weight.sym_shape()) {
             (Some(x), Some(weight)) => Some(self.shape(x, weight)?),
             _ => None,
         };
         if let Some(bias) = optional(inputs, 2) {
-            same_dtype(op, "bias", x.ty.dtype, bias.ty.dtype)?;
-            rank(op, "bias", bias, 1)?;
+            same_dtype("bias", x.ty.dtype, bias.ty.dtype)?;
+            rank("bias", bias, 1)?;
             if let (Some([length]), Some([_, m, ..])) = (bias.sym_shape(), shape.as_deref()) {
-                dims::expect(op, "the length of bias", m, length)?;
+                dims::expect("the length of bias", m, length)?;
             }
         }
         Ok(output(x.ty.dtype, shape))
@@ -167,7 +168,7 @@ impl Op for ConvTranspose {
         let (Some(x), Some(weight)) = (optional(inputs, 0), optional(inputs, 1)) else {
             return Axes::new();
         };
-        let axes = window::image_axes(self.name(), x, &[], 2, None);
+        let axes = window::image_axes(x, &[], 2, None);
         window::channel_axes(axes, self.group, weight, 1, optional(inputs, 2).map(|_| 2))
     }
 
@@ -200,10 +201,7 @@ impl Op for ConvTranspose {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -3,7 +3,7 @@
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, axis, concrete_one, optional, output, required, single};
+use crate::args::{axis, concrete_one, optional, output, required, single};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
@@ -11,6 +11,7 @@ use crate::movement::around;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `CumSum`, `CumProd`: inputs x of any numeric dtype and the axis (i32 or i64, one element).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,18 +29,20 @@ impl Op for Cumulative {
         if self.product { "CumProd" } else { "CumSum" }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (x, along) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, along) = (required(inputs, 0)?, required(inputs, 1)?);
         if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid(op, "it has no meaning for bool"));
+            return Err(Error::invalid("it has no meaning for bool"));
         }
-        index_dtype(op, "the axis", along.ty.dtype)?;
-        single(op, "the axis", along)?;
-        if let (Some(dims), Some(along)) = (x.sym_shape(), along.ints(op, "the axis")?) {
+        index_dtype("the axis", along.ty.dtype)?;
+        single("the axis", along)?;
+        if let (Some(dims), Some(along)) = (x.sym_shape(), along.ints("the axis")?) {
             for along in along {
-                axis(op, along, dims.len())?;
+                axis(along, dims.len())?;
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
@@ -48,8 +51,8 @@ impl Op for Cumulative {
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
         let along = optional(inputs, 1)
-            .and_then(|along| along.ints(self.name(), "the axis").ok()?)
-            .and_then(|along| axis(self.name(), *along.first()?, rank).ok());
+            .and_then(|along| along.ints("the axis").ok()?)
+            .and_then(|along| axis(*along.first()?, rank).ok());
         along.map_or_else(Axes::new, |along| Axes::each_but(&[along], inputs, outputs.len()))
     }
 
@@ -61,21 +64,17 @@ impl Op for Cumulative {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required(op, inputs, 0)?;
-        let along = ints(op, "the axis", required(op, inputs, 1)?)?;
+        let x = required(inputs, 0)?;
+        let along = ints("the axis", required(inputs, 1)?)?;
         let along = along.first().copied().unwrap_or(0);
-        let (_, n, inner) = around(&shape, axis(op, along, shape.rank())?);
+        let (_, n, inner) = around(&shape, axis(along, shape.rank())?);
         let mut out = ctx.alloc(dtype, shape)?;
         if out.is_empty() {
             return Ok(vec![out]);
         }
-        with_type!(op, dtype, number T => {
+        with_type!(dtype, number T => {
             let x = x.as_slice::<T>()?;
             let combine: fn(T, T) -> T = if self.product { Number::mul } else { Number::add };
             let start = if self.product { T::ONE } else { T::ZERO };

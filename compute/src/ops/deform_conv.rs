@@ -5,12 +5,13 @@ mod cpu;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::args::{float, optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::window::{self, Axis, Pads, specs};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `DeformConv`: inputs x `[n, c, spatial…]`, weight `[m, c / group, kernel…]`, offset
 /// `[n, offset groups · taps · axes, output…]`, bias `[m]` (optional), mask
@@ -38,24 +39,22 @@ impl Default for DeformConv {
     }
 }
 
-const OP: &str = "DeformConv";
-
 impl DeformConv {
     /// The window of each axis.
     fn windows(&self, x: &[usize], kernel: &[usize]) -> Result<Vec<Axis>> {
         let pads = Pads::Explicit(self.pads.clone());
-        let specs = specs(OP, kernel, &self.strides, &self.dilations, &pads, false)?;
-        specs.iter().zip(x).map(|(spec, &n)| spec.axis(OP, n)).collect()
+        let specs = specs(kernel, &self.strides, &self.dilations, &pads, false)?;
+        specs.iter().zip(x).map(|(spec, &n)| spec.axis(n)).collect()
     }
 
     /// The output's shape; checks weight, offset, bias and mask.
     fn shape(&self, inputs: &[Option<&ValueInfo>], x: &[Dim], weight: &[Dim]) -> Result<Vec<Dim>> {
         let ([n, c, spatial @ ..], [m, per_group, kernel @ ..]) = (x, weight) else {
-            return Err(Error::invalid(OP, "the inputs have rank 1 or less, expected 3 or more"));
+            return Err(Error::invalid("the inputs have rank 1 or less, expected 3 or more"));
         };
         if spatial.is_empty() || spatial.len() != kernel.len() {
             let message = format!("input of rank {}, weight of rank {}", x.len(), weight.len());
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         }
         let divides = |n: &Dim, by: usize| by != 0 && n.known().is_none_or(|n| n % by == 0);
         let (group, offset_group) = (self.group, self.offset_group);
@@ -63,10 +62,10 @@ impl DeformConv {
             let message = format!(
                 "{group} groups and {offset_group} of offsets do not divide {c} to {m} channels"
             );
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         }
-        let channels = dims::mul(OP, per_group, &Dim::Known(group))?;
-        dims::expect(OP, "the weight's channels of all groups", c, &channels)?;
+        let channels = dims::mul(per_group, &Dim::Known(group))?;
+        dims::expect("the weight's channels of all groups", c, &channels)?;
         let known = |dims: &[Dim]| dims.iter().map(Dim::known).collect::<Option<Vec<_>>>();
         let mut out = vec![n.clone(), m.clone()];
         match (known(spatial), known(kernel)) {
@@ -76,14 +75,14 @@ impl DeformConv {
             }
             _ => out.extend(spatial.iter().map(|_| Dim::Unknown)),
         }
-        let taps = dims::mul(OP, &dims::product(OP, kernel)?, &Dim::Known(offset_group))?;
-        let moves = dims::mul(OP, &taps, &Dim::Known(kernel.len()))?;
+        let taps = dims::mul(&dims::product(kernel)?, &Dim::Known(offset_group))?;
+        let moves = dims::mul(&taps, &Dim::Known(kernel.len()))?;
         for (i, what, channels) in [(2, "offset", moves), (4, "mask", taps)] {
             let Some(input) = optional(inputs, i) else { continue };
-            rank(OP, what, input, x.len())?;
+            rank(what, input, x.len())?;
             let want = [n, &channels].into_iter().chain(&out[2..]);
             for (want, given) in want.zip(input.sym_shape().unwrap_or_default()) {
-                dims::expect(OP, &format!("a dimension of {what}"), want, given)?;
+                dims::expect(&format!("a dimension of {what}"), want, given)?;
             }
         }
         Ok(out)
@@ -92,17 +91,20 @@ impl DeformConv {
 
 impl Op for DeformConv {
     fn name(&self) -> &'static str {
-        OP
+        "DeformConv"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 3, 5)?;
-        let (x, weight) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
-        required(OP, inputs, 2)?;
-        float(OP, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=5
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
+        required(inputs, 2)?;
+        float(x.ty.dtype)?;
         for (i, what) in [(1, "weight"), (2, "offset"), (3, "bias"), (4, "mask")] {
             if let Some(input) = optional(inputs, i) {
-                same_dtype(OP, what, x.ty.dtype, input.ty.dtype)?;
+                same_dtype(what, x.ty.dtype, input.ty.dtype)?;
             }
         }
         let shape = match (x.sym_shape(), weight.sym_shape()) {
@@ -110,9 +112,9 @@ impl Op for DeformConv {
             _ => None,
         };
         if let Some(bias) = optional(inputs, 3) {
-            rank(OP, "bias", bias, 1)?;
+            rank("bias", bias, 1)?;
             if let (Some([length]), Some([_, m, ..])) = (bias.sym_shape(), shape.as_deref()) {
-                dims::expect(OP, "the length of bias", m, length)?;
+                dims::expect("the length of bias", m, length)?;
             }
         }
         Ok(output(x.ty.dtype, shape))
@@ -159,10 +161,7 @@ impl Op for DeformConv {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

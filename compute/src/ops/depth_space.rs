@@ -3,13 +3,14 @@
 mod cpu;
 mod device;
 
-use crate::args::{arity, output, rank, required};
+use crate::args::{output, rank, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// How `DepthToSpace` reads the channel axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,16 +40,11 @@ pub struct SpaceToDepth {
 /// Four dimensions of the only input, and the square of a checked block.
 type Planes<'a> = (Option<[&'a Dim; 4]>, usize);
 
-fn planes<'a>(
-    op: &'static str,
-    inputs: &[Option<&'a ValueInfo>],
-    block: usize,
-) -> Result<Planes<'a>> {
-    arity(op, inputs, 1, 1)?;
-    let x = *required(op, inputs, 0)?;
-    rank(op, "the input", x, 4)?;
+fn planes<'a>(inputs: &[Option<&'a ValueInfo>], block: usize) -> Result<Planes<'a>> {
+    let x = *required(inputs, 0)?;
+    rank("the input", x, 4)?;
     let square = block.checked_mul(block).filter(|&n| n > 0);
-    let square = square.ok_or_else(|| Error::invalid(op, format!("the block size is {block}")))?;
+    let square = square.ok_or_else(|| Error::invalid(format!("the block size is {block}")))?;
     let dims = x.sym_shape().and_then(|d| match d {
         [n, c, h, w] => Some([n, c, h, w]),
         _ => None,
@@ -61,18 +57,21 @@ impl Op for DepthToSpace {
         "DepthToSpace"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        let (dims, square) = planes(op, inputs, self.block)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (dims, square) = planes(inputs, self.block)?;
         let shape = match dims {
             Some([n, c, h, w]) => {
                 let block = Dim::Known(self.block);
-                let c = dims::quotient(op, std::slice::from_ref(c), &[Dim::Known(square)])?;
-                Some(vec![n.clone(), c, dims::mul(op, h, &block)?, dims::mul(op, w, &block)?])
+                let c = dims::quotient(std::slice::from_ref(c), &[Dim::Known(square)])?;
+                Some(vec![n.clone(), c, dims::mul(h, &block)?, dims::mul(w, &block)?])
             }
             None => None,
         };
-        Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
+        Ok(output(required(inputs, 0)?.ty.dtype, shape))
     }
 
     fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
@@ -87,7 +86,7 @@ impl Op for DepthToSpace {
         device::depth_to_space(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::depth_to_space(self, ctx, inputs)
     }
 }
@@ -97,20 +96,22 @@ impl Op for SpaceToDepth {
         "SpaceToDepth"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        let (dims, square) = planes(op, inputs, self.block)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (dims, square) = planes(inputs, self.block)?;
         let shape = match dims {
             Some([n, c, h, w]) => {
-                let part = |d: &Dim| {
-                    dims::quotient(op, std::slice::from_ref(d), &[Dim::Known(self.block)])
-                };
-                let c = dims::mul(op, c, &Dim::Known(square))?;
+                let part =
+                    |d: &Dim| dims::quotient(std::slice::from_ref(d), &[Dim::Known(self.block)]);
+                let c = dims::mul(c, &Dim::Known(square))?;
                 Some(vec![n.clone(), c, part(h)?, part(w)?])
             }
             None => None,
         };
-        Ok(output(required(op, inputs, 0)?.ty.dtype, shape))
+        Ok(output(required(inputs, 0)?.ty.dtype, shape))
     }
 
     fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
@@ -128,7 +129,7 @@ impl Op for SpaceToDepth {
         device::space_to_depth(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::space_to_depth(self, ctx, inputs)
     }
 }

@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, axis, optional, output, required, same_dtype};
+use crate::args::{axis, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims::surely_equal;
 use crate::error::{Error, Result};
@@ -15,6 +15,7 @@ use crate::quantized::{range, same_shape, small_float};
 use crate::reorder::{Reordered, elementwise, moved_axis};
 use crate::rewrite::Decoder;
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `DequantizeLinear`: inputs x, scale, zero point (optional). An element becomes
 /// `(x − zero point) · scale`.
@@ -42,22 +43,24 @@ impl Op for DequantizeLinear {
         "DequantizeLinear"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
-        let (x, scale) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, scale) = (required(inputs, 0)?, required(inputs, 1)?);
         let dtype = x.ty.dtype;
         if range(dtype).is_none() && !small_float(dtype) && dtype != DType::I32 {
-            return Err(Error::unsupported(op, format!("dtype {}", x.ty.dtype)));
+            return Err(Error::unsupported(format!("dtype {}", x.ty.dtype)));
         }
         if let Some(zero) = optional(inputs, 2) {
-            same_dtype(op, "the zero point", x.ty.dtype, zero.ty.dtype)?;
-            same_shape(op, scale, zero)?;
+            same_dtype("the zero point", x.ty.dtype, zero.ty.dtype)?;
+            same_shape(scale, zero)?;
         }
         let to = self.to.unwrap_or(scale.ty.dtype);
         for dtype in [to, scale.ty.dtype] {
             if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
-                return Err(Error::unsupported(op, format!("a scale or output of dtype {dtype}")));
+                return Err(Error::unsupported(format!("a scale or output of dtype {dtype}")));
             }
         }
         Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))
@@ -102,7 +105,7 @@ impl Op for DequantizeLinear {
         Some(Decoder::Scales { axis: self.axis, block: self.block, to: self.to })
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -114,7 +117,7 @@ fn scaled_axes(inputs: &[Option<&ValueInfo>], at: i64, block: usize) -> Option<A
     let zero = optional(inputs, 2).map_or(Some(scales), |zero| zero.rank())?;
     // A zero point of another rank than the scale is a single number, as the scale is.
     let parameters = if zero == scales { 1..3 } else { 1..2 };
-    let at = axis("DequantizeLinear", at, rank).ok();
+    let at = axis(at, rank).ok();
     let is_row = scales == 1 && (rank != 1 || block == 0);
     Some((0..rank).fold(Axes::new(), |axes, axis| {
         let is_at = Some(axis) == at;

@@ -1,13 +1,14 @@
 //! Determinants.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, float, output, required};
+use crate::args::{concrete_one, float, output, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
 use num_traits::ToPrimitive;
+use std::ops::RangeInclusive;
 
 /// `Det`: one float input `[…, n, n]`, the output `[…]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,16 +19,19 @@ impl Op for Det {
         "Det"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Det", inputs, 1, 1)?;
-        let x = required("Det", inputs, 0)?;
-        float("Det", x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
         let [outer @ .., rows, columns] = dims else {
             let message = format!("rank is {}, expected 2 or more", dims.len());
-            return Err(Error::invalid("Det", message));
+            return Err(Error::invalid(message));
         };
-        dims::expect("Det", "the last axis", rows, columns)?;
+        dims::expect("the last axis", rows, columns)?;
         Ok(output(x.ty.dtype, Some(outer.to_vec())))
     }
 
@@ -48,15 +52,12 @@ impl Op for Det {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required("Det", inputs, 0)?;
+        let x = required(inputs, 0)?;
         let n = x.shape().last().copied().unwrap_or(0);
         let mut out = ctx.alloc(dtype, shape)?;
-        with_type!("Det", dtype, real T => {
+        with_type!(dtype, real T => {
             let x = x.as_slice::<T>()?;
             for (i, out) in out.as_mut_slice::<T>()?.iter_mut().enumerate() {
                 let matrix = x[i * n * n..][..n * n].iter();

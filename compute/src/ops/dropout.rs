@@ -3,11 +3,12 @@
 mod twister;
 
 use crate::Axes;
-use crate::args::{arity, concrete, float, optional, required, single};
+use crate::args::{concrete, float, optional, required, single};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::widen::widen;
 use lgp_memory::{DType, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 use twister::Twister;
 
 /// `Dropout`: inputs x, ratio (optional float, 0.5), training mode (optional bool, false).
@@ -26,22 +27,24 @@ impl Op for Dropout {
         "Dropout"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 3)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         if let Some(ratio) = optional(inputs, 1) {
-            float(op, ratio.ty.dtype)?;
-            single(op, "ratio", ratio)?;
+            float(ratio.ty.dtype)?;
+            single("ratio", ratio)?;
         }
         if let Some(training) = optional(inputs, 2) {
             if training.ty.dtype != DType::Bool {
                 let dtype = training.ty.dtype;
                 let message = format!("training_mode has dtype {dtype}, expected bool");
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
-            single(op, "training_mode", training)?;
+            single("training_mode", training)?;
         }
         let mask = TensorType { dtype: DType::Bool, ..x.ty.clone() };
         Ok(vec![ValueInfo::of(x.ty.clone()), ValueInfo::of(mask)])
@@ -64,13 +67,9 @@ impl Op for Dropout {
         false
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         concrete(self, inputs)?;
-        let x = required(op, inputs, 0)?;
+        let x = required(inputs, 0)?;
         let mut mask = ctx.alloc(DType::Bool, x.shape().clone())?;
         let keep = mask.as_mut_slice::<bool>()?;
         let ratio = match optional(inputs, 1) {
@@ -86,10 +85,7 @@ impl Op for Dropout {
             return Ok(vec![x.to_tensor()?, mask]);
         }
         if !(0. ..1.).contains(&ratio) {
-            return Err(Error::invalid(
-                op,
-                format!("ratio is {ratio}, expected 0 or more, below 1"),
-            ));
+            return Err(Error::invalid(format!("ratio is {ratio}, expected 0 or more, below 1")));
         }
         let mut random = Twister::new(self.seed);
         keep.iter_mut().for_each(|keep| *keep = random.next_f64() >= ratio);

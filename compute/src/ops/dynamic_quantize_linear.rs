@@ -5,7 +5,7 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, concrete, output, required, same_dtype};
+use crate::args::{concrete, output, required, same_dtype};
 use crate::device::Launches;
 use crate::error::Result;
 use crate::number::Number;
@@ -14,6 +14,7 @@ use crate::ops::quantize_linear::{Params, bytes_f32};
 use crate::reduction::fold;
 use crate::simd::dispatch;
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `DynamicQuantizeLinear`: input x in f32; outputs y in u8, its scale (f32) and its zero point
 /// (u8), chosen so that 0 and all of x are in range.
@@ -25,10 +26,13 @@ impl Op for DynamicQuantizeLinear {
         "DynamicQuantizeLinear"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(self.name(), inputs, 1, 1)?;
-        let x = required(self.name(), inputs, 0)?;
-        same_dtype(self.name(), "the input", DType::F32, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        same_dtype("the input", DType::F32, x.ty.dtype)?;
         let mut out = output(DType::U8, x.sym_shape().map(<[_]>::to_vec));
         out.extend(output(DType::F32, Some(vec![])));
         out.extend(output(DType::U8, Some(vec![])));
@@ -44,9 +48,9 @@ impl Op for DynamicQuantizeLinear {
         device::launches(inputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         concrete(self, inputs)?;
-        let x = required(self.name(), inputs, 0)?;
+        let x = required(inputs, 0)?;
         let mut out = ctx.alloc(DType::U8, x.shape().clone())?;
         let x = x.as_slice::<f32>()?;
         let (scale, zero) = dynamic_params(ctx, x);

@@ -14,6 +14,7 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use equation::{Equation, Label};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Einsum`: one or more inputs of one numeric dtype.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,15 +28,19 @@ impl Op for Einsum {
         "Einsum"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let first = required("Einsum", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=usize::MAX
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let first = required(inputs, 0)?;
         if first.ty.dtype == DType::Bool {
-            return Err(Error::invalid("Einsum", "it has no meaning for bool"));
+            return Err(Error::invalid("it has no meaning for bool"));
         }
         let mut shapes = Vec::with_capacity(inputs.len());
         for i in 0..inputs.len() {
-            let x = required("Einsum", inputs, i)?;
-            same_dtype("Einsum", &format!("input {i}"), first.ty.dtype, x.ty.dtype)?;
+            let x = required(inputs, i)?;
+            same_dtype(&format!("input {i}"), first.ty.dtype, x.ty.dtype)?;
             shapes.push(x.sym_shape());
         }
         let Some(shapes) = shapes.into_iter().collect::<Option<Vec<_>>>() else {
@@ -88,10 +93,7 @@ impl Op for Einsum {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -147,6 +149,6 @@ impl Named {
 
 /// The size that two axes of one name share; 1 broadcasts.
 fn one(a: &Dim, b: &Dim) -> Result<Dim> {
-    let both = dims::broadcast("Einsum", std::slice::from_ref(a), std::slice::from_ref(b))?;
+    let both = dims::broadcast(std::slice::from_ref(a), std::slice::from_ref(b))?;
     Ok(both.into_iter().next().unwrap_or(Dim::Unknown))
 }

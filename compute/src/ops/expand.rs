@@ -4,12 +4,13 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, rank, required};
+use crate::args::{optional, output, rank, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 pub(crate) use cpu::to;
 
@@ -22,15 +23,18 @@ impl Op for Expand {
         "Expand"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Expand", inputs, 2, 2)?;
-        let (x, target) = (required("Expand", inputs, 0)?, required("Expand", inputs, 1)?);
-        rank("Expand", "the shape", target, 1)?;
-        let target = target.target_shape("Expand")?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, target) = (required(inputs, 0)?, required(inputs, 1)?);
+        rank("the shape", target, 1)?;
+        let target = target.target_shape()?;
         let shape = match (x.sym_shape(), target) {
             (Some(x), Some(target)) => {
                 // An entry that is not tracked may be 1 as well as anything else.
-                let mut out = dims::broadcast("Expand", x, &target)?;
+                let mut out = dims::broadcast(x, &target)?;
                 let new = out.len() - target.len();
                 for (out, target) in out[new..].iter_mut().zip(&target) {
                     if *target == Dim::Unknown && !matches!(out, Dim::Known(n) if *n != 1) {
@@ -60,7 +64,7 @@ impl Op for Expand {
         Some(1)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -1,9 +1,10 @@
 //! A diagonal of ones.
 
-use crate::args::{arity, concrete_one, output, rank, required};
+use crate::args::{concrete_one, output, rank, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `EyeLike`: one input of rank 2, whose shape the output has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,19 +20,22 @@ impl Op for EyeLike {
         "EyeLike"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("EyeLike", inputs, 1, 1)?;
-        let x = required("EyeLike", inputs, 0)?;
-        rank("EyeLike", "the input", x, 2)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        rank("the input", x, 2)?;
         let dtype = self.dtype.unwrap_or(x.ty.dtype);
         Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
         let one = Tensor::scalar(1u8)?;
         let one = crate::ops::Cast { to: dtype }.run(ctx, &[Some(one.view())])?;
-        let one = one.first().ok_or_else(|| Error::invalid("EyeLike", "there is no one"))?;
+        let one = one.first().ok_or_else(|| Error::invalid("there is no one"))?;
         let mut out = Tensor::zeros(dtype, shape.clone())?;
         let (size, columns) = (dtype.size(), shape[1]);
         let bytes = out.as_bytes_mut()?;

@@ -1,11 +1,12 @@
 //! Any tensor as a matrix.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, optional, output, required};
+use crate::args::{concrete_one, optional, output, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Flatten`: the axes before `axis` become the rows, the others the columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +26,12 @@ impl Op for Flatten {
         "Flatten"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Flatten", inputs, 1, 1)?;
-        let x = required("Flatten", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let Some(dims) = x.sym_shape() else {
             return Ok(output(x.ty.dtype, Some(vec![Dim::Unknown, Dim::Unknown])));
         };
@@ -35,10 +39,10 @@ impl Op for Flatten {
         let axis = if self.axis < 0 { self.axis.saturating_add(rank) } else { self.axis };
         let axis = usize::try_from(axis).ok().filter(|&a| a <= dims.len()).ok_or_else(|| {
             let message = format!("axis {} is outside a tensor of rank {rank}", self.axis);
-            Error::invalid("Flatten", message)
+            Error::invalid(message)
         })?;
         let (rows, columns) = dims.split_at(axis);
-        let shape = vec![dims::product("Flatten", rows)?, dims::product("Flatten", columns)?];
+        let shape = vec![dims::product(rows)?, dims::product(columns)?];
         Ok(output(x.ty.dtype, Some(shape)))
     }
 
@@ -57,8 +61,8 @@ impl Op for Flatten {
         true
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
-        Ok(vec![required("Flatten", inputs, 0)?.to_tensor()?.reshape(shape)?])
+        Ok(vec![required(inputs, 0)?.to_tensor()?.reshape(shape)?])
     }
 }

@@ -5,12 +5,13 @@ mod fft;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, axis, float, optional, output, rank, required, same_dtype, single};
+use crate::args::{axis, float, optional, output, rank, required, same_dtype, single};
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `DFT`: inputs x `[…, 1]` (real) or `[…, 2]` (complex), the length (i64, optional: cuts x or
 /// adds zeros) and the axis (i64, optional). The output's last axis is 2, or 1 where it is real.
@@ -34,47 +35,47 @@ pub struct Stft {
 }
 
 /// The value of an integer input of one element, if it is known.
-fn number(op: &'static str, what: &str, x: &ValueInfo) -> Result<Option<i64>> {
-    index_dtype(op, what, x.ty.dtype)?;
-    single(op, what, x)?;
-    Ok(x.ints(op, what)?.and_then(|n| n.first().copied()))
+fn number(what: &str, x: &ValueInfo) -> Result<Option<i64>> {
+    index_dtype(what, x.ty.dtype)?;
+    single(what, x)?;
+    Ok(x.ints(what)?.and_then(|n| n.first().copied()))
 }
 
 /// A length, which must be 1 or more.
-fn length(op: &'static str, what: &str, n: i64) -> Result<usize> {
+fn length(what: &str, n: i64) -> Result<usize> {
     usize::try_from(n)
         .ok()
         .filter(|&n| n > 0)
-        .ok_or_else(|| Error::invalid(op, format!("{what} is {n}, expected 1 or more")))
+        .ok_or_else(|| Error::invalid(format!("{what} is {n}, expected 1 or more")))
 }
 
 impl Dft {
     /// The transformed axis and the transform's length, as far as they are known.
     #[allow(clippy::type_complexity, reason = "two facts that may be unknown")]
     fn plan(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<(usize, Option<usize>)>> {
-        let x = required("DFT", inputs, 0)?;
+        let x = required(inputs, 0)?;
         let along = match optional(inputs, 2) {
             None => Some(self.axis),
-            Some(x) => number("DFT", "the axis", x)?,
+            Some(x) => number("the axis", x)?,
         };
         let given = match optional(inputs, 1) {
             None => None,
-            Some(n) => Some(number("DFT", "the length", n)?),
+            Some(n) => Some(number("the length", n)?),
         };
         let (Some(dims), Some(along)) = (x.sym_shape(), along) else { return Ok(None) };
-        let along = axis("DFT", along, dims.len())?;
+        let along = axis(along, dims.len())?;
         if along + 1 == dims.len() {
-            return Err(Error::invalid("DFT", "the axis is the last one, which holds the parts"));
+            return Err(Error::invalid("the axis is the last one, which holds the parts"));
         }
         let n = match given {
-            Some(given) => given.map(|n| length("DFT", "the length", n)).transpose()?,
+            Some(given) => given.map(|n| length("the length", n)).transpose()?,
             None => match dims[along].known() {
                 Some(n) if self.inverse && self.one_sided => Some(2 * n.saturating_sub(1)),
                 n => n,
             },
         };
         if n.is_some_and(|n| n == 0) {
-            return Err(Error::invalid("DFT", "nothing cannot be transformed"));
+            return Err(Error::invalid("nothing cannot be transformed"));
         }
         Ok(Some((along, n)))
     }
@@ -85,12 +86,15 @@ impl Op for Dft {
         "DFT"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("DFT", inputs, 1, 3)?;
-        let x = required("DFT", inputs, 0)?;
-        float("DFT", x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         if let Some(dims) = x.sym_shape() {
-            parts("DFT", dims)?;
+            parts(dims)?;
         }
         let plan = self.plan(inputs)?;
         let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
@@ -126,21 +130,18 @@ impl Op for Dft {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::dft(self, ctx, inputs)
     }
 }
 
 /// Fails unless the last axis holds real numbers or pairs.
-fn parts(op: &'static str, dims: &[Dim]) -> Result<()> {
+fn parts(dims: &[Dim]) -> Result<()> {
     match dims.last().map(Dim::known) {
         Some(None | Some(1 | 2)) if dims.len() > 1 => Ok(()),
         _ => {
             let shape = lgp_memory::SymShape(dims.to_vec());
-            Err(Error::invalid(op, format!("the shape is {shape}, expected a last axis of 1 or 2")))
+            Err(Error::invalid(format!("the shape is {shape}, expected a last axis of 1 or 2")))
         }
     }
 }
@@ -148,18 +149,18 @@ fn parts(op: &'static str, dims: &[Dim]) -> Result<()> {
 impl Stft {
     /// The frame's length, and how far it moves.
     fn frame(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<[usize; 2]>> {
-        let step = number("STFT", "the step", required("STFT", inputs, 1)?)?;
+        let step = number("the step", required(inputs, 1)?)?;
         let frame = match (optional(inputs, 3), optional(inputs, 2)) {
-            (Some(x), _) => number("STFT", "the frame length", x)?,
+            (Some(x), _) => number("the frame length", x)?,
             (None, Some(window)) => {
                 let n = window.sym_shape().and_then(|dims| dims.first()?.known());
                 n.and_then(|n| i64::try_from(n).ok())
             }
-            _ => return Err(Error::invalid("STFT", "window and frame length are both missing")),
+            _ => return Err(Error::invalid("window and frame length are both missing")),
         };
         let (Some(step), Some(frame)) = (step, frame) else { return Ok(None) };
-        let frame = length("STFT", "the frame length", frame)?;
-        Ok(Some([frame, length("STFT", "the step", step)?]))
+        let frame = length("the frame length", frame)?;
+        Ok(Some([frame, length("the step", step)?]))
     }
 }
 
@@ -168,23 +169,26 @@ impl Op for Stft {
         "STFT"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("STFT", inputs, 2, 4)?;
-        let x = required("STFT", inputs, 0)?;
-        float("STFT", x.ty.dtype)?;
-        rank("STFT", "the signal", x, 3)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        rank("the signal", x, 3)?;
         if let Some(window) = optional(inputs, 2) {
-            same_dtype("STFT", "the window", x.ty.dtype, window.ty.dtype)?;
-            rank("STFT", "the window", window, 1)?;
+            same_dtype("the window", x.ty.dtype, window.ty.dtype)?;
+            rank("the window", window, 1)?;
         }
         let frame = self.frame(inputs)?;
         let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
-        parts("STFT", dims)?;
+        parts(dims)?;
         let (mut frames, mut frequencies) = (Dim::Unknown, Dim::Unknown);
         if let Some([n, step]) = frame {
             if let Some(length) = dims[1].known() {
                 let rest = length.checked_sub(n).ok_or_else(|| {
-                    Error::invalid("STFT", format!("a frame of {n} is longer than {length}"))
+                    Error::invalid(format!("a frame of {n} is longer than {length}"))
                 })?;
                 frames = Dim::Known(rest / step + 1);
             }
@@ -192,7 +196,7 @@ impl Op for Stft {
             let window = optional(inputs, 2).and_then(|w| w.sym_shape()?.first()?.known());
             if let Some(window) = window.filter(|&w| w != n) {
                 let message = format!("the window has {window} elements, expected {n}");
-                return Err(Error::invalid("STFT", message));
+                return Err(Error::invalid(message));
             }
         }
         let shape = vec![dims[0].clone(), frames, frequencies, Dim::Known(2)];
@@ -221,10 +225,7 @@ impl Op for Stft {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::stft(self, ctx, inputs)
     }
 }

@@ -3,12 +3,13 @@
 mod cpu;
 mod device;
 
-use crate::args::{arity, axis, optional, output_moved, required};
+use crate::args::{axis, optional, output_moved, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::{Axes, AxisKind};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Gather`: inputs data and indices (i32 or i64, any rank, negative from the back).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,14 +23,17 @@ impl Op for Gather {
         "Gather"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Gather", inputs, 2, 2)?;
-        let (x, indices) = (required("Gather", inputs, 0)?, required("Gather", inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
         if !matches!(indices.ty.dtype, DType::I32 | DType::I64) {
             let message = format!("indices have dtype {}, expected i64", indices.ty.dtype);
-            return Err(Error::invalid("Gather", message));
+            return Err(Error::invalid(message));
         }
-        let axis = x.sym_shape().map(|x| axis("Gather", self.axis, x.len())).transpose()?;
+        let axis = x.sym_shape().map(|x| axis(self.axis, x.len())).transpose()?;
         let shape = match (x.sym_shape(), indices.sym_shape(), axis) {
             (Some(x), Some(indices), Some(axis)) => {
                 Some([&x[..axis], indices, &x[axis + 1..]].concat())
@@ -42,7 +46,7 @@ impl Op for Gather {
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let rank = |i: usize| optional(inputs, i).and_then(|x| x.rank());
         let (Some(x), Some(indices)) = (rank(0), rank(1)) else { return Axes::new() };
-        let Ok(axis) = axis("Gather", self.axis, x) else { return Axes::new() };
+        let Ok(axis) = axis(self.axis, x) else { return Axes::new() };
         let picked = Axes::new().with(AxisKind::Picked { by: 1 }, [(0, axis)], []);
         let placed = (0..indices).fold(picked, |axes, i| axes.each([(1, i)], [(0, axis + i)]));
         let others = (0..x).filter(|i| *i != axis);
@@ -59,7 +63,7 @@ impl Op for Gather {
         device::launches(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -4,13 +4,14 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, axis, concrete_one, optional, output_moved, required};
+use crate::args::{axis, concrete_one, optional, output_moved, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{each, index_dtype, ints, pick, position, strides};
 use crate::op::{Context, Op, ValueInfo};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `GatherElements`: inputs data and indices (i32 or i64, of data's rank, no larger than it on
 /// the other axes); the output has the indices' shape.
@@ -25,14 +26,16 @@ impl Op for GatherElements {
         "GatherElements"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        index_dtype(op, "indices", indices.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
+        index_dtype("indices", indices.ty.dtype)?;
         if let (Some(x), Some(i)) = (x.sym_shape(), indices.sym_shape()) {
-            let axis = axis(op, self.axis, x.len())?;
-            within(op, x, i, axis)?;
+            let axis = axis(self.axis, x.len())?;
+            within(x, i, axis)?;
         }
         output_moved(self, inputs, 0..1, indices.sym_shape().map(<[_]>::to_vec))
     }
@@ -40,7 +43,7 @@ impl Op for GatherElements {
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let dims = |i: usize| optional(inputs, i).and_then(|x| x.sym_shape());
         let (Some(x), Some(indices)) = (dims(0), dims(1)) else { return Axes::new() };
-        let Ok(along) = axis(self.name(), self.axis, x.len()) else { return Axes::new() };
+        let Ok(along) = axis(self.axis, x.len()) else { return Axes::new() };
         let picked = Axes::new().with(AxisKind::Picked { by: 1 }, [(0, along)], []);
         let own = picked.each([(1, along)], [(0, along)]);
         // Of longer data the first positions are read: those of the indices.
@@ -57,12 +60,11 @@ impl Op for GatherElements {
         device::launches(self, inputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        let axis = axis(op, self.axis, x.shape().rank())?;
-        let from = element_positions(op, x.shape(), axis, indices)?;
+        let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
+        let axis = axis(self.axis, x.shape().rank())?;
+        let from = element_positions(x.shape(), axis, indices)?;
         let mut out = ctx.alloc(dtype, shape)?;
         pick(dtype.size(), x.as_bytes(), &from, out.as_bytes_mut()?);
         Ok(vec![out])
@@ -70,10 +72,10 @@ impl Op for GatherElements {
 }
 
 /// Fails unless the indices have the data's rank and are no larger on the axes beside `axis`.
-pub(crate) fn within(op: &'static str, x: &[Dim], indices: &[Dim], axis: usize) -> Result<()> {
+pub(crate) fn within(x: &[Dim], indices: &[Dim], axis: usize) -> Result<()> {
     let wrong = || {
         let (x, i) = (SymShape(x.to_vec()), SymShape(indices.to_vec()));
-        Error::invalid(op, format!("indices of shape {i} do not fit into {x} beside axis {axis}"))
+        Error::invalid(format!("indices of shape {i} do not fit into {x} beside axis {axis}"))
     };
     if x.len() != indices.len() {
         return Err(wrong());
@@ -91,7 +93,6 @@ pub(crate) fn within(op: &'static str, x: &[Dim], indices: &[Dim], axis: usize) 
 
 /// Where, in a tensor of shape `dims`, each index points along `axis`. The shapes were checked.
 pub(crate) fn element_positions(
-    op: &'static str,
     dims: &[usize],
     axis: usize,
     indices: &TensorView<'_>,
@@ -100,8 +101,8 @@ pub(crate) fn element_positions(
     let along = std::mem::replace(&mut steps[axis], 0);
     let mut out = Vec::with_capacity(indices.len());
     each(indices.shape(), &steps, |offset| out.push(offset));
-    for (out, index) in out.iter_mut().zip(ints(op, "indices", indices)?) {
-        *out += position(op, index, dims[axis])? * along;
+    for (out, index) in out.iter_mut().zip(ints("indices", indices)?) {
+        *out += position(index, dims[axis])? * along;
     }
     Ok(out)
 }

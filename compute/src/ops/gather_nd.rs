@@ -4,7 +4,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, concrete_one, optional, output, required};
+use crate::args::{concrete_one, optional, output, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -13,6 +13,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::{Axes, AxisKind};
 pub(crate) use device::Slices;
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `GatherND`: inputs data and indices (i32 or i64), whose last axis holds a position in the axes
 /// of data after the batch.
@@ -27,24 +28,26 @@ impl Op for GatherNd {
         "GatherND"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        index_dtype(op, "indices", indices.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
+        index_dtype("indices", indices.ty.dtype)?;
         let (Some(data), Some(i)) = (x.sym_shape(), indices.sym_shape()) else {
             return Ok(output(x.ty.dtype, None));
         };
         let b = self.batch_dims;
         let Some((last, outer)) = i.split_last().filter(|_| b < i.len() && b <= data.len()) else {
             let message = format!("ranks are {} and {}, expected over {b}", data.len(), i.len());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         };
         for (x, i) in data.iter().zip(&outer[..b]) {
-            dims::expect(op, "a batch axis of the indices", x, i)?;
+            dims::expect("a batch axis of the indices", x, i)?;
         }
         let Some(width) = last.known() else { return Ok(output(x.ty.dtype, None)) };
-        let rest = data[b..].get(width..).ok_or_else(|| too_wide(op, width, data.len() - b))?;
+        let rest = data[b..].get(width..).ok_or_else(|| too_wide(width, data.len() - b))?;
         Ok(output(x.ty.dtype, Some([outer, rest].concat())))
     }
 
@@ -74,32 +77,30 @@ impl Op for GatherNd {
         device::launches(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
         let mut out = ctx.alloc(dtype, shape)?;
         if out.is_empty() {
             return Ok(vec![out]);
         }
-        let (from, run) = slice_positions(op, x.shape(), self.batch_dims, indices)?;
+        let (from, run) = slice_positions(x.shape(), self.batch_dims, indices)?;
         pick(run * dtype.size(), x.as_bytes(), &from, out.as_bytes_mut()?);
         Ok(vec![out])
     }
 }
 
-pub(crate) fn too_wide(op: &'static str, width: usize, rank: usize) -> Error {
-    Error::invalid(op, format!("indices are {width} wide, expected at most {rank}"))
+pub(crate) fn too_wide(width: usize, rank: usize) -> Error {
+    Error::invalid(format!("indices are {width} wide, expected at most {rank}"))
 }
 
 /// The slices that tuples of indices name, counted in slices, and the elements of one.
 pub(crate) fn slice_positions(
-    op: &'static str,
     dims: &[usize],
     batch_dims: usize,
     indices: &TensorView<'_>,
 ) -> Result<(Vec<usize>, usize)> {
-    let (shape, values) = (indices.shape(), ints(op, "indices", indices)?);
+    let (shape, values) = (indices.shape(), ints("indices", indices)?);
     let width = shape.last().copied().unwrap_or(0);
     let named = &dims[..(batch_dims + width).min(dims.len())];
     let run: usize = dims[named.len()..].iter().product();
@@ -112,7 +113,7 @@ pub(crate) fn slice_positions(
         let batch = if batch_dims == 0 { 0 } else { i / each * steps[batch_dims - 1] };
         let mut at = batch;
         for (j, &index) in values[i * width..][..width].iter().enumerate() {
-            at += position(op, index, dims[batch_dims + j])? * steps[batch_dims + j];
+            at += position(index, dims[batch_dims + j])? * steps[batch_dims + j];
         }
         out.push(at);
     }

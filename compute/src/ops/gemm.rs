@@ -6,7 +6,7 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::args::{float, optional, output, rank, required, same_dtype};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::dims;
@@ -16,6 +16,7 @@ use crate::ops::matmul;
 use crate::ops::matmul::packing::Product;
 use crate::rewrite::{Hints, Step};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Gemm`: `alpha · op(a) · op(b) + beta · c` with a, b of rank 2 and c (optional) that broadcasts
 /// to the product.
@@ -57,13 +58,16 @@ impl Op for Gemm {
         "Gemm"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Gemm", inputs, 2, 3)?;
-        let (a, b) = (required("Gemm", inputs, 0)?, required("Gemm", inputs, 1)?);
-        float("Gemm", a.ty.dtype)?;
-        same_dtype("Gemm", "input 1", a.ty.dtype, b.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(a.ty.dtype)?;
+        same_dtype("input 1", a.ty.dtype, b.ty.dtype)?;
         let pair = |what, info: &ValueInfo, transposed| -> Result<[Dim; 2]> {
-            rank("Gemm", what, info, 2)?;
+            rank(what, info, 2)?;
             Ok(match info.sym_shape() {
                 Some([x, y]) if transposed => [y.clone(), x.clone()],
                 Some([x, y]) => [x.clone(), y.clone()],
@@ -72,21 +76,21 @@ impl Op for Gemm {
         };
         let [m, k] = pair("input 0", a, self.trans_a)?;
         let [inner, n] = pair("input 1", b, self.trans_b)?;
-        dims::expect("Gemm", "the inner dimension of input 1", &k, &inner)?;
+        dims::expect("the inner dimension of input 1", &k, &inner)?;
         let shape = vec![m, n];
         if let Some(c) = optional(inputs, 2) {
-            same_dtype("Gemm", "input 2", a.ty.dtype, c.ty.dtype)?;
+            same_dtype("input 2", a.ty.dtype, c.ty.dtype)?;
             if let Some(dims) = c.sym_shape() {
-                let whole = dims::broadcast("Gemm", dims, &shape)?;
+                let whole = dims::broadcast(dims, &shape)?;
                 let grows = whole.len() > 2
                     || whole
                         .iter()
                         .zip(&shape)
-                        .any(|(whole, dim)| dims::expect("Gemm", "", dim, whole).is_err());
+                        .any(|(whole, dim)| dims::expect("", dim, whole).is_err());
                 if grows {
                     let (c, shape) = (SymShape(dims.to_vec()), SymShape(shape));
                     let message = format!("input 2 of shape {c} does not broadcast to {shape}");
-                    return Err(Error::invalid("Gemm", message));
+                    return Err(Error::invalid(message));
                 }
             }
         }
@@ -139,10 +143,7 @@ impl Op for Gemm {
         matmul::bytes::on_dynamic_bytes(self.trans_b, inputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

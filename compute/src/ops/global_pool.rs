@@ -3,7 +3,7 @@
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, float, optional, output, required};
+use crate::args::{concrete_one, float, optional, output, required};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::error::{Error, Result};
@@ -13,6 +13,7 @@ use crate::ops::QGlobalAveragePool;
 use crate::ops::reduce::{ReduceKind, reduce_rows};
 use crate::reorder::{CHANNELS_LAST, Reordered};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// How a whole plane becomes one number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,11 +42,13 @@ impl Op for GlobalPool {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 1)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         let shape = match x.sym_shape() {
             None => None,
             Some([n, c, spatial @ ..]) if !spatial.is_empty() => {
@@ -54,7 +57,7 @@ impl Op for GlobalPool {
             }
             Some(dims) => {
                 let message = format!("the input has rank {}, expected 3 or more", dims.len());
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
         };
         Ok(output(x.ty.dtype, shape))
@@ -99,12 +102,9 @@ impl Op for GlobalPool {
         Some(OnBytes::new(op, &[0]).channels_last())
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required(self.name(), inputs, 0)?;
+        let x = required(inputs, 0)?;
         let mut out = ctx.alloc(dtype, shape)?;
         let plane = x.shape()[2..].iter().fold(1usize, |n, &d| n.saturating_mul(d));
         let kind = match self.kind {
@@ -112,7 +112,7 @@ impl Op for GlobalPool {
             GlobalPoolKind::Max => ReduceKind::Max,
             GlobalPoolKind::Sum => ReduceKind::Sum,
         };
-        reduce_rows(kind, self.name(), ctx, x, plane, &mut out)?;
+        reduce_rows(kind, ctx, x, plane, &mut out)?;
         Ok(vec![out])
     }
 }

@@ -6,12 +6,13 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, output, required};
+use crate::args::{float, optional, output, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// How a value comes from its neighbours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,27 +55,29 @@ impl Op for GridSample {
         "GridSample"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (x, grid) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        float(op, x.ty.dtype)?;
-        float(op, grid.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, grid) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(x.ty.dtype)?;
+        float(grid.ty.dtype)?;
         let (Some(dims), Some(at)) = (x.sym_shape(), grid.sym_shape()) else {
             return Ok(output(x.ty.dtype, None));
         };
         if dims.len() < 3 || at.len() != dims.len() {
             let message =
                 format!("ranks are {} and {}, expected one from 3 on", dims.len(), at.len());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
         // The elements that make up one grow as a power of the axes.
         if dims.len() - 2 > SPATIAL_MAX {
-            return Err(Error::unsupported(op, format!("{} spatial axes", dims.len() - 2)));
+            return Err(Error::unsupported(format!("{} spatial axes", dims.len() - 2)));
         }
-        let n = dims::unify(op, "the grid's batch", &dims[0], &at[0])?;
+        let n = dims::unify("the grid's batch", &dims[0], &at[0])?;
         let spatial = Dim::Known(dims.len() - 2);
-        dims::expect(op, "the grid's last axis", &spatial, &at[at.len() - 1])?;
+        dims::expect("the grid's last axis", &spatial, &at[at.len() - 1])?;
         let mut shape = vec![n, dims[1].clone()];
         shape.extend_from_slice(&at[1..at.len() - 1]);
         Ok(output(x.ty.dtype, Some(shape)))
@@ -105,10 +108,7 @@ impl Op for GridSample {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

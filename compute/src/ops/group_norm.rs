@@ -5,13 +5,14 @@ mod device;
 
 use super::batch_norm::channels;
 use crate::Axes;
-use crate::args::{arity, float, output, rank, required, same_dtype};
+use crate::args::{float, output, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::norm;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `GroupNormalization`: inputs x `[n, c, …]`, scale and bias.
 ///
@@ -30,24 +31,26 @@ impl Op for GroupNorm {
         "GroupNormalization"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 3, 3)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
-        let channels = channels(op, x, inputs, &[])?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        let channels = channels(x, inputs, &[])?;
         if self.groups == 0 || channels.known().is_some_and(|c| c % self.groups != 0) {
             let message = format!("{} groups do not divide {channels} channels", self.groups);
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
-        let (scale, bias) = (required(op, inputs, 1)?, required(op, inputs, 2)?);
+        let (scale, bias) = (required(inputs, 1)?, required(inputs, 2)?);
         for (what, parameter) in [("scale", scale), ("bias", bias)] {
-            same_dtype(op, what, x.ty.dtype, parameter.ty.dtype)?;
-            rank(op, what, parameter, 1)?;
+            same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
+            rank(what, parameter, 1)?;
             if let Some([length]) = parameter.sym_shape()
                 && *length != Dim::Known(self.groups)
             {
-                dims::expect(op, &format!("the length of {what}"), &channels, length)?;
+                dims::expect(&format!("the length of {what}"), &channels, length)?;
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
@@ -70,10 +73,7 @@ impl Op for GroupNorm {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

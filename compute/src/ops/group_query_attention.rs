@@ -5,11 +5,12 @@ mod cpu;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, optional, rank, required, same_dtype, single};
+use crate::args::{optional, rank, required, same_dtype, single};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// `GroupQueryAttention` of `com.microsoft`; f32, and f16 and bf16 through f32.
 ///
@@ -45,8 +46,6 @@ pub struct GroupQueryAttention {
     pub smooth: bool,
 }
 
-const OP: &str = "GroupQueryAttention";
-
 /// The dimensions that the inputs' types tell.
 #[derive(Debug, Clone)]
 struct Sizes {
@@ -67,7 +66,7 @@ impl GroupQueryAttention {
         match all {
             _ if !packed => Ok(self.heads),
             Some(all) => Ok(all),
-            None => Err(Error::invalid(OP, format!("{} heads are too many", self.heads))),
+            None => Err(Error::invalid(format!("{} heads are too many", self.heads))),
         }
     }
 
@@ -75,20 +74,20 @@ impl GroupQueryAttention {
         let (heads, key_heads) = (self.heads, self.key_heads);
         if heads == 0 || key_heads == 0 || !heads.is_multiple_of(key_heads) {
             let message = format!("{key_heads} heads of the key do not divide {heads} heads");
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         }
-        let query = required(OP, inputs, 0)?;
+        let query = required(inputs, 0)?;
         if !matches!(query.ty.dtype, DType::F32 | DType::F16 | DType::BF16) {
-            return Err(Error::unsupported(OP, format!("dtype {}", query.ty.dtype)));
+            return Err(Error::unsupported(format!("dtype {}", query.ty.dtype)));
         }
-        rank(OP, "the query", query, 3)?;
+        rank("the query", query, 3)?;
         let packed = optional(inputs, 1).is_none();
         if packed != optional(inputs, 2).is_none() {
-            return Err(Error::invalid(OP, "key and value must be given together"));
+            return Err(Error::invalid("key and value must be given together"));
         }
         let Some([batch, length, hidden]) = query.sym_shape() else { return Ok(None) };
         let heads = Dim::Known(self.query_heads(packed)?);
-        let size = dims::quotient(OP, std::slice::from_ref(hidden), &[heads])?;
+        let size = dims::quotient(std::slice::from_ref(hidden), &[heads])?;
         let (batch, length) = (batch.clone(), length.clone());
         let keys = keys(inputs)?.map_or(Dim::Unknown, Dim::Known);
         Ok(Some(Sizes { batch, length, size, past: Dim::Known(0), keys }))
@@ -96,34 +95,34 @@ impl GroupQueryAttention {
 
     /// Checks key, value and the past against the query, and notes how long the past is.
     fn check_keys(&self, inputs: &[Option<&ValueInfo>], sizes: &mut Sizes) -> Result<()> {
-        let dtype = required(OP, inputs, 0)?.ty.dtype;
-        let hidden = dims::mul(OP, &sizes.size, &Dim::Known(self.key_heads))?;
+        let dtype = required(inputs, 0)?.ty.dtype;
+        let hidden = dims::mul(&sizes.size, &Dim::Known(self.key_heads))?;
         for (i, what) in [(1, "the key"), (2, "the value")] {
             let Some(x) = optional(inputs, i) else { continue };
-            same_dtype(OP, what, dtype, x.ty.dtype)?;
-            rank(OP, what, x, 3)?;
+            same_dtype(what, dtype, x.ty.dtype)?;
+            rank(what, x, 3)?;
             let Some([batch, length, width]) = x.sym_shape() else { continue };
-            dims::expect(OP, &format!("the batch of {what}"), &sizes.batch, batch)?;
-            dims::expect(OP, &format!("the length of {what}"), &sizes.length, length)?;
-            dims::expect(OP, &format!("the width of {what}"), &hidden, width)?;
+            dims::expect(&format!("the batch of {what}"), &sizes.batch, batch)?;
+            dims::expect(&format!("the length of {what}"), &sizes.length, length)?;
+            dims::expect(&format!("the width of {what}"), &hidden, width)?;
         }
         if optional(inputs, 3).is_some() != optional(inputs, 4).is_some() {
-            return Err(Error::invalid(OP, "past key and value must be given together"));
+            return Err(Error::invalid("past key and value must be given together"));
         }
         for (i, what) in [(3, "the past key"), (4, "the past value")] {
             let Some(x) = optional(inputs, i) else { continue };
-            same_dtype(OP, what, dtype, x.ty.dtype)?;
-            rank(OP, what, x, 4)?;
+            same_dtype(what, dtype, x.ty.dtype)?;
+            rank(what, x, 4)?;
             let Some([batch, heads, past, size]) = x.sym_shape() else {
                 sizes.past = Dim::Unknown;
                 continue;
             };
             let key_heads = Dim::Known(self.key_heads);
-            dims::expect(OP, &format!("the batch of {what}"), &sizes.batch, batch)?;
-            dims::expect(OP, &format!("the heads of {what}"), &key_heads, heads)?;
-            dims::expect(OP, &format!("the size of {what}"), &sizes.size, size)?;
+            dims::expect(&format!("the batch of {what}"), &sizes.batch, batch)?;
+            dims::expect(&format!("the heads of {what}"), &key_heads, heads)?;
+            dims::expect(&format!("the size of {what}"), &sizes.size, size)?;
             if i == 4 {
-                dims::expect(OP, "the length of the past value", &sizes.past, past)?;
+                dims::expect("the length of the past value", &sizes.past, past)?;
             }
             sizes.past = past.clone();
         }
@@ -132,38 +131,38 @@ impl GroupQueryAttention {
 
     /// Checks what says where the queries are.
     fn check_positions(&self, inputs: &[Option<&ValueInfo>], sizes: &Sizes) -> Result<()> {
-        let lengths = required(OP, inputs, 5)?;
-        same_dtype(OP, "the numbers of keys", DType::I32, lengths.ty.dtype)?;
-        rank(OP, "the numbers of keys", lengths, 1)?;
+        let lengths = required(inputs, 5)?;
+        same_dtype("the numbers of keys", DType::I32, lengths.ty.dtype)?;
+        rank("the numbers of keys", lengths, 1)?;
         if let Some([n]) = lengths.sym_shape() {
-            dims::expect(OP, "the numbers of keys", &sizes.batch, n)?;
+            dims::expect("the numbers of keys", &sizes.batch, n)?;
         }
         if let Some(positions) = optional(inputs, 9) {
-            same_dtype(OP, "the positions", DType::I64, positions.ty.dtype)?;
-            rank(OP, "the positions", positions, 2)?;
+            same_dtype("the positions", DType::I64, positions.ty.dtype)?;
+            rank("the positions", positions, 2)?;
             if let Some([batch, length]) = positions.sym_shape() {
-                dims::expect(OP, "the batch of the positions", &sizes.batch, batch)?;
-                dims::expect(OP, "the length of the positions", &sizes.length, length)?;
+                dims::expect("the batch of the positions", &sizes.batch, batch)?;
+                dims::expect("the length of the positions", &sizes.length, length)?;
             }
         }
         if !self.rotary {
             return Ok(());
         }
-        let dtype = required(OP, inputs, 0)?.ty.dtype;
-        let (cos, sin) = (required(OP, inputs, 7)?, required(OP, inputs, 8)?);
+        let dtype = required(inputs, 0)?.ty.dtype;
+        let (cos, sin) = (required(inputs, 7)?, required(inputs, 8)?);
         for (what, cache) in [("the cosines", cos), ("the sines", sin)] {
-            same_dtype(OP, what, dtype, cache.ty.dtype)?;
-            rank(OP, what, cache, 2)?;
+            same_dtype(what, dtype, cache.ty.dtype)?;
+            rank(what, cache, 2)?;
         }
         if let (Some(cos), Some(sin)) = (cos.sym_shape(), sin.sym_shape()) {
             for (c, s) in cos.iter().zip(sin) {
-                dims::expect(OP, "a dimension of the sines", c, s)?;
+                dims::expect("a dimension of the sines", c, s)?;
             }
             let half = cos.last().and_then(Dim::known);
             let fits = |half: usize| half > 0 && sizes.size.known().is_none_or(|n| half <= n / 2);
             if let Some(half) = half.filter(|&half| !fits(half)) {
                 let message = format!("{half} pairs of a head of {} elements turn", sizes.size);
-                return Err(Error::invalid(OP, message));
+                return Err(Error::invalid(message));
             }
         }
         Ok(())
@@ -171,25 +170,25 @@ impl GroupQueryAttention {
 
     /// Checks what is added to the scores and what stands beside them.
     fn check_scores(&self, inputs: &[Option<&ValueInfo>], sizes: &Sizes) -> Result<()> {
-        let dtype = required(OP, inputs, 0)?.ty.dtype;
+        let dtype = required(inputs, 0)?.ty.dtype;
         let heads = Dim::Known(self.heads);
         if let Some(bias) = optional(inputs, 10) {
-            same_dtype(OP, "what is added to scores", dtype, bias.ty.dtype)?;
-            rank(OP, "what is added to scores", bias, 4)?;
+            same_dtype("what is added to scores", dtype, bias.ty.dtype)?;
+            rank("what is added to scores", bias, 4)?;
             if let Some(given) = bias.sym_shape() {
                 let scores = [&sizes.batch, &heads, &sizes.length, &sizes.keys];
                 for (i, (given, wanted)) in given.iter().zip(scores).enumerate() {
                     if i > 1 || given.known() != Some(1) {
-                        dims::expect(OP, "a dimension of what is added to scores", wanted, given)?;
+                        dims::expect("a dimension of what is added to scores", wanted, given)?;
                     }
                 }
             }
         }
         if let Some(sinks) = optional(inputs, 11) {
-            same_dtype(OP, "the heads' own logits", dtype, sinks.ty.dtype)?;
-            rank(OP, "the heads' own logits", sinks, 1)?;
+            same_dtype("the heads' own logits", dtype, sinks.ty.dtype)?;
+            rank("the heads' own logits", sinks, 1)?;
             if let Some([n]) = sinks.sym_shape() {
-                dims::expect(OP, "the heads' own logits", &heads, n)?;
+                dims::expect("the heads' own logits", &heads, n)?;
             }
         }
         Ok(())
@@ -198,26 +197,27 @@ impl GroupQueryAttention {
 
 /// How many keys the longest sequence has, where that is known.
 fn keys(inputs: &[Option<&ValueInfo>]) -> Result<Option<usize>> {
-    let total = required(OP, inputs, 6)?;
-    same_dtype(OP, "the number of keys", DType::I32, total.ty.dtype)?;
-    single(OP, "the number of keys", total)?;
-    let Some(values) = total.ints(OP, "the number of keys")? else { return Ok(None) };
+    let total = required(inputs, 6)?;
+    same_dtype("the number of keys", DType::I32, total.ty.dtype)?;
+    single("the number of keys", total)?;
+    let Some(values) = total.ints("the number of keys")? else { return Ok(None) };
     match values[..] {
         [n] if n > 0 => Ok(usize::try_from(n).ok()),
-        _ => {
-            Err(Error::invalid(OP, format!("the number of keys is {values:?}, expected 1 or more")))
-        }
+        _ => Err(Error::invalid(format!("the number of keys is {values:?}, expected 1 or more"))),
     }
 }
 
 impl Op for GroupQueryAttention {
     fn name(&self) -> &'static str {
-        OP
+        "GroupQueryAttention"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 7, 12)?;
-        let dtype = required(OP, inputs, 0)?.ty.dtype;
+    fn arity(&self) -> RangeInclusive<usize> {
+        7..=12
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let dtype = required(inputs, 0)?.ty.dtype;
         let info = |shape: Option<Vec<Dim>>| {
             ValueInfo::of(TensorType { dtype, shape: shape.map(SymShape) })
         };
@@ -229,7 +229,7 @@ impl Op for GroupQueryAttention {
             (Some(past), Some(keys)) => Dim::Known(past.max(keys)),
             _ => Dim::Unknown,
         };
-        let hidden = dims::mul(OP, &sizes.size, &Dim::Known(self.heads))?;
+        let hidden = dims::mul(&sizes.size, &Dim::Known(self.heads))?;
         let present =
             vec![sizes.batch.clone(), Dim::Known(self.key_heads), buffer, sizes.size.clone()];
         let y = vec![sizes.batch, sizes.length, hidden];
@@ -264,10 +264,7 @@ impl Op for GroupQueryAttention {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -1,12 +1,13 @@
 //! One where the largest element is, zero elsewhere.
 
 use crate::Axes;
-use crate::args::{arity, axis, concrete_one, float, optional, output, required};
+use crate::args::{axis, concrete_one, float, optional, output, required};
 use crate::error::Result;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Hardmax`: one float input; of equal elements the first is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,19 +23,22 @@ impl Op for Hardmax {
         "Hardmax"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Hardmax", inputs, 1, 1)?;
-        let x = required("Hardmax", inputs, 0)?;
-        float("Hardmax", x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         if let Some(dims) = x.sym_shape() {
-            axis("Hardmax", self.axis, dims.len())?;
+            axis(self.axis, dims.len())?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
-        let Ok(axis) = axis("Hardmax", self.axis, rank) else { return Axes::new() };
+        let Ok(axis) = axis(self.axis, rank) else { return Axes::new() };
         // Of equal elements the first is taken: the order matters along the others.
         let own: Vec<usize> = if self.flatten { (axis..rank).collect() } else { vec![axis] };
         Axes::each_but(&own, inputs, outputs.len())
@@ -56,13 +60,10 @@ impl Op for Hardmax {
         Some(Reordered::first(Self { axis, ..self.clone() }, inputs, 1))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required("Hardmax", inputs, 0)?;
-        let along = axis("Hardmax", self.axis, shape.rank())?;
+        let x = required(inputs, 0)?;
+        let along = axis(self.axis, shape.rank())?;
         let (_, mut n, mut inner) = crate::movement::around(&shape, along);
         if self.flatten {
             (n, inner) = (n.saturating_mul(inner), 1);
@@ -71,7 +72,7 @@ impl Op for Hardmax {
         if out.is_empty() {
             return Ok(vec![out]);
         }
-        with_type!("Hardmax", dtype, real T => {
+        with_type!(dtype, real T => {
             let x = x.as_slice::<T>()?;
             ctx.split(out.as_mut_slice::<T>()?, n * inner, n * inner, |first, part| {
                 part.fill(T::ZERO);

@@ -1,10 +1,11 @@
 //! Passes its input on.
 
 use crate::Axes;
-use crate::args::{arity, optional, required};
+use crate::args::{optional, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Datum, Tensor, TensorView, ValueKind};
+use std::ops::RangeInclusive;
 
 /// `Identity`, and `Dropout` at inference without its mask. Nothing is copied for a tensor that
 /// the caller owns.
@@ -16,10 +17,13 @@ impl Op for Identity {
         "Identity"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn arity(&self) -> RangeInclusive<usize> {
         // Dropout's ratio and training mode, when it is run as this, are further inputs.
-        arity("Identity", inputs, 1, 3)?;
-        Ok(vec![ValueInfo::clone(required("Identity", inputs, 0)?)])
+        1..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        Ok(vec![ValueInfo::clone(required(inputs, 0)?)])
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
@@ -37,18 +41,16 @@ impl Op for Identity {
         true
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        arity("Identity", inputs, 1, 3)?;
-        Ok(vec![required("Identity", inputs, 0)?.to_tensor()?])
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        Ok(vec![required(inputs, 0)?.to_tensor()?])
     }
 
     fn takes_data(&self) -> bool {
         true
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        arity("Identity", &inputs, 1, 3)?;
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let first = inputs.into_iter().next().flatten();
-        Ok(vec![first.ok_or_else(|| Error::invalid("Identity", "input 0 is missing"))?])
+        Ok(vec![first.ok_or_else(|| Error::invalid("input 0 is missing"))?])
     }
 }

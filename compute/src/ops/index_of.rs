@@ -4,13 +4,14 @@
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, output, required};
+use crate::args::{concrete_one, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::Cast;
 use lgp_memory::{DType, Tensor, TensorView};
 use std::collections::HashMap;
 use std::hash::Hash;
+use std::ops::RangeInclusive;
 
 /// For each element its position in a list as i64, or the list's length where it is not in there.
 /// NaN equals NaN, and -0 equals 0.
@@ -64,10 +65,13 @@ impl Op for IndexOf {
         "IndexOf"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("IndexOf", inputs, 1, 1)?;
-        let x = required("IndexOf", inputs, 0)?;
-        crate::args::same_dtype("IndexOf", "the input", self.dtype, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        crate::args::same_dtype("the input", self.dtype, x.ty.dtype)?;
         Ok(output(DType::I64, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -75,9 +79,9 @@ impl Op for IndexOf {
         Axes::elementwise(inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
-        let x = required("IndexOf", inputs, 0)?;
+        let x = required(inputs, 0)?;
         let mut out = ctx.alloc(DType::I64, shape)?;
         let places = out.as_mut_slice::<i64>()?;
         let missing = match &self.keys {
@@ -94,7 +98,7 @@ impl Op for IndexOf {
         match missing.filter(|_| self.strict) {
             Some(at) => {
                 let message = format!("element {at} is none of the {} expected ones", self.count);
-                Err(Error::invalid("IndexOf", message))
+                Err(Error::invalid(message))
             }
             None => Ok(vec![out]),
         }
@@ -129,7 +133,7 @@ fn firsts<K: Hash + Eq>(keys: impl Iterator<Item = K>) -> HashMap<K, i64> {
 
 fn cast(ctx: &Context, x: &TensorView<'_>, to: DType) -> Result<Tensor> {
     let mut out = Cast { to }.run(ctx, &[Some(x.clone())])?;
-    out.pop().ok_or_else(|| Error::invalid("Cast", "there is no output"))
+    out.pop().ok_or_else(|| Error::invalid("there is no output"))
 }
 
 /// One number's one pattern.

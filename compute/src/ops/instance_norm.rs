@@ -5,12 +5,13 @@ mod device;
 
 use super::batch_norm::channels;
 use crate::Axes;
-use crate::args::{arity, float, output, required};
+use crate::args::{float, output, required};
 use crate::device::Launches;
 use crate::error::Result;
 use crate::norm;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `InstanceNormalization`: inputs x `[n, c, …]`, scale `[c]`, bias `[c]`.
 #[derive(Debug, Clone, PartialEq)]
@@ -30,12 +31,14 @@ impl Op for InstanceNorm {
         "InstanceNormalization"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 3, 3)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
-        channels(op, x, inputs, &[(1, "scale"), (2, "bias")])?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        channels(x, inputs, &[(1, "scale"), (2, "bias")])?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -51,10 +54,7 @@ impl Op for InstanceNorm {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -1,39 +1,41 @@
 //! Inverse matrices.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, float, optional, output, required};
+use crate::args::{concrete_one, float, optional, output, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
 use num_traits::ToPrimitive;
+use std::ops::RangeInclusive;
 
 /// `Inverse`: one float input `[…, n, n]`, the output in its shape. A matrix that has no inverse
 /// is an error.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Inverse;
 
-const OP: &str = "Inverse";
-
 impl Op for Inverse {
     fn name(&self) -> &'static str {
-        OP
+        "Inverse"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 1, 1)?;
-        let x = required(OP, inputs, 0)?;
-        float(OP, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         match x.sym_shape() {
             None | Some([.., _, _]) => {}
             Some(dims) => {
                 let message = format!("rank is {}, expected 2 or more", dims.len());
-                return Err(Error::invalid(OP, message));
+                return Err(Error::invalid(message));
             }
         }
         if let Some([.., rows, columns]) = x.sym_shape() {
-            dims::expect(OP, "the last axis", rows, columns)?;
+            dims::expect("the last axis", rows, columns)?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -55,24 +57,21 @@ impl Op for Inverse {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required(OP, inputs, 0)?;
+        let x = required(inputs, 0)?;
         let n = x.shape().last().copied().unwrap_or(0);
         let mut out = ctx.alloc(dtype, shape)?;
         if out.is_empty() {
             return Ok(vec![out]);
         }
-        with_type!(OP, dtype, real T => {
+        with_type!(dtype, real T => {
             let matrices = x.as_slice::<T>()?.chunks_exact(n * n);
             let outputs = out.as_mut_slice::<T>()?.chunks_exact_mut(n * n);
             for (i, (x, out)) in matrices.zip(outputs).enumerate() {
                 let wide = x.iter().map(|x| x.to_f64().unwrap_or(f64::NAN)).collect();
                 let Some(inverse) = inverse(wide, n) else {
-                    return Err(Error::invalid(OP, format!("matrix {i} has no inverse")));
+                    return Err(Error::invalid(format!("matrix {i} has no inverse")));
                 };
                 for (out, x) in out.iter_mut().zip(inverse) {
                     *out = num_traits::cast(x).unwrap_or(T::NAN);

@@ -4,12 +4,13 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, axis, float, optional, output, required, same_dtype};
+use crate::args::{axis, float, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{SymShape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `LayerNormalization`: inputs x, scale, bias (optional); scale and bias broadcast to the
 /// normalised axes. Only the first of ONNX's three outputs.
@@ -32,16 +33,18 @@ impl Op for LayerNorm {
         "LayerNormalization"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
-        check(op, self.axis, inputs, &[(1, "scale"), (2, "bias")])?;
-        let x = required(op, inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        check(self.axis, inputs, &[(1, "scale"), (2, "bias")])?;
+        let x = required(inputs, 0)?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
-        crate::norm::axes(self.name(), self.axis, inputs)
+        crate::norm::axes(self.axis, inputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
@@ -52,10 +55,7 @@ impl Op for LayerNorm {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -63,29 +63,28 @@ impl Op for LayerNorm {
 /// Checks x and the parameters of a norm over the axes from `first` on: dtypes, and that each
 /// parameter broadcasts to those axes.
 pub(crate) fn check(
-    op: &'static str,
     first: i64,
     inputs: &[Option<&ValueInfo>],
     parameters: &[(usize, &str)],
 ) -> Result<()> {
-    let x = required(op, inputs, 0)?;
-    float(op, x.ty.dtype)?;
+    let x = required(inputs, 0)?;
+    float(x.ty.dtype)?;
     let last = match x.sym_shape() {
-        Some(dims) => Some(&dims[axis(op, first, dims.len())?..]),
+        Some(dims) => Some(&dims[axis(first, dims.len())?..]),
         None => None,
     };
-    required(op, inputs, 1)?;
+    required(inputs, 1)?;
     for &(i, what) in parameters {
         let Some(parameter) = optional(inputs, i) else { continue };
-        same_dtype(op, what, x.ty.dtype, parameter.ty.dtype)?;
+        same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
         if let (Some(last), Some(dims)) = (last, parameter.sym_shape()) {
-            let whole = dims::broadcast(op, dims, last)?;
+            let whole = dims::broadcast(dims, last)?;
             let grows = whole.len() > last.len()
-                || whole.iter().zip(last).any(|(w, d)| dims::expect(op, "", d, w).is_err());
+                || whole.iter().zip(last).any(|(w, d)| dims::expect("", d, w).is_err());
             if grows {
                 let (dims, last) = (SymShape(dims.to_vec()), SymShape(last.to_vec()));
                 let message = format!("{what} of shape {dims} does not broadcast to {last}");
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
         }
     }

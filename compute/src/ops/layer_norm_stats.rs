@@ -1,12 +1,13 @@
 //! What layer normalisation knows of each row besides its result.
 
 use crate::Axes;
-use crate::args::{arity, axis, concrete, float, optional, required};
+use crate::args::{axis, concrete, float, optional, required};
 use crate::error::{Error, Result};
 use crate::norm::moments;
 use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// The second and third output of `LayerNormalization`: the mean and the reciprocal standard
 /// deviation over the axes from `axis` on, which keep the size 1. Input: x of f32 or f64.
@@ -23,15 +24,17 @@ impl Op for LayerNormStats {
         "LayerNormalization"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 1)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         let shape = match x.sym_shape() {
             None => None,
             Some(dims) => {
-                let first = axis(op, self.axis, dims.len())?;
+                let first = axis(self.axis, dims.len())?;
                 let mut dims = dims.to_vec();
                 dims[first..].fill(Dim::Known(1));
                 Some(SymShape(dims))
@@ -43,7 +46,7 @@ impl Op for LayerNormStats {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
-        let Ok(first) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        let Ok(first) = axis(self.axis, rank) else { return Axes::new() };
         let normalised: Vec<usize> = (first..rank).collect();
         let axes = Axes::each_but(&normalised, inputs, outputs.len());
         normalised.iter().fold(axes, |axes, &axis| axes.all([(0, axis)], []))
@@ -57,19 +60,15 @@ impl Op for LayerNormStats {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
-        let op = self.name();
-        let x = required(op, inputs, 0)?;
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let x = required(inputs, 0)?;
         let types = concrete(self, inputs)?;
         let [(dtype, shape), _] = &types[..] else {
-            return Err(Error::invalid(op, "there are no two outputs"));
+            return Err(Error::invalid("there are no two outputs"));
         };
         let mut mean = ctx.alloc(*dtype, shape.clone())?;
         let mut deviation = ctx.alloc(*dtype, shape.clone())?;
-        with_type!(op, *dtype, real T => {
+        with_type!(*dtype, real T => {
             let x = x.as_slice::<T>()?;
             let rows = mean.as_mut_slice::<T>()?.iter_mut().zip(deviation.as_mut_slice::<T>()?);
             let n = x.len().checked_div(shape.elements()?).unwrap_or(0);

@@ -5,11 +5,12 @@ mod cpu;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, rank, required};
+use crate::args::{float, optional, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// `LinearAttention`: inputs query `[batch, length, query heads · k]`, key
 /// `[batch, length, key heads · k]`, value `[batch, length, key heads · v]`, and optionally the
@@ -34,25 +35,23 @@ pub struct LinearAttention {
     pub delta: bool,
 }
 
-const OP: &str = "LinearAttention";
-
 impl LinearAttention {
     fn check_rule(&self, inputs: &[Option<&ValueInfo>]) -> Result<()> {
         for (i, what, wanted) in [(4, "decay", self.gated), (5, "beta", self.delta)] {
             if optional(inputs, i).is_some() != wanted {
                 let wanted = if wanted { "needs" } else { "has no" };
-                return Err(Error::invalid(OP, format!("this update rule {wanted} {what}")));
+                return Err(Error::invalid(format!("this update rule {wanted} {what}")));
             }
         }
         let (q, k) = (self.query_heads, self.key_heads);
         if q == 0 || k == 0 || q % k != 0 {
             let message = format!("{k} heads of the key do not divide {q} heads of the query");
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         }
         for info in inputs.iter().flatten() {
-            float(OP, info.ty.dtype)?;
+            float(info.ty.dtype)?;
             if info.ty.dtype == DType::F64 {
-                return Err(Error::invalid(OP, "dtype is f64, expected f32, f16 or bf16"));
+                return Err(Error::invalid("dtype is f64, expected f32, f16 or bf16"));
             }
         }
         Ok(())
@@ -61,17 +60,17 @@ impl LinearAttention {
     /// Checks decay and rate.
     fn check_gates(&self, inputs: &[Option<&ValueInfo>], query: &[Dim; 3]) -> Result<()> {
         let [batch, length, size] = query;
-        let all = dims::mul(OP, &Dim::Known(self.key_heads), size)?.known();
+        let all = dims::mul(&Dim::Known(self.key_heads), size)?.known();
         for (i, what) in [(4, "decay"), (5, "beta")] {
             let Some(info) = optional(inputs, i) else { continue };
-            rank(OP, what, info, 3)?;
+            rank(what, info, 3)?;
             let Some([b, l, width]) = info.sym_shape() else { continue };
-            dims::expect(OP, &format!("the batch of {what}"), batch, b)?;
-            dims::expect(OP, &format!("the length of {what}"), length, l)?;
+            dims::expect(&format!("the batch of {what}"), batch, b)?;
+            dims::expect(&format!("the length of {what}"), length, l)?;
             let Some(width) = width.known() else { continue };
             let other = if i == 4 { all } else { Some(1) };
             if width != self.key_heads && other.is_some_and(|n| n != width) {
-                return Err(Error::invalid(OP, format!("{what} has {width} entries a step")));
+                return Err(Error::invalid(format!("{what} has {width} entries a step")));
             }
         }
         Ok(())
@@ -80,10 +79,10 @@ impl LinearAttention {
 
 /// The dimensions batch, length and size per head of an input of rank 3.
 fn form(info: &ValueInfo, what: &str, heads: usize) -> Result<[Dim; 3]> {
-    rank(OP, what, info, 3)?;
+    rank(what, info, 3)?;
     match info.sym_shape() {
         Some([batch, length, hidden]) => {
-            let size = dims::quotient(OP, std::slice::from_ref(hidden), &[Dim::Known(heads)])?;
+            let size = dims::quotient(std::slice::from_ref(hidden), &[Dim::Known(heads)])?;
             Ok([batch.clone(), length.clone(), size])
         }
         _ => Ok([Dim::Unknown, Dim::Unknown, Dim::Unknown]),
@@ -92,34 +91,37 @@ fn form(info: &ValueInfo, what: &str, heads: usize) -> Result<[Dim; 3]> {
 
 impl Op for LinearAttention {
     fn name(&self) -> &'static str {
-        OP
+        "LinearAttention"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 3, 6)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=6
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         self.check_rule(inputs)?;
-        let dtype = required(OP, inputs, 0)?.ty.dtype;
-        let q = form(required(OP, inputs, 0)?, "the query", self.query_heads)?;
-        let k = form(required(OP, inputs, 1)?, "the key", self.key_heads)?;
-        let v = form(required(OP, inputs, 2)?, "the value", self.key_heads)?;
+        let dtype = required(inputs, 0)?.ty.dtype;
+        let q = form(required(inputs, 0)?, "the query", self.query_heads)?;
+        let k = form(required(inputs, 1)?, "the key", self.key_heads)?;
+        let v = form(required(inputs, 2)?, "the value", self.key_heads)?;
         let [batch, length, size] = &q;
         for (what, form) in [("the key", &k), ("the value", &v)] {
-            dims::expect(OP, &format!("the batch of {what}"), batch, &form[0])?;
-            dims::expect(OP, &format!("the length of {what}"), length, &form[1])?;
+            dims::expect(&format!("the batch of {what}"), batch, &form[0])?;
+            dims::expect(&format!("the length of {what}"), length, &form[1])?;
         }
-        dims::expect(OP, "the key's size", size, &k[2])?;
+        dims::expect("the key's size", size, &k[2])?;
         self.check_gates(inputs, &q)?;
         let heads = Dim::Known(self.key_heads);
         let state = vec![batch.clone(), heads, size.clone(), v[2].clone()];
         let mut kept = dtype;
         if let Some(past) = optional(inputs, 3) {
             kept = past.ty.dtype;
-            rank(OP, "the state", past, 4)?;
+            rank("the state", past, 4)?;
             for (want, given) in state.iter().zip(past.sym_shape().unwrap_or_default()) {
-                dims::expect(OP, "a dimension of the state", want, given)?;
+                dims::expect("a dimension of the state", want, given)?;
             }
         }
-        let hidden = dims::mul(OP, &Dim::Known(self.query_heads), &v[2])?;
+        let hidden = dims::mul(&Dim::Known(self.query_heads), &v[2])?;
         let info = |dtype, shape| ValueInfo::of(TensorType { dtype, shape: Some(SymShape(shape)) });
         let y = vec![batch.clone(), length.clone(), hidden];
         Ok(vec![info(dtype, y), info(kept, state)])
@@ -152,7 +154,7 @@ impl Op for LinearAttention {
             .fold(0, usize::saturating_add)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

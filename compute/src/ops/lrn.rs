@@ -4,12 +4,13 @@ mod cpu;
 mod device;
 
 use super::batch_norm::channels;
-use crate::args::{arity, float, output, required};
+use crate::args::{float, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `LRN`: `x / (bias + alpha / size · Σ x²)^beta`, the sum over `size` neighbouring channels.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,13 +30,16 @@ impl Op for Lrn {
         "LRN"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("LRN", inputs, 1, 1)?;
-        let x = required("LRN", inputs, 0)?;
-        float("LRN", x.ty.dtype)?;
-        channels("LRN", x, inputs, &[])?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        channels(x, inputs, &[])?;
         if self.size == 0 {
-            return Err(Error::invalid("LRN", "size is 0, expected 1 or more"));
+            return Err(Error::invalid("size is 0, expected 1 or more"));
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -60,10 +64,7 @@ impl Op for Lrn {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

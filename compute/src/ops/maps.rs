@@ -3,9 +3,9 @@
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, required};
-use crate::error::{Error, Result};
-use crate::op::{Context, Op, ValueInfo, wrong_kind};
+use crate::args::required;
+use crate::error::{Error, Result, wrong_kind};
+use crate::op::{Context, Op, ValueInfo};
 use crate::ops::sequence::data_only;
 use crate::ops::{Cast, Concat, Gather, IndexOf};
 use lgp_memory::{DType, Datum, Shape, Tensor, TensorType, TensorView, ValueKind};
@@ -19,27 +19,26 @@ pub struct ZipMap {
 }
 
 impl Op for ZipMap {
-    data_only!("ZipMap");
+    data_only!("ZipMap", 1..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("ZipMap", inputs, 1, 1)?;
-        let dtype = required("ZipMap", inputs, 0)?.ty.dtype;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let dtype = required(inputs, 0)?.ty.dtype;
         let ty = TensorType { dtype, shape: None };
         Ok(vec![ValueInfo::holding(ValueKind::SequenceOfMaps, ty)])
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let x = match inputs.first() {
             Some(Some(Datum::Tensor(x))) => x,
-            Some(Some(other)) => return Err(wrong_kind("ZipMap", 0, other.kind(), "a tensor")),
-            _ => return Err(Error::invalid("ZipMap", "input 0 is missing")),
+            Some(Some(other)) => return Err(wrong_kind(0, other.kind(), "a tensor")),
+            _ => return Err(Error::invalid("input 0 is missing")),
         };
         let columns = self.keys.len();
         let fits = matches!(x.shape().rank(), 1 | 2) && x.shape().last() == Some(&columns);
         if !fits || columns == 0 {
             let shape = x.shape();
             let message = format!("the input has shape {shape:?}, expected {columns} columns");
-            return Err(Error::invalid("ZipMap", message));
+            return Err(Error::invalid(message));
         }
         let scores = x.as_slice::<f32>()?;
         let mut maps = Vec::with_capacity(scores.len() / columns);
@@ -80,23 +79,18 @@ impl DictVectorizer {
 }
 
 /// The keys and values of the one input.
-fn map_of(op: &'static str, inputs: Vec<Option<Datum>>) -> Result<(Tensor, Tensor)> {
+fn map_of(inputs: Vec<Option<Datum>>) -> Result<(Tensor, Tensor)> {
     match inputs.into_iter().next().flatten() {
         Some(Datum::Map { keys, values }) => Ok((keys, values)),
-        Some(other) => Err(wrong_kind(op, 0, other.kind(), "a map")),
-        None => Err(Error::invalid(op, "input 0 is missing")),
+        Some(other) => Err(wrong_kind(0, other.kind(), "a map")),
+        None => Err(Error::invalid("input 0 is missing")),
     }
 }
 
-fn infer_row(
-    op: &'static str,
-    inputs: &[Option<&ValueInfo>],
-    to: Option<DType>,
-) -> Result<Vec<ValueInfo>> {
-    arity(op, inputs, 1, 1)?;
-    let x = required(op, inputs, 0)?;
+fn infer_row(inputs: &[Option<&ValueInfo>], to: Option<DType>) -> Result<Vec<ValueInfo>> {
+    let x = required(inputs, 0)?;
     if x.kind != ValueKind::Map {
-        return Err(wrong_kind(op, 0, x.kind.name(), "a map"));
+        return Err(wrong_kind(0, x.kind.name(), "a map"));
     }
     let dtype = to.unwrap_or(x.ty.dtype);
     Ok(vec![ValueInfo::of(TensorType { dtype, shape: None })])
@@ -105,9 +99,7 @@ fn infer_row(
 /// The values in the columns that are wanted of them; the number of values stands for 0.
 fn row(ctx: &Context, values: &Tensor, columns: &[i64]) -> Result<Tensor> {
     let nothing = Tensor::zeros(values.dtype(), [1])?;
-    let one = |mut out: Vec<Tensor>| {
-        out.pop().ok_or_else(|| Error::invalid("Gather", "there is no output"))
-    };
+    let one = |mut out: Vec<Tensor>| out.pop().ok_or_else(|| Error::invalid("there is no output"));
     let both = [Some(values.view()), Some(nothing.view())];
     let all = one(crate::launch(&Concat { axis: 0 }, ctx, &both)?)?;
     let columns = Tensor::from_slice(Shape::from(vec![1, columns.len()]), columns)?;
@@ -119,14 +111,14 @@ fn number(i: usize) -> i64 {
 }
 
 impl Op for CastMap {
-    data_only!("CastMap");
+    data_only!("CastMap", 1..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        infer_row("CastMap", inputs, Some(self.to))
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        infer_row(inputs, Some(self.to))
     }
 
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        let (keys, values) = map_of("CastMap", inputs)?;
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let (keys, values) = map_of(inputs)?;
         let keys = keys.as_slice::<i64>()?;
         let columns = match self.width {
             None => {
@@ -137,14 +129,14 @@ impl Op for CastMap {
             Some(width) => {
                 let mut columns = Vec::new();
                 columns.try_reserve_exact(width).map_err(|_| {
-                    Error::invalid("CastMap", format!("{width} columns are more than memory has"))
+                    Error::invalid(format!("{width} columns are more than memory has"))
                 })?;
                 columns.resize(width, number(keys.len()));
                 for (i, &key) in keys.iter().enumerate() {
                     let column = usize::try_from(key).ok().and_then(|key| columns.get_mut(key));
                     let column = column.ok_or_else(|| {
                         let message = format!("key {key} is outside of {width} columns");
-                        Error::invalid("CastMap", message)
+                        Error::invalid(message)
                     })?;
                     *column = number(i);
                 }
@@ -153,20 +145,20 @@ impl Op for CastMap {
         };
         // Text that is no number has no meaning between the columns of numbers.
         let values = Cast { to: self.to }.run(ctx, &[Some(values.view())])?;
-        let values = values.first().ok_or_else(|| Error::invalid("CastMap", "no values"))?;
+        let values = values.first().ok_or_else(|| Error::invalid("no values"))?;
         Ok(vec![row(ctx, values, &columns)?.into()])
     }
 }
 
 impl Op for DictVectorizer {
-    data_only!("DictVectorizer");
+    data_only!("DictVectorizer", 1..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        infer_row("DictVectorizer", inputs, None)
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        infer_row(inputs, None)
     }
 
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        let (keys, values) = map_of("DictVectorizer", inputs)?;
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let (keys, values) = map_of(inputs)?;
         let found = self.columns.run(ctx, &[Some(keys.view())])?;
         let mut columns = vec![number(values.len()); self.width];
         for found in &found {

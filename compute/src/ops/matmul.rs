@@ -8,7 +8,7 @@ pub(crate) mod packing;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, output, required, same_dtype};
+use crate::args::{float, output, required, same_dtype};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::dims;
@@ -18,6 +18,7 @@ use crate::ops::MatMulStored;
 use crate::rewrite::{Decoder, Hints, Step};
 use lgp_memory::{Dim, Tensor, TensorView};
 use packing::PLAIN;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// `MatMul` by numpy's rules: the last two axes multiply, the others broadcast, a vector on
@@ -30,11 +31,14 @@ impl Op for MatMul {
         "MatMul"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("MatMul", inputs, 2, 2)?;
-        let (a, b) = (required("MatMul", inputs, 0)?, required("MatMul", inputs, 1)?);
-        float("MatMul", a.ty.dtype)?;
-        same_dtype("MatMul", "input 1", a.ty.dtype, b.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(a.ty.dtype)?;
+        same_dtype("input 1", a.ty.dtype, b.ty.dtype)?;
         let shape = match (a.sym_shape(), b.sym_shape()) {
             (Some(a), Some(b)) => Some(shape(a, b)?),
             _ => None,
@@ -84,10 +88,7 @@ impl Op for MatMul {
         Some(Arc::new(op))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -96,17 +97,17 @@ impl Op for MatMul {
 pub(crate) fn shape(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
     let one = Dim::Known(1);
     let (batch_a, m, k) = match a {
-        [] => return Err(Error::invalid("MatMul", "input 0 is a scalar, expected rank 1 or more")),
+        [] => return Err(Error::invalid("input 0 is a scalar, expected rank 1 or more")),
         [k] => (&[][..], &one, k),
         [batch @ .., m, k] => (batch, m, k),
     };
     let (batch_b, inner, n) = match b {
-        [] => return Err(Error::invalid("MatMul", "input 1 is a scalar, expected rank 1 or more")),
+        [] => return Err(Error::invalid("input 1 is a scalar, expected rank 1 or more")),
         [k] => (&[][..], k, &one),
         [batch @ .., k, n] => (batch, k, n),
     };
-    dims::expect("MatMul", "the inner dimension of input 1", k, inner)?;
-    let mut out = dims::broadcast("MatMul", batch_a, batch_b)?;
+    dims::expect("the inner dimension of input 1", k, inner)?;
+    let mut out = dims::broadcast(batch_a, batch_b)?;
     if a.len() > 1 {
         out.push(m.clone());
     }

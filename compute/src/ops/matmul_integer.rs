@@ -5,7 +5,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, optional, output, required, same_dtype};
+use crate::args::{optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -13,6 +13,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::ops::matmul;
 use crate::{Axes, AxisKind};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `MatMulInteger`: inputs a and b, each i8 or u8, and their zero points (optional): one, or one
 /// for each row of a and each column of b. The output is i32 and shaped by numpy's rules.
@@ -24,14 +25,16 @@ impl Op for MatMulInteger {
         "MatMulInteger"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 4)?;
-        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
         for (i, x) in [a, b].into_iter().enumerate() {
-            byte(op, x.ty.dtype)?;
+            byte(x.ty.dtype)?;
             if let Some(zero) = optional(inputs, 2 + i) {
-                same_dtype(op, &format!("zero point {i}"), x.ty.dtype, zero.ty.dtype)?;
+                same_dtype(&format!("zero point {i}"), x.ty.dtype, zero.ty.dtype)?;
             }
         }
         let shape = match (a.sym_shape(), b.sym_shape()) {
@@ -41,7 +44,7 @@ impl Op for MatMulInteger {
         if let (Some(b), Some(zero)) = (b.sym_shape(), optional(inputs, 3))
             && let Some(zero) = zero.sym_shape()
         {
-            per(op, "column of b", zero, b.last().filter(|_| b.len() > 1), b.len())?;
+            per("column of b", zero, b.last().filter(|_| b.len() > 1), b.len())?;
         }
         if let (Some(a), Some(zero)) = (a.sym_shape(), optional(inputs, 2))
             && let Some(zero) = zero.sym_shape()
@@ -57,7 +60,7 @@ impl Op for MatMulInteger {
                 }
                 all => all,
             };
-            per(op, "row of a", zero, a.iter().rev().nth(1), a.len().saturating_sub(1))?;
+            per("row of a", zero, a.iter().rev().nth(1), a.len().saturating_sub(1))?;
         }
         Ok(output(DType::I32, shape))
     }
@@ -86,7 +89,7 @@ impl Op for MatMulInteger {
         device::launches(inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -102,26 +105,26 @@ fn zero_axis(side: usize, axis: usize, rank: usize, zero: usize) -> Option<usize
 }
 
 /// Fails unless the dtype has 8 bits.
-pub(crate) fn byte(op: &'static str, dtype: DType) -> Result<()> {
+pub(crate) fn byte(dtype: DType) -> Result<()> {
     if matches!(dtype, DType::I8 | DType::U8) {
         Ok(())
     } else {
-        Err(Error::invalid(op, format!("an operand has dtype {dtype}, expected i8 or u8")))
+        Err(Error::invalid(format!("an operand has dtype {dtype}, expected i8 or u8")))
     }
 }
 
 /// Fails unless zero points are one, or one for each row or column.
-fn per(op: &'static str, what: &str, zero: &[Dim], size: Option<&Dim>, rank: usize) -> Result<()> {
+fn per(what: &str, zero: &[Dim], size: Option<&Dim>, rank: usize) -> Result<()> {
     if zero.iter().all(|d| *d == Dim::Known(1)) {
         return Ok(());
     }
     let fits = match (zero.last(), size) {
-        (Some(last), Some(size)) => dims::expect(op, "", size, last).is_ok(),
+        (Some(last), Some(size)) => dims::expect("", size, last).is_ok(),
         _ => false,
     };
     if fits && (zero.len() == 1 || zero.len() == rank) {
         return Ok(());
     }
     let zero = lgp_memory::SymShape(zero.to_vec());
-    Err(Error::invalid(op, format!("zero points have shape {zero}, expected one for each {what}")))
+    Err(Error::invalid(format!("zero points have shape {zero}, expected one for each {what}")))
 }

@@ -5,7 +5,7 @@
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, optional, output, required, same_dtype};
+use crate::args::{concrete_one, optional, output, required, same_dtype};
 use crate::dims;
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
@@ -14,6 +14,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::rewrite::{Absorbed, Following};
 use crate::simd::dispatch;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `activation(a · b + bias + residual)` in f32: a of shape `[…, k]`, the packed weight, then a bias
 /// of `[n]` and a residual of the output's shape `[…, n]`, which may be absent.
@@ -29,6 +30,8 @@ pub struct MatMulPacked {
     pub activation: Activation,
 }
 
+const NAME: &str = "MatMulPacked";
+
 impl MatMulPacked {
     /// Packs a weight of `[k, n]`, or of `[n, k]` where it is `transposed`, as f32.
     ///
@@ -42,19 +45,18 @@ impl MatMulPacked {
         transposed: bool,
         fast: bool,
     ) -> Result<(Self, Tensor)> {
-        let name = "MatMulPacked";
-        same_dtype(name, "the weight", DType::F32, weight.dtype())?;
+        same_dtype("the weight", DType::F32, weight.dtype()).map_err(|error| error.of(NAME))?;
         let &[rows, columns] = weight.shape().dims() else {
             let message = format!("the weight has rank {}, expected 2", weight.shape().rank());
-            return Err(Error::invalid(name, message));
+            return Err(Error::invalid(message).of(NAME));
         };
         let (k, n, strides) = match transposed {
             false => (rows, columns, (columns, 1)),
             true => (columns, rows, (1, columns)),
         };
         let op = Self { k, n, bf16: fast && ctx.simd().bf16(), activation: Activation::None };
-        let words = Packed::words(op.steps(), n)
-            .ok_or_else(|| Error::invalid(name, format!("a weight of {k} x {n} is too large")))?;
+        let too_large = || Error::invalid(format!("a weight of {k} x {n} is too large")).of(NAME);
+        let words = Packed::words(op.steps(), n).ok_or_else(too_large)?;
         let mut packed = Tensor::zeros(DType::F32, [words])?;
         let (from, to) = (weight.as_slice::<f32>()?, packed.as_mut_slice::<f32>()?);
         if op.bf16 {
@@ -72,39 +74,41 @@ impl MatMulPacked {
 
 impl Op for MatMulPacked {
     fn name(&self) -> &'static str {
-        "MatMulPacked"
+        NAME
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 4)?;
-        let (a, _) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, _) = (required(inputs, 0)?, required(inputs, 1)?);
         for (i, what) in ["input 0", "the weight", "the bias", "the residual"].iter().enumerate() {
             if let Some(x) = optional(inputs, i) {
-                same_dtype(op, what, DType::F32, x.ty.dtype)?;
+                same_dtype(what, DType::F32, x.ty.dtype)?;
             }
         }
         let words = Packed::words(self.steps(), self.n).map_or(Dim::Unknown, Dim::Known);
         let expected = [(1, "the weight", words), (2, "the bias", Dim::Known(self.n))];
         for (i, what, size) in expected {
             match optional(inputs, i).and_then(|x| x.sym_shape()) {
-                Some([given]) => dims::expect(op, what, &size, given)?,
+                Some([given]) => dims::expect(what, &size, given)?,
                 Some(dims) => {
                     let message = format!("{what} has rank {}, expected 1", dims.len());
-                    return Err(Error::invalid(op, message));
+                    return Err(Error::invalid(message));
                 }
                 None => {}
             }
         }
         let Some(dims) = a.sym_shape() else { return Ok(output(DType::F32, None)) };
         let Some((inner, rows)) = dims.split_last() else {
-            return Err(Error::invalid(op, "input 0 is a scalar, expected rank 1 or more"));
+            return Err(Error::invalid("input 0 is a scalar, expected rank 1 or more"));
         };
-        dims::expect(op, "the last dimension of input 0", &Dim::Known(self.k), inner)?;
+        dims::expect("the last dimension of input 0", &Dim::Known(self.k), inner)?;
         let mut shape = rows.to_vec();
         shape.push(Dim::Known(self.n));
         if let Some(residual) = optional(inputs, 3).and_then(|x| x.sym_shape()) {
-            dims::expect_all(op, "the residual", &shape, residual)?;
+            dims::expect_all("the residual", &shape, residual)?;
         }
         Ok(output(DType::F32, Some(shape)))
     }
@@ -139,17 +143,17 @@ impl Op for MatMulPacked {
         }
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let a = required(self.name(), inputs, 0)?.as_slice::<f32>()?;
-        let words = required(self.name(), inputs, 1)?.as_slice::<f32>()?;
+        let a = required(inputs, 0)?.as_slice::<f32>()?;
+        let words = required(inputs, 1)?.as_slice::<f32>()?;
         let slice = |i| optional(inputs, i).map(|x| x.as_slice::<f32>()).transpose();
         let epilogue =
             Epilogue { bias: slice(2)?, residual: slice(3)?, activation: self.activation };
         let mut out = ctx.alloc(dtype, shape)?;
         let m = out.len().checked_div(self.n).unwrap_or(0);
         let packed = Packed::new(words, self.steps(), self.n)
-            .ok_or_else(|| Error::invalid(self.name(), "the weight is packed otherwise"))?;
+            .ok_or_else(|| Error::invalid("the weight is packed otherwise"))?;
         let c = out.as_mut_slice::<f32>()?;
         if !self.bf16 {
             let rows = Rows { words: a, row: self.k };
@@ -163,7 +167,7 @@ impl Op for MatMulPacked {
             gemm::multiply(ctx, m, rows, packed, c, Word::Pairs, epilogue);
         } else {
             let message = "a weight in bf16 on a machine without bf16 products";
-            return Err(Error::unsupported(self.name(), message));
+            return Err(Error::unsupported(message));
         }
         Ok(vec![out])
     }

@@ -7,12 +7,13 @@ mod pack;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, optional, output, required, same_dtype};
+use crate::args::{concrete_one, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `a · w` in f32: a of shape `[…, k]`; then the weight, `[k, n]`, by columns of blocks: where the
 /// blocks of each column of them begin and the last one's end (i32, `[n / block + 1]`), the row of
@@ -44,7 +45,7 @@ impl MatMulSparse {
         }
         let (blocks, numbers) = (rows.len(), values.len());
         let message = format!("{blocks} blocks of {numbers} elements are not in a weight of ");
-        Err(Error::invalid(OP, format!("{message}{} x {}", self.k, self.n)))
+        Err(Error::invalid(format!("{message}{} x {}", self.k, self.n)))
     }
 }
 
@@ -53,26 +54,29 @@ impl Op for MatMulSparse {
         OP
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn arity(&self) -> RangeInclusive<usize> {
+        4..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let Self { k, n, block } = *self;
-        arity(OP, inputs, 4, 4)?;
         if block == 0 || !k.is_multiple_of(block) || !n.is_multiple_of(block) {
-            return Err(Error::invalid(OP, format!("blocks of {block} in {k} x {n}")));
+            return Err(Error::invalid(format!("blocks of {block} in {k} x {n}")));
         }
         for (i, dtype) in [DType::F32, DType::I32, DType::I32, DType::F32].into_iter().enumerate() {
-            same_dtype(OP, &format!("input {i}"), dtype, required(OP, inputs, i)?.ty.dtype)?;
+            same_dtype(&format!("input {i}"), dtype, required(inputs, i)?.ty.dtype)?;
         }
-        let starts = required(OP, inputs, 1)?.sym_shape();
+        let starts = required(inputs, 1)?.sym_shape();
         if let Some(dims) = starts {
-            dims::expect_all(OP, "input 1", &[Dim::Known(n / block + 1)], dims)?;
+            dims::expect_all("input 1", &[Dim::Known(n / block + 1)], dims)?;
         }
-        let Some(dims) = required(OP, inputs, 0)?.sym_shape() else {
+        let Some(dims) = required(inputs, 0)?.sym_shape() else {
             return Ok(output(DType::F32, None));
         };
         let Some((inner, rows)) = dims.split_last() else {
-            return Err(Error::invalid(OP, "input 0 is a scalar, expected rank 1 or more"));
+            return Err(Error::invalid("input 0 is a scalar, expected rank 1 or more"));
         };
-        dims::expect(OP, "the last dimension of input 0", &Dim::Known(k), inner)?;
+        dims::expect("the last dimension of input 0", &Dim::Known(k), inner)?;
         let mut shape = rows.to_vec();
         shape.push(Dim::Known(n));
         Ok(output(DType::F32, Some(shape)))
@@ -93,10 +97,10 @@ impl Op for MatMulSparse {
         device::launches(self, inputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let floats = |i| -> Result<&[f32]> { Ok(required(OP, inputs, i)?.as_slice::<f32>()?) };
-        let whole = |i| -> Result<&[i32]> { Ok(required(OP, inputs, i)?.as_slice::<i32>()?) };
+        let floats = |i| -> Result<&[f32]> { Ok(required(inputs, i)?.as_slice::<f32>()?) };
+        let whole = |i| -> Result<&[i32]> { Ok(required(inputs, i)?.as_slice::<i32>()?) };
         let (a, starts, rows, values) = (floats(0)?, whole(1)?, whole(2)?, floats(3)?);
         self.check(starts, rows, values)?;
         let Self { k, n, block } = *self;

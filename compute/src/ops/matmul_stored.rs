@@ -6,12 +6,13 @@ mod device;
 
 use super::{Cast, DequantizeLinear, MatMul, UnpackBits, matmul};
 use crate::Axes;
-use crate::args::{arity, optional, rank, required, same_dtype};
+use crate::args::{optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::rewrite::Decoder;
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `a · w` in f32: a of shape `[…, k]`, the stored weight, its scales and its zero points; the last
 /// two may be absent.
@@ -25,7 +26,6 @@ pub struct MatMulStored {
     pub bits: Option<UnpackBits>,
 }
 
-const OP: &str = "MatMulStored";
 /// How bytes become floats again: scales belong to columns.
 const COLUMNS: DequantizeLinear = DequantizeLinear { axis: 1, block: 0, to: Some(DType::F32) };
 
@@ -49,33 +49,36 @@ impl MatMulStored {
 
     /// The weight as `MatMul` takes it.
     fn weight(&self, inputs: &[Option<&ValueInfo>]) -> Result<ValueInfo> {
-        let stored = required(OP, inputs, 1)?;
+        let stored = required(inputs, 1)?;
         let wide = match (&self.bits, stored.ty.dtype) {
             (Some(bits), _) => bits.infer(&inputs[1..])?,
             (None, DType::F16 | DType::BF16) if optional(inputs, 2).is_none() => {
                 Cast { to: DType::F32 }.infer(&inputs[1..2])?
             }
             (None, DType::I8 | DType::U8) => {
-                same_dtype(OP, "the scale", DType::F32, required(OP, inputs, 2)?.ty.dtype)?;
+                same_dtype("the scale", DType::F32, required(inputs, 2)?.ty.dtype)?;
                 COLUMNS.infer(&inputs[1..])?
             }
-            (None, other) => return Err(Error::unsupported(OP, format!("a weight of {other}"))),
+            (None, other) => return Err(Error::unsupported(format!("a weight of {other}"))),
         };
         let wide = wide.into_iter().next();
-        let wide = wide.ok_or_else(|| Error::invalid(OP, "the weight has no type"))?;
-        rank(OP, "the weight", &wide, 2)?;
+        let wide = wide.ok_or_else(|| Error::invalid("the weight has no type"))?;
+        rank("the weight", &wide, 2)?;
         Ok(wide)
     }
 }
 
 impl Op for MatMulStored {
     fn name(&self) -> &'static str {
-        OP
+        "MatMulStored"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 2, 4)?;
-        MatMul.infer(&[Some(required(OP, inputs, 0)?), Some(&self.weight(inputs)?)])
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        MatMul.infer(&[Some(required(inputs, 0)?), Some(&self.weight(inputs)?)])
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
@@ -100,8 +103,8 @@ impl Op for MatMulStored {
         device::launches(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let [a, stored @ ..] = inputs else { return Err(Error::invalid(OP, "input 0 is missing")) };
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let [a, stored @ ..] = inputs else { return Err(Error::invalid("input 0 is missing")) };
         let wide = match (&self.bits, stored) {
             (Some(bits), _) => bits.run(ctx, stored)?,
             (None, [_, Some(_), ..]) => COLUMNS.run(ctx, stored)?,

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::{Pool, PoolKind};
 use lgp_memory::{DType, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// `MaxPool` with both outputs: the maxima, and their i64 indices in the flattened input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,9 +26,13 @@ impl Op for MaxPoolIndices {
         "MaxPool"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn arity(&self) -> RangeInclusive<usize> {
+        self.pool.arity()
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         if self.pool.kind != PoolKind::Max {
-            return Err(Error::invalid("MaxPool", "only a maximum has an index"));
+            return Err(Error::invalid("only a maximum has an index"));
         }
         let mut out = self.pool.infer(inputs)?;
         let indices =
@@ -51,10 +56,7 @@ impl Op for MaxPoolIndices {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

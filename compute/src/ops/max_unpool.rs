@@ -1,12 +1,13 @@
 //! The partial inverse of max pooling.
 
-use crate::args::{arity, concrete_one, float, optional, output, rank, required};
+use crate::args::{concrete_one, float, optional, output, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::pad;
 use crate::window::per_axis;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `MaxUnpool`: inputs x `[n, c, spatial…]`, i64 indices of x's shape into the flattened output,
 /// and the output's shape (optional). What no index points at is zero.
@@ -23,14 +24,13 @@ pub struct MaxUnpool {
 impl MaxUnpool {
     /// The shape that the indices count in.
     fn shape(&self, x: &[Dim]) -> Result<Vec<Dim>> {
-        let op = "MaxUnpool";
         let n = self.kernel.len();
         if x.len() != n + 2 || n == 0 {
             let message = format!("kernel {:?} does not fit rank {}", self.kernel, x.len());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
-        let strides = per_axis(op, "strides", &self.strides, n, 1)?;
-        let pads = per_axis(op, "pads", &self.pads, 2 * n, 0)?;
+        let strides = per_axis("strides", &self.strides, n, 1)?;
+        let pads = per_axis("pads", &self.pads, 2 * n, 0)?;
         let mut out = x[..2].to_vec();
         for (axis, dim) in x[2..].iter().enumerate() {
             out.push(match dim {
@@ -42,7 +42,7 @@ impl MaxUnpool {
                         })
                         .and_then(|full| full.checked_sub(pads[axis])?.checked_sub(pads[n + axis]));
                     Dim::Known(full.ok_or_else(|| {
-                        Error::invalid(op, format!("axis {axis} of size {size} has no valid size"))
+                        Error::invalid(format!("axis {axis} of size {size} has no valid size"))
                     })?)
                 }
                 _ => Dim::Unknown,
@@ -57,27 +57,29 @@ impl Op for MaxUnpool {
         "MaxUnpool"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
-        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        float(op, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(x.ty.dtype)?;
         if indices.ty.dtype != DType::I64 {
             let dtype = indices.ty.dtype;
-            return Err(Error::invalid(op, format!("indices have dtype {dtype}, expected i64")));
+            return Err(Error::invalid(format!("indices have dtype {dtype}, expected i64")));
         }
         if let (Some(x), Some(indices)) = (x.sym_shape(), indices.sym_shape()) {
             let same = x.len() == indices.len()
-                && x.iter().zip(indices).all(|(a, b)| dims::expect(op, "", a, b).is_ok());
+                && x.iter().zip(indices).all(|(a, b)| dims::expect("", a, b).is_ok());
             if !same {
-                return Err(Error::invalid(op, "the indices have another shape than the values"));
+                return Err(Error::invalid("the indices have another shape than the values"));
             }
         }
         let natural = x.sym_shape().map(|x| self.shape(x)).transpose()?;
         let shape = match optional(inputs, 2) {
             Some(given) => {
-                rank(op, "output_shape", given, 1)?;
-                let given = given.target_shape(op)?;
+                rank("output_shape", given, 1)?;
+                let given = given.target_shape()?;
                 if let (Some(given), Some(natural)) = (&given, &natural) {
                     let smaller = |(g, n): (&Dim, &Dim)| match (g.known(), n.known()) {
                         (Some(g), Some(n)) => g < n,
@@ -86,7 +88,7 @@ impl Op for MaxUnpool {
                     if given.len() != natural.len() || given.iter().zip(natural).any(smaller) {
                         let message =
                             format!("output_shape is {given:?}, expected {natural:?} or more");
-                        return Err(Error::invalid(op, message));
+                        return Err(Error::invalid(message));
                     }
                 }
                 given
@@ -96,10 +98,9 @@ impl Op for MaxUnpool {
         Ok(output(x.ty.dtype, shape))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let (x, indices) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
         let dims: Vec<Dim> = x.shape().iter().map(|&n| Dim::Known(n)).collect();
         let natural: Vec<usize> = self.shape(&dims)?.iter().filter_map(Dim::known).collect();
         let mut out = ctx.alloc(dtype, natural.clone())?;
@@ -110,7 +111,7 @@ impl Op for MaxUnpool {
             let to = usize::try_from(index).ok().and_then(|i| i.checked_mul(size));
             let Some(to) = to.and_then(|to| bytes.get_mut(to..)?.get_mut(..size)) else {
                 let message = format!("index {index} is outside an output of shape {natural:?}");
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             };
             to.copy_from_slice(value);
         }

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Mean`: one or more inputs of one float dtype that broadcast to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,15 +20,19 @@ impl Op for Mean {
         "Mean"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let first = required("Mean", inputs, 0)?;
-        float("Mean", first.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=usize::MAX
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let first = required(inputs, 0)?;
+        float(first.ty.dtype)?;
         let mut shape = first.sym_shape().map(<[_]>::to_vec);
         for i in 1..inputs.len() {
-            let x = required("Mean", inputs, i)?;
-            same_dtype("Mean", &format!("input {i}"), first.ty.dtype, x.ty.dtype)?;
+            let x = required(inputs, i)?;
+            same_dtype(&format!("input {i}"), first.ty.dtype, x.ty.dtype)?;
             shape = match (shape, x.sym_shape()) {
-                (Some(a), Some(b)) => Some(dims::broadcast("Mean", &a, b)?),
+                (Some(a), Some(b)) => Some(dims::broadcast(&a, b)?),
                 _ => None,
             };
         }
@@ -51,18 +56,15 @@ impl Op for Mean {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, _) = crate::args::concrete_one(self, inputs)?;
-        let mut sum = required("Mean", inputs, 0)?.to_tensor()?;
+        let mut sum = required(inputs, 0)?.to_tensor()?;
         for x in &inputs[1..] {
             let pair = [Some(sum.view()), x.clone()];
             let next = Binary::new(BinaryKind::Add).run(ctx, &pair)?.pop();
-            sum = next.ok_or_else(|| Error::invalid("Mean", "there is no sum"))?;
+            sum = next.ok_or_else(|| Error::invalid("there is no sum"))?;
         }
-        with_type!("Mean", dtype, real T => {
+        with_type!(dtype, real T => {
             let count = <T as crate::number::Number>::count(inputs.len());
             sum.as_mut_slice::<T>()?.iter_mut().for_each(|x| *x /= count);
             Ok(())

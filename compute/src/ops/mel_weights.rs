@@ -1,10 +1,11 @@
 //! From frequencies to the mel scale.
 
-use crate::args::{arity, output, required, single};
+use crate::args::{output, required, single};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use num_traits::cast;
+use std::ops::RangeInclusive;
 
 /// `MelWeightMatrix`: scalar inputs number of bands, transform's length, sample rate (integers),
 /// lowest and highest frequency (floats); output `[length / 2 + 1, bands]`.
@@ -19,25 +20,26 @@ impl Op for MelWeights {
         "MelWeightMatrix"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 5, 5)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        5..=5
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         for i in 0..5 {
-            let x = required(op, inputs, i)?;
-            single(op, &format!("input {i}"), x)?;
+            let x = required(inputs, i)?;
+            single(&format!("input {i}"), x)?;
             if x.ty.dtype.is_float() != (i > 2) {
                 let expected = if i > 2 { "a float" } else { "an integer" };
                 let message = format!("input {i} has dtype {}, expected {expected}", x.ty.dtype);
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
         }
         Ok(output(self.dtype, Some(vec![Dim::Unknown; 2])))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let known = crate::args::infos(inputs)?;
-        self.infer(&known.iter().map(Option::as_ref).collect::<Vec<_>>())?;
+        self.infer_types(&known.iter().map(Option::as_ref).collect::<Vec<_>>())?;
         let mut numbers = [0f64; 5];
         for (number, x) in numbers.iter_mut().zip(inputs) {
             let wide = crate::ops::Cast { to: DType::F64 }.run(ctx, std::slice::from_ref(x))?;
@@ -49,7 +51,7 @@ impl Op for MelWeights {
         let (Some(columns), Some(rows), true) = (count(bands), count(length / 2. + 1.), rate > 0.)
         else {
             let message = format!("{bands} bands, length {length} and rate {rate} make no matrix");
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         };
         let mut out = ctx.alloc(DType::F64, [rows, columns])?;
         let weights = out.as_mut_slice::<f64>()?;

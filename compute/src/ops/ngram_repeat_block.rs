@@ -1,12 +1,13 @@
 //! Keeps a generator from repeating itself.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, output, rank, required};
+use crate::args::{concrete_one, output, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `NGramRepeatBlock` of `com.microsoft`: inputs tokens (i64 or i32, `[batch, length]`) and scores (f32,
 /// `[batch, tokens]`).
@@ -19,27 +20,28 @@ pub struct NGramRepeatBlock {
     pub size: usize,
 }
 
-const OP: &str = "NGramRepeatBlock";
-
 impl Op for NGramRepeatBlock {
     fn name(&self) -> &'static str {
-        OP
+        "NGramRepeatBlock"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 2, 2)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         if self.size == 0 {
-            return Err(Error::invalid(OP, "an n-gram has 0 tokens, expected 1 or more"));
+            return Err(Error::invalid("an n-gram has 0 tokens, expected 1 or more"));
         }
-        let (tokens, scores) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
-        index_dtype(OP, "the tokens", tokens.ty.dtype)?;
+        let (tokens, scores) = (required(inputs, 0)?, required(inputs, 1)?);
+        index_dtype("the tokens", tokens.ty.dtype)?;
         if scores.ty.dtype != DType::F32 {
-            return Err(Error::unsupported(OP, format!("scores of dtype {}", scores.ty.dtype)));
+            return Err(Error::unsupported(format!("scores of dtype {}", scores.ty.dtype)));
         }
-        rank(OP, "the tokens", tokens, 2)?;
-        rank(OP, "the scores", scores, 2)?;
+        rank("the tokens", tokens, 2)?;
+        rank("the scores", scores, 2)?;
         if let (Some([b, _]), Some([batch, _])) = (tokens.sym_shape(), scores.sym_shape()) {
-            dims::expect(OP, "the batch of the scores", b, batch)?;
+            dims::expect("the batch of the scores", b, batch)?;
         }
         Ok(output(DType::F32, scores.sym_shape().map(<[_]>::to_vec)))
     }
@@ -48,11 +50,11 @@ impl Op for NGramRepeatBlock {
         Axes::new().each([(0, 0), (1, 0)], [(0, 0)])
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         concrete_one(self, inputs)?;
-        let (tokens, scores) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+        let (tokens, scores) = (required(inputs, 0)?, required(inputs, 1)?);
         let (length, words) = (tokens.shape()[1], scores.shape()[1]);
-        let tokens = ints(OP, "the tokens", tokens)?;
+        let tokens = ints("the tokens", tokens)?;
         let mut out = scores.to_tensor()?;
         if length < self.size || words == 0 {
             return Ok(vec![out]);
@@ -67,7 +69,7 @@ impl Op for NGramRepeatBlock {
                 }
                 let score = usize::try_from(*last).ok().and_then(|last| row.get_mut(last));
                 *score.ok_or_else(|| {
-                    Error::invalid(OP, format!("token {last} is not one of {words}"))
+                    Error::invalid(format!("token {last} is not one of {words}"))
                 })? = f32::NEG_INFINITY;
             }
         }

@@ -5,11 +5,12 @@ mod cpu;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, output, rank, required, same_dtype};
+use crate::args::{float, optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// How the losses of the samples become the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,33 +38,35 @@ impl Op for NllLoss {
         "NegativeLogLikelihoodLoss"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
-        let (x, target) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        float(op, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, target) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(x.ty.dtype)?;
         if !matches!(target.ty.dtype, DType::I32 | DType::I64) {
             let dtype = target.ty.dtype;
-            return Err(Error::invalid(op, format!("target has dtype {dtype}, expected i64")));
+            return Err(Error::invalid(format!("target has dtype {dtype}, expected i64")));
         }
         let mut samples = target.sym_shape().map(<[_]>::to_vec);
         if let Some(x) = x.sym_shape() {
             let [n, _, rest @ ..] = x else {
                 let message = format!("the input has rank {}, expected 2 or more", x.len());
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             };
-            rank(op, "target", target, rest.len() + 1)?;
+            rank("target", target, rest.len() + 1)?;
             if let Some(samples) = &mut samples {
                 for (i, (t, d)) in samples.iter_mut().zip([n].into_iter().chain(rest)).enumerate() {
-                    *t = dims::unify(op, &format!("dimension {i} of target"), d, t)?;
+                    *t = dims::unify(&format!("dimension {i} of target"), d, t)?;
                 }
             }
         }
         if let Some(weight) = optional(inputs, 2) {
-            same_dtype(op, "weight", x.ty.dtype, weight.ty.dtype)?;
-            rank(op, "weight", weight, 1)?;
+            same_dtype("weight", x.ty.dtype, weight.ty.dtype)?;
+            rank("weight", weight, 1)?;
             if let (Some([length]), Some([_, c, ..])) = (weight.sym_shape(), x.sym_shape()) {
-                dims::expect(op, "the length of weight", c, length)?;
+                dims::expect("the length of weight", c, length)?;
             }
         }
         let shape = if self.reduction == Reduction::None { samples } else { Some(Vec::new()) };
@@ -90,10 +93,7 @@ impl Op for NllLoss {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -3,12 +3,13 @@
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, optional, output, rank, required, same_dtype, single};
+use crate::args::{optional, output, rank, required, same_dtype, single};
 use crate::dims;
 use crate::error::Result;
 use crate::index::ints;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `NonMaxSuppression`: inputs boxes (f32 `[n, b, 4]`), scores (f32 `[n, c, b]`), and, all
 /// optional, the most boxes of a class (i64, 0), the overlap that suppresses (f32, 0) and the
@@ -24,38 +25,39 @@ impl Op for NonMaxSuppression {
         "NonMaxSuppression"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 5)?;
-        let (boxes, scores) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        same_dtype(op, "the boxes", DType::F32, boxes.ty.dtype)?;
-        same_dtype(op, "the scores", DType::F32, scores.ty.dtype)?;
-        rank(op, "the boxes", boxes, 3)?;
-        rank(op, "the scores", scores, 3)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=5
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (boxes, scores) = (required(inputs, 0)?, required(inputs, 1)?);
+        same_dtype("the boxes", DType::F32, boxes.ty.dtype)?;
+        same_dtype("the scores", DType::F32, scores.ty.dtype)?;
+        rank("the boxes", boxes, 3)?;
+        rank("the scores", scores, 3)?;
         for (i, dtype) in [(2, DType::I64), (3, DType::F32), (4, DType::F32)] {
             if let Some(x) = optional(inputs, i) {
-                same_dtype(op, &format!("input {i}"), dtype, x.ty.dtype)?;
-                single(op, &format!("input {i}"), x)?;
+                same_dtype(&format!("input {i}"), dtype, x.ty.dtype)?;
+                single(&format!("input {i}"), x)?;
             }
         }
         if let (Some([n, b, four]), Some([m, _, c])) = (boxes.sym_shape(), scores.sym_shape()) {
-            dims::expect(op, "the scores' batch", n, m)?;
-            dims::expect(op, "the scores' last axis", b, c)?;
-            dims::expect(op, "the boxes' last axis", &Dim::Known(4), four)?;
+            dims::expect("the scores' batch", n, m)?;
+            dims::expect("the scores' last axis", b, c)?;
+            dims::expect("the boxes' last axis", &Dim::Known(4), four)?;
         }
         Ok(output(DType::I64, Some(vec![Dim::Unknown, Dim::Known(3)])))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let known = crate::args::infos(inputs)?;
-        self.infer(&known.iter().map(Option::as_ref).collect::<Vec<_>>())?;
-        let (boxes, scores) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+        self.infer_types(&known.iter().map(Option::as_ref).collect::<Vec<_>>())?;
+        let (boxes, scores) = (required(inputs, 0)?, required(inputs, 1)?);
         let number = |i: usize| -> Result<Option<f32>> {
             let x = optional(inputs, i).map(TensorView::as_slice::<f32>).transpose()?;
             Ok(x.and_then(|x| x.first().copied()))
         };
-        let most = optional(inputs, 2).map(|x| ints(op, "the most boxes", x)).transpose()?;
+        let most = optional(inputs, 2).map(|x| ints("the most boxes", x)).transpose()?;
         let most = most.and_then(|x| x.first().copied()).unwrap_or(0);
         let most = usize::try_from(most).unwrap_or(0);
         let (overlap, least) = (number(3)?.unwrap_or(0.), number(4)?);

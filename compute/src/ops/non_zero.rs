@@ -1,10 +1,11 @@
 //! Where elements are not zero.
 
-use crate::args::{arity, required};
+use crate::args::required;
 use crate::error::Result;
 use crate::index::strides;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// `NonZero`: one input; the output is i64 `[rank, n]`, a column for each element that is not
 /// zero, in row-major order.
@@ -16,17 +17,19 @@ impl Op for NonZero {
         "NonZero"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("NonZero", inputs, 1, 1)?;
-        let x = required("NonZero", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let rank = x.sym_shape().map_or(Dim::Unknown, |dims| Dim::Known(dims.len()));
         let shape = Some(SymShape(vec![rank, Dim::Unknown]));
         Ok(vec![ValueInfo::of(TensorType { dtype: DType::I64, shape })])
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        arity("NonZero", inputs, 1, 1)?;
-        let x = required("NonZero", inputs, 0)?;
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let x = required(inputs, 0)?;
         let bools = crate::ops::Cast { to: DType::Bool }.run(ctx, &[Some(x.clone())])?;
         let mut found = Vec::new();
         for bools in &bools {

@@ -3,12 +3,13 @@
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, rank, required, single};
+use crate::args::{optional, output, rank, required, single};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::movement::around;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `OneHot`: inputs indices (any numeric dtype), depth (one number) and values (`[off, on]`); an
 /// index outside of the depth gives a vector that is off.
@@ -23,19 +24,22 @@ impl Op for OneHot {
         "OneHot"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("OneHot", inputs, 3, 3)?;
-        let (indices, depth) = (required("OneHot", inputs, 0)?, required("OneHot", inputs, 1)?);
-        let values = required("OneHot", inputs, 2)?;
-        single("OneHot", "the depth", depth)?;
-        rank("OneHot", "the values", values, 1)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (indices, depth) = (required(inputs, 0)?, required(inputs, 1)?);
+        let values = required(inputs, 2)?;
+        single("the depth", depth)?;
+        rank("the values", values, 1)?;
         if indices.ty.dtype == DType::Bool || depth.ty.dtype == DType::Bool {
-            return Err(Error::invalid("OneHot", "bools are no indices"));
+            return Err(Error::invalid("bools are no indices"));
         }
         let shape = match indices.sym_shape() {
             None => None,
             Some(dims) => {
-                let at = crate::args::axis("OneHot", self.axis, dims.len() + 1)?;
+                let at = crate::args::axis(self.axis, dims.len() + 1)?;
                 let mut out = dims.to_vec();
                 let known = depth.contents().and_then(|d| d.first().cloned());
                 out.insert(at, known.unwrap_or(Dim::Unknown));
@@ -47,7 +51,7 @@ impl Op for OneHot {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
-        let Ok(new) = crate::args::axis("OneHot", self.axis, rank + 1) else {
+        let Ok(new) = crate::args::axis(self.axis, rank + 1) else {
             return Axes::new();
         };
         (0..rank).fold(Axes::new(), |axes, axis| {
@@ -59,21 +63,20 @@ impl Op for OneHot {
         device::launches(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let known = crate::args::infos(inputs)?;
-        self.infer(&known.iter().map(Option::as_ref).collect::<Vec<_>>())?;
-        let (indices, depth) = (required("OneHot", inputs, 0)?, required("OneHot", inputs, 1)?);
-        let values = required("OneHot", inputs, 2)?;
+        self.infer_types(&known.iter().map(Option::as_ref).collect::<Vec<_>>())?;
+        let (indices, depth) = (required(inputs, 0)?, required(inputs, 1)?);
+        let values = required(inputs, 2)?;
         let size = values.dtype().size();
         if values.len() != 2 {
             let message = format!("{} values given, expected off and on", values.len());
-            return Err(Error::invalid("OneHot", message));
+            return Err(Error::invalid(message));
         }
         let given = whole(ctx, depth)?.first().copied().unwrap_or(-1);
-        let depth = usize::try_from(given).map_err(|_| {
-            Error::invalid("OneHot", format!("the depth is {given}, expected 0 or more"))
-        })?;
-        let at = crate::args::axis("OneHot", self.axis, indices.shape().rank() + 1)?;
+        let depth = usize::try_from(given)
+            .map_err(|_| Error::invalid(format!("the depth is {given}, expected 0 or more")))?;
+        let at = crate::args::axis(self.axis, indices.shape().rank() + 1)?;
         let mut dims = indices.shape().to_vec();
         dims.insert(at, depth);
         let (_, _, inner) = around(&dims, at);
@@ -82,7 +85,7 @@ impl Op for OneHot {
         let bytes = out.as_bytes_mut()?;
         bytes.chunks_exact_mut(size).for_each(|to| to.copy_from_slice(off));
         for (i, index) in whole(ctx, indices)?.into_iter().enumerate() {
-            if let Ok(class) = crate::index::position("OneHot", index, depth) {
+            if let Ok(class) = crate::index::position(index, depth) {
                 let to = (i / inner * depth + class) * inner + i % inner;
                 bytes[to * size..][..size].copy_from_slice(on);
             }

@@ -1,6 +1,6 @@
 //! Values that may be absent.
 
-use crate::args::{arity, optional, required};
+use crate::args::{optional, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::sequence::data_only;
@@ -16,10 +16,9 @@ pub struct Optional {
 }
 
 impl Op for Optional {
-    data_only!("Optional");
+    data_only!("Optional", 0..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Optional", inputs, 0, 1)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let (kind, ty) = match optional(inputs, 0) {
             Some(given) if given.kind == ValueKind::Sequence => {
                 (ValueKind::OptionalSequence, given.ty.clone())
@@ -30,7 +29,7 @@ impl Op for Optional {
         Ok(vec![ValueInfo::holding(kind, ty)])
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         Ok(vec![inputs.into_iter().next().flatten().unwrap_or(Datum::Absent)])
     }
 }
@@ -40,14 +39,13 @@ impl Op for Optional {
 pub struct OptionalHasElement;
 
 impl Op for OptionalHasElement {
-    data_only!("OptionalHasElement");
+    data_only!("OptionalHasElement", 0..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("OptionalHasElement", inputs, 0, 1)?;
+    fn infer_types(&self, _: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         Ok(vec![ValueInfo::of(TensorType::concrete(DType::Bool, &Shape::default()))])
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let value = inputs.into_iter().next().flatten();
         let there = value.is_some_and(|value| value != Datum::Absent);
         Ok(vec![Tensor::scalar(there)?.into()])
@@ -59,11 +57,10 @@ impl Op for OptionalHasElement {
 pub struct OptionalGetElement;
 
 impl Op for OptionalGetElement {
-    data_only!("OptionalGetElement");
+    data_only!("OptionalGetElement", 1..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("OptionalGetElement", inputs, 1, 1)?;
-        let given = required("OptionalGetElement", inputs, 0)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let given = required(inputs, 0)?;
         let kind = match given.kind {
             ValueKind::Optional => ValueKind::Tensor,
             ValueKind::OptionalSequence => ValueKind::Sequence,
@@ -72,11 +69,9 @@ impl Op for OptionalGetElement {
         Ok(vec![ValueInfo::holding(kind, given.ty.clone())])
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         match inputs.into_iter().next().flatten() {
-            None | Some(Datum::Absent) => {
-                Err(Error::invalid("OptionalGetElement", "the optional is absent"))
-            }
+            None | Some(Datum::Absent) => Err(Error::invalid("the optional is absent")),
             Some(value) => Ok(vec![value]),
         }
     }

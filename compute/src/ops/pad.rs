@@ -5,7 +5,7 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, axes, ints_or, optional, output, required, same_dtype, single};
+use crate::args::{axes, ints_or, optional, output, required, same_dtype, single};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -14,7 +14,7 @@ use crate::reorder::{Reordered, moved_axis};
 use crate::rewrite::Operand;
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
 /// What the new elements are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,17 +48,17 @@ impl Pad {
         inputs: &[Option<&ValueInfo>],
         rank: usize,
     ) -> Result<Option<Vec<(i64, i64)>>> {
-        let pads = ints_or("Pad", "pads", optional(inputs, 1), self.pads.as_deref())?
-            .ok_or_else(|| Error::invalid("Pad", "pads are missing"))?;
-        let named = match ints_or("Pad", "axes", optional(inputs, 3), None)? {
+        let pads = ints_or("pads", optional(inputs, 1), self.pads.as_deref())?
+            .ok_or_else(|| Error::invalid("pads are missing"))?;
+        let named = match ints_or("axes", optional(inputs, 3), None)? {
             None => (0..rank).collect(),
-            Some(Some(named)) => axes("Pad", &named, rank)?,
+            Some(Some(named)) => axes(&named, rank)?,
             Some(None) => return Ok(None),
         };
         let Some(pads) = pads else { return Ok(None) };
         if pads.len() != 2 * named.len() {
             let message = format!("{} pads given, expected {}", pads.len(), 2 * named.len());
-            return Err(Error::invalid("Pad", message));
+            return Err(Error::invalid(message));
         }
         let mut out = vec![(0, 0); rank];
         for (i, &axis) in named.iter().enumerate() {
@@ -75,7 +75,7 @@ impl Pad {
         let size = size.and_then(|n| usize::try_from(n).ok());
         let wrong = |why: &str| {
             let message = format!("pads {begin} and {end} on an axis of size {n} {why}");
-            Error::invalid("Pad", message)
+            Error::invalid(message)
         };
         let size = size.ok_or_else(|| wrong("leave no valid size"))?;
         // A mirror shows one element less than there is, and an edge needs one.
@@ -104,12 +104,15 @@ impl Op for Pad {
         "Pad"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Pad", inputs, 1, 4)?;
-        let x = required("Pad", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         if let Some(value) = optional(inputs, 2) {
-            same_dtype("Pad", "the value", x.ty.dtype, value.ty.dtype)?;
-            single("Pad", "the value", value)?;
+            same_dtype("the value", x.ty.dtype, value.ty.dtype)?;
+            single("the value", value)?;
         }
         let shape = match x.sym_shape() {
             None => None,
@@ -122,7 +125,7 @@ impl Op for Pad {
             }),
         };
         if let Some(shape) = &shape {
-            dims::product("Pad", shape)?;
+            dims::product(shape)?;
         }
         Ok(output(x.ty.dtype, shape))
     }
@@ -158,10 +161,9 @@ impl Op for Pad {
     ) -> Option<Reordered<'a>> {
         inputs.first().copied().flatten().filter(|x| x.rank() == Some(order.len()))?;
         let rank = order.len();
-        let pads =
-            ints_or("Pad", "pads", inputs.get(1)?.as_ref(), self.pads.as_deref()).ok()???;
+        let pads = ints_or("pads", inputs.get(1)?.as_ref(), self.pads.as_deref()).ok()???;
         let axes = match inputs.get(3).copied().flatten() {
-            Some(axes) => axes.ints("Pad", "axes").ok()??,
+            Some(axes) => axes.ints("axes").ok()??,
             None => (0..i64::try_from(rank).ok()?).collect(),
         };
         if pads.len() != 2 * axes.len() {
@@ -178,7 +180,7 @@ impl Op for Pad {
         Some(Reordered::with(op, inputs.len(), operands))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

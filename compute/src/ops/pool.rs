@@ -7,7 +7,7 @@ mod tests;
 
 pub(crate) use device::Windows;
 
-use crate::args::{arity, float, optional, output, required};
+use crate::args::{float, optional, output, required};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::error::{Error, Result};
@@ -19,6 +19,7 @@ use crate::window::Pads;
 use crate::window::{Axis, Spec, specs};
 use crate::{Axes, AxisKind};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// What becomes of a window's elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,15 +54,13 @@ pub struct Pool {
 
 impl Pool {
     fn specs(&self) -> Result<Vec<Spec>> {
-        let op = self.name();
-        specs(op, &self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
+        specs(&self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
     }
 
     /// The window of each spatial axis for an actual shape.
     pub(crate) fn windows(&self, x: &[usize]) -> Result<Vec<Axis>> {
-        let op = self.name();
         let one = |(spec, &n): (&Spec, &usize)| {
-            let axis = spec.axis(op, n)?;
+            let axis = spec.axis(n)?;
             let reach = (axis.kernel - 1) * axis.dilation + 1;
             if axis.begin >= reach || axis.end >= reach {
                 // Some window would see nothing but padding.
@@ -69,7 +68,7 @@ impl Pool {
                     "padding {} and {} is not smaller than the window of {reach}",
                     axis.begin, axis.end
                 );
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
             Ok(axis)
         };
@@ -107,16 +106,18 @@ impl Op for Pool {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 1)?;
-        let x = required(op, inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         if self.kind == PoolKind::Max {
             if x.ty.dtype == DType::Bool {
-                return Err(Error::invalid(op, "it has no meaning for bool"));
+                return Err(Error::invalid("it has no meaning for bool"));
             }
         } else {
-            float(op, x.ty.dtype)?;
+            float(x.ty.dtype)?;
         }
         let specs = self.specs()?;
         let shape = match x.sym_shape() {
@@ -124,12 +125,12 @@ impl Op for Pool {
             Some(dims) if dims.len() != specs.len() + 2 || specs.is_empty() => {
                 let (rank, kernel) = (dims.len(), &self.kernel);
                 let message = format!("kernel {kernel:?} does not fit an input of rank {rank}");
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
             Some(dims) => {
                 let mut out = dims[..2].to_vec();
                 for (spec, dim) in specs.iter().zip(&dims[2..]) {
-                    out.push(spec.output(op, dim)?);
+                    out.push(spec.output(dim)?);
                 }
                 Some(out)
             }
@@ -139,7 +140,7 @@ impl Op for Pool {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let Ok(specs) = self.specs() else { return Axes::new() };
-        window_axes(self.name(), &specs, &self.pads, optional(inputs, 0).copied(), [1, 2])
+        window_axes(&specs, &self.pads, optional(inputs, 0).copied(), [1, 2])
     }
 
     fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
@@ -188,10 +189,7 @@ impl Op for Pool {
         Some(OnBytes::new(op, &[0]).channels_last())
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -199,7 +197,6 @@ impl Op for Pool {
 /// The axes of pooling with these windows along the axes from `first` on: neither images nor their
 /// channels, axis `channels`, know anything of each other.
 pub(crate) fn window_axes(
-    op: &'static str,
     specs: &[Spec],
     pads: &Pads,
     x: Option<&ValueInfo>,
@@ -212,7 +209,7 @@ pub(crate) fn window_axes(
             // The input's size decides.
             Pads::SameUpper | Pads::SameLower => {
                 let size = x.and_then(|x| x.dim(first + i)).and_then(Dim::known);
-                size.and_then(|n| spec.axis(op, n).ok()).map(|axis| axis.begin)
+                size.and_then(|n| spec.axis(n).ok()).map(|axis| axis.begin)
             }
         };
         let Some(before) = before else { return axes };

@@ -6,13 +6,14 @@ mod tests;
 
 use super::pool::{window_axes, window_elements};
 use crate::Axes;
-use crate::args::{arity, optional, output, rank, required};
+use crate::args::{optional, output, rank, required};
 use crate::cost::elements;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::{GlobalPoolKind, PoolKind};
 use crate::window::{Axis, Pads, Spec, specs};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// Max or average pooling `[n, h, w, c]` to `[n, oh, ow, c]`: f32, maxima also bf16.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,21 +34,20 @@ pub struct PoolNhwc {
 
 impl PoolNhwc {
     fn specs(&self) -> Result<Vec<Spec>> {
-        let op = self.name();
-        specs(op, &self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
+        specs(&self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
     }
 
     fn windows(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
         let specs = self.specs()?;
         let one = |spec: &Spec, n| {
-            let axis = spec.axis(self.name(), n)?;
+            let axis = spec.axis(n)?;
             let reach = (axis.kernel - 1) * axis.dilation + 1;
             if axis.begin >= reach || axis.end >= reach {
                 // Some window would see nothing but padding.
                 let (begin, end) = (axis.begin, axis.end);
                 let message =
                     format!("padding {begin} and {end} is not smaller than the window of {reach}");
-                return Err(Error::invalid(self.name(), message));
+                return Err(Error::invalid(message));
             }
             Ok(axis)
         };
@@ -64,16 +64,17 @@ impl Op for PoolNhwc {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let x = image(self.name(), inputs, self.kind == PoolKind::Max)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = image(inputs, self.kind == PoolKind::Max)?;
         let specs = self.specs()?;
         let shape = match x.sym_shape() {
-            Some([n, h, w, c]) => Some(vec![
-                n.clone(),
-                specs[0].output(self.name(), h)?,
-                specs[1].output(self.name(), w)?,
-                c.clone(),
-            ]),
+            Some([n, h, w, c]) => {
+                Some(vec![n.clone(), specs[0].output(h)?, specs[1].output(w)?, c.clone()])
+            }
             _ => None,
         };
         Ok(output(x.ty.dtype, shape))
@@ -81,14 +82,14 @@ impl Op for PoolNhwc {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let Ok(specs) = self.specs() else { return Axes::new() };
-        window_axes(self.name(), &specs, &self.pads, optional(inputs, 0).copied(), [3, 1])
+        window_axes(&specs, &self.pads, optional(inputs, 0).copied(), [3, 1])
     }
 
     fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         window_elements(&self.kernel, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::pool(self, ctx, inputs)
     }
 }
@@ -109,8 +110,12 @@ impl Op for GlobalPoolNhwc {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let shape = match image(self.name(), inputs, true)?.sym_shape() {
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let shape = match image(inputs, true)?.sym_shape() {
             Some([n, _, _, c]) => Some(vec![n.clone(), Dim::Known(1), Dim::Known(1), c.clone()]),
             _ => None,
         };
@@ -125,7 +130,7 @@ impl Op for GlobalPoolNhwc {
         optional(inputs, 0).map_or(0, |x| elements(x))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::global(self, ctx, inputs)
     }
 }
@@ -137,16 +142,11 @@ pub(crate) fn plane_axes() -> Axes {
 }
 
 /// The only input, an f32 tensor of rank 4, which in some places may be bf16.
-fn image<'a>(
-    op: &'static str,
-    inputs: &'a [Option<&'a ValueInfo>],
-    bf16: bool,
-) -> Result<&'a ValueInfo> {
-    arity(op, inputs, 1, 1)?;
-    let x = required(op, inputs, 0)?;
+fn image<'a>(inputs: &'a [Option<&'a ValueInfo>], bf16: bool) -> Result<&'a ValueInfo> {
+    let x = required(inputs, 0)?;
     if x.ty.dtype != DType::F32 && !(bf16 && x.ty.dtype == DType::BF16) {
-        return Err(Error::invalid(op, format!("the dtype is {}, expected f32", x.ty.dtype)));
+        return Err(Error::invalid(format!("the dtype is {}, expected f32", x.ty.dtype)));
     }
-    rank(op, "the input", x, 4)?;
+    rank("the input", x, 4)?;
     Ok(x)
 }

@@ -7,7 +7,7 @@ mod tests;
 mod windows;
 
 use crate::Axes;
-use crate::args::{arity, output, rank, required, same_dtype, single};
+use crate::args::{output, rank, required, same_dtype, single};
 use crate::bytes::QuantizedWeight;
 use crate::dims;
 use crate::epilogue::Activation;
@@ -20,6 +20,7 @@ use crate::rewrite::{Absorbed, Following};
 use crate::window::{Axis, Spec, specs};
 use depthwise::DepthwiseWeights;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 const NAME: &str = "QConvNhwc";
@@ -105,11 +106,15 @@ impl QConv {
     /// # Errors
     /// Parts that do not fit, or for which there is no kernel.
     pub fn new(geometry: ConvGeometry, parts: QConvParts<'_>) -> Result<Self> {
-        parts.x.check(NAME)?;
-        parts.y.check(NAME)?;
+        Self::packed(geometry, parts).map_err(|error| error.of(NAME))
+    }
+
+    fn packed(geometry: ConvGeometry, parts: QConvParts<'_>) -> Result<Self> {
+        parts.x.check()?;
+        parts.y.check()?;
         let scales = (parts.weight_scale.len(), parts.weight_zero.len());
         check(&geometry, parts.weight, scales, parts.bias.map(<[i32]>::len))?;
-        let weight = centred(NAME, parts.weight, parts.weight_zero)?;
+        let weight = centred(parts.weight, parts.weight_zero)?;
         let (m, [kh, kw]) = (geometry.maps, geometry.kernel);
         let zero = parts.x.unsigned_zero();
         let depthwise = geometry.group == m && m == geometry.channels && m > 1;
@@ -136,14 +141,22 @@ impl QConv {
         weight: &QuantizedWeight,
         bias: Option<&[f32]>,
     ) -> Result<Self> {
+        Self::packed_dynamic(geometry, weight, bias).map_err(|error| error.of(NAME))
+    }
+
+    fn packed_dynamic(
+        geometry: ConvGeometry,
+        weight: &QuantizedWeight,
+        bias: Option<&[f32]>,
+    ) -> Result<Self> {
         let m = geometry.maps;
         let scales = (weight.scale.len(), weight.zero.len());
         check(&geometry, &weight.tensor.view(), scales, bias.map(<[f32]>::len))?;
         if geometry.group == m && m == geometry.channels && m > 1 {
-            return Err(Error::unsupported(NAME, "channels with a window each, to floats"));
+            return Err(Error::unsupported("channels with a window each, to floats"));
         }
         let view = weight.tensor.view();
-        let centred = centred(NAME, &view, &weight.zero)?;
+        let centred = centred(&view, &weight.zero)?;
         let weights = dense(&geometry, &centred, |_, columns| {
             let whole = columns.len().div_ceil(PANEL) * PANEL;
             let of = |i: usize| weight.scale[if weight.scale.len() == 1 { 0 } else { i }];
@@ -160,7 +173,7 @@ impl QConv {
     /// The windows of both axes.
     fn windows(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
         let specs = window(&self.geometry)?;
-        Ok([specs[0].axis(NAME, h)?, specs[1].axis(NAME, w)?])
+        Ok([specs[0].axis(h)?, specs[1].axis(w)?])
     }
 }
 
@@ -187,7 +200,7 @@ fn check(
     if fits {
         return Ok(());
     }
-    Err(Error::invalid(NAME, format!("{geometry:?} does not fit the weights")))
+    Err(Error::invalid(format!("{geometry:?} does not fit the weights")))
 }
 
 /// Packs the weights of each group; `finish` says what becomes of the sums of its output channels.
@@ -202,7 +215,7 @@ fn dense(
     let at = |map: usize, c: usize, tap: usize| weight[(map * per_group + c) * kh * kw + tap];
     let segments = if per_group % 4 == 0 { Segments::Taps } else { Segments::Lines };
     if segments == Segments::Lines && (g > 1 || geometry.dilations[1] != 1) {
-        return Err(Error::unsupported(NAME, format!("{geometry:?}")));
+        return Err(Error::unsupported(format!("{geometry:?}")));
     }
     let mut groups = Vec::with_capacity(g);
     for group in 0..g {
@@ -227,7 +240,7 @@ fn dense(
 
 /// Both axes of a window.
 fn window(g: &ConvGeometry) -> Result<Vec<Spec>> {
-    specs(NAME, &g.kernel, &g.strides, &g.dilations, &g.pads, false)
+    specs(&g.kernel, &g.strides, &g.dilations, &g.pads, false)
 }
 
 /// The epilogue of some output channels.
@@ -236,12 +249,19 @@ fn to_bytes(parts: &QConvParts<'_>, columns: std::ops::Range<usize>) -> Result<T
     let of = |i: usize| if scales.len() == 1 { scales[0] } else { scales[i] };
     let mut scale: Vec<f32> = columns.map(|i| parts.x.scale * of(i) / parts.y.scale).collect();
     scale.resize(scale.len().div_ceil(PANEL) * PANEL, 0.);
-    ToBytes::new(NAME, scale, parts.y, parts.limits)
+    ToBytes::new(scale, parts.y, parts.limits)
 }
 
 impl Op for QConv {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        match self.ends {
+            Ends::Bytes { .. } => 1..=1,
+            Ends::Floats { .. } => 3..=3,
+        }
     }
 
     fn held_bytes(&self) -> usize {
@@ -257,33 +277,29 @@ impl Op for QConv {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let x = required(NAME, inputs, 0)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let (from, to) = match self.ends {
-            Ends::Bytes { x, y } => {
-                arity(NAME, inputs, 1, 1)?;
-                (x.dtype, y)
-            }
+            Ends::Bytes { x, y } => (x.dtype, y),
             Ends::Floats { .. } => {
-                arity(NAME, inputs, 3, 3)?;
                 for (i, what, dtype) in
                     [(1, "the scale", DType::F32), (2, "the zero point", DType::U8)]
                 {
-                    let one = required(NAME, inputs, i)?;
-                    same_dtype(NAME, what, dtype, one.ty.dtype)?;
-                    single(NAME, what, one)?;
+                    let one = required(inputs, i)?;
+                    same_dtype(what, dtype, one.ty.dtype)?;
+                    single(what, one)?;
                 }
                 (DType::U8, DType::F32)
             }
         };
-        same_dtype(NAME, "the input", from, x.ty.dtype)?;
-        rank(NAME, "the input", x, 4)?;
+        same_dtype("the input", from, x.ty.dtype)?;
+        rank("the input", x, 4)?;
         let g = &self.geometry;
         let shape = match x.sym_shape() {
             Some([n, h, w, c]) => {
-                dims::expect(NAME, "the number of channels", &Dim::Known(g.channels), c)?;
+                dims::expect("the number of channels", &Dim::Known(g.channels), c)?;
                 let specs = window(g)?;
-                let (h, w) = (specs[0].output(NAME, h)?, specs[1].output(NAME, w)?);
+                let (h, w) = (specs[0].output(h)?, specs[1].output(w)?);
                 Some(vec![n.clone(), h, w, Dim::Known(g.maps)])
             }
             _ => None,
@@ -309,7 +325,7 @@ impl Op for QConv {
         }
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 

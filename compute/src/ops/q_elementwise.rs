@@ -4,7 +4,7 @@
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, output, required, same_dtype};
+use crate::args::{concrete_one, output, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -13,6 +13,7 @@ use crate::quantized::Quant;
 use crate::simd::dispatch;
 use crate::walk::Walk;
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// The sum of two tensors of bytes of one shape, quantised again.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,20 +72,22 @@ impl Op for QAdd {
         "QAdd"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
         for (quant, info) in [(self.a, a), (self.b, b)] {
-            quant.check(op)?;
-            same_dtype(op, "an input", quant.dtype, info.ty.dtype)?;
+            quant.check()?;
+            same_dtype("an input", quant.dtype, info.ty.dtype)?;
         }
-        self.y.check(op)?;
+        self.y.check()?;
         if let (Some(a), Some(b)) = (a.ty.concrete_shape(), b.ty.concrete_shape())
             && a != b
         {
             let message = format!("inputs have shapes {:?} and {:?}", a.dims(), b.dims());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
         Ok(output(self.y.dtype, a.sym_shape().map(<[_]>::to_vec)))
     }
@@ -93,10 +96,10 @@ impl Op for QAdd {
         Axes::elementwise(inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let a = required(self.name(), inputs, 0)?.as_bytes();
-        let b = required(self.name(), inputs, 1)?.as_bytes();
+        let a = required(inputs, 0)?.as_bytes();
+        let b = required(inputs, 1)?.as_bytes();
         let mut out = ctx.alloc(dtype, shape)?;
         let sum = self.sum();
         ctx.split(out.as_bytes_mut()?, 1, 1, |start, part| {
@@ -166,17 +169,19 @@ impl Op for QMul {
         "QMul"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (a, b) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
         for (quant, info) in [(self.a, a), (self.b, b)] {
-            quant.check(op)?;
-            same_dtype(op, "an input", quant.dtype, info.ty.dtype)?;
+            quant.check()?;
+            same_dtype("an input", quant.dtype, info.ty.dtype)?;
         }
-        self.y.check(op)?;
+        self.y.check()?;
         let shape = match (a.sym_shape(), b.sym_shape()) {
-            (Some(a), Some(b)) => Some(dims::broadcast(op, a, b)?),
+            (Some(a), Some(b)) => Some(dims::broadcast(a, b)?),
             _ => None,
         };
         Ok(output(self.y.dtype, shape))
@@ -187,9 +192,9 @@ impl Op for QMul {
     }
 
     #[allow(clippy::cast_precision_loss, reason = "zero points have 8 bits")]
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let (a, b) = (required(self.name(), inputs, 0)?, required(self.name(), inputs, 1)?);
+        let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
         let walk = Walk::new(&shape, [a.shape(), b.shape()])?;
         let (a, b) = (a.as_bytes(), b.as_bytes());
         let mut out = ctx.alloc(dtype, shape)?;
@@ -237,16 +242,19 @@ impl Op for QLookup {
         "QLookup"
     }
 
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
     fn held_bytes(&self) -> usize {
         self.table.len()
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(self.name(), inputs, 1, 1)?;
-        let x = required(self.name(), inputs, 0)?;
-        same_dtype(self.name(), "the input", self.from, x.ty.dtype)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        same_dtype("the input", self.from, x.ty.dtype)?;
         if self.from.size() != 1 || self.to.size() != 1 {
-            return Err(Error::unsupported(self.name(), format!("{self:?}")));
+            return Err(Error::unsupported(format!("{self:?}")));
         }
         Ok(output(self.to, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -255,9 +263,9 @@ impl Op for QLookup {
         Axes::elementwise(inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required(self.name(), inputs, 0)?.as_bytes();
+        let x = required(inputs, 0)?.as_bytes();
         let mut out = ctx.alloc(dtype, shape)?;
         ctx.split(out.as_bytes_mut()?, 1, 1, |start, part| {
             for (out, x) in part.iter_mut().zip(&x[start..]) {

@@ -5,7 +5,7 @@ mod cpu;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, rank, required, same_dtype};
+use crate::args::{optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
@@ -14,6 +14,7 @@ use crate::qgemm::{PANEL, Packed, ToBytes};
 use crate::quantized::{Quant, centred};
 use crate::rewrite::{Absorbed, Following};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// What a [`QMatMul`] reads and makes of its sums.
@@ -80,10 +81,14 @@ impl QMatMul {
     /// # Errors
     /// Parts that do not fit, or for which there is no kernel.
     pub fn new(parts: QMatMulParts<'_>) -> Result<Self> {
+        Self::packed(parts).map_err(|error| error.of(NAME))
+    }
+
+    fn packed(parts: QMatMulParts<'_>) -> Result<Self> {
         let (k, n) = match parts.weight.shape()[..] {
             [n, k] if parts.transposed => (k, n),
             [k, n] => (k, n),
-            _ => return Err(Error::unsupported(NAME, "a weight that is no matrix")),
+            _ => return Err(Error::unsupported("a weight that is no matrix")),
         };
         let scales = parts.weight_scale;
         let bias = match &parts.kind {
@@ -95,9 +100,9 @@ impl QMatMul {
             && bias.is_none_or(|b| b == n);
         if !fits || k == 0 || n == 0 {
             let message = format!("{} scales for a weight of {k}x{n}", scales.len());
-            return Err(Error::invalid(NAME, message));
+            return Err(Error::invalid(message));
         }
-        let weight = centred(NAME, parts.weight, parts.weight_zero)?;
+        let weight = centred(parts.weight, parts.weight_zero)?;
         let strides = if parts.transposed { [k, 0, 1] } else { [1, 0, n] };
         let weights = Packed::new(n, 1, k, &weight, strides)?;
         let whole = n.div_ceil(PANEL) * PANEL;
@@ -110,11 +115,11 @@ impl QMatMul {
                 Finish::Floats { scale: Arc::new(scale), bias: Arc::new(bias), activation }
             }
             QKind::Fixed { x, y, bias, limits } => {
-                x.check(NAME)?;
-                y.check(NAME)?;
+                x.check()?;
+                y.check()?;
                 scale.iter_mut().for_each(|w| *w = x.scale * *w / y.scale);
                 let seeds = weights.seeds(bias.as_deref(), x.unsigned_zero());
-                let epilogue = Arc::new(ToBytes::new(NAME, scale, y, limits)?);
+                let epilogue = Arc::new(ToBytes::new(scale, y, limits)?);
                 Finish::Bytes { x, y: y.dtype, seeds: Arc::new(seeds), epilogue }
             }
         };
@@ -152,12 +157,10 @@ impl QMatMul {
     }
 
     fn check_inputs(&self, inputs: &[Option<&ValueInfo>]) -> Result<()> {
-        let x = required(NAME, inputs, 0)?;
+        let x = required(inputs, 0)?;
         if let Finish::Bytes { x: quant, .. } = &self.finish {
-            arity(NAME, inputs, 1, 1)?;
-            return same_dtype(NAME, "the input", quant.dtype, x.ty.dtype);
+            return same_dtype("the input", quant.dtype, x.ty.dtype);
         }
-        arity(NAME, inputs, 3, 4)?;
         let expected = [
             (0, "the input", DType::U8),
             (1, "the scale", DType::F32),
@@ -166,10 +169,10 @@ impl QMatMul {
         ];
         for (i, what, dtype) in expected {
             let Some(given) = optional(inputs, i) else { continue };
-            same_dtype(NAME, what, dtype, given.ty.dtype)?;
+            same_dtype(what, dtype, given.ty.dtype)?;
         }
         for i in [1, 2] {
-            rank(NAME, expected[i].1, required(NAME, inputs, i)?, 0)?;
+            rank(expected[i].1, required(inputs, i)?, 0)?;
         }
         Ok(())
     }
@@ -178,6 +181,13 @@ impl QMatMul {
 impl Op for QMatMul {
     fn name(&self) -> &'static str {
         NAME
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        match self.finish {
+            Finish::Bytes { .. } => 1..=1,
+            Finish::Floats { .. } => 3..=4,
+        }
     }
 
     fn held_bytes(&self) -> usize {
@@ -190,22 +200,22 @@ impl Op for QMatMul {
         self.weights.bytes() + rest
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         self.check_inputs(inputs)?;
-        let x = required(NAME, inputs, 0)?;
+        let x = required(inputs, 0)?;
         let dtype = match &self.finish {
             Finish::Bytes { y, .. } => *y,
             Finish::Floats { .. } => DType::F32,
         };
         let Some(dims) = x.sym_shape() else { return Ok(output(dtype, None)) };
         let Some((k, batch)) = dims.split_last() else {
-            return Err(Error::invalid(NAME, "the input is a scalar"));
+            return Err(Error::invalid("the input is a scalar"));
         };
-        dims::expect(NAME, "the inner dimension", &Dim::Known(self.k), k)?;
+        dims::expect("the inner dimension", &Dim::Known(self.k), k)?;
         let mut shape = batch.to_vec();
         shape.push(Dim::Known(self.weights.n));
         if let Some(residual) = optional(inputs, 3).and_then(|x| x.sym_shape()) {
-            dims::expect_all(NAME, "the residual", &shape, residual)?;
+            dims::expect_all("the residual", &shape, residual)?;
         }
         Ok(output(dtype, Some(shape)))
     }
@@ -247,7 +257,7 @@ impl Op for QMatMul {
         }
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 

@@ -6,7 +6,7 @@ mod tests;
 use super::pool::{window_axes, window_elements};
 use super::pool_nhwc::plane_axes;
 use crate::Axes;
-use crate::args::{arity, concrete_one, optional, output, rank, required, same_dtype};
+use crate::args::{concrete_one, optional, output, rank, required, same_dtype};
 use crate::cost::elements;
 use crate::error::{Error, Result};
 use crate::isa::Simd;
@@ -17,6 +17,7 @@ use crate::quantized::Quant;
 use crate::simd::dispatch;
 use crate::window::{Axis, Pads, Spec, specs};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `MaxPool` of bytes `[n, h, w, c]`; padding never wins.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +36,7 @@ pub struct QMaxPool {
 
 impl QMaxPool {
     fn specs(&self) -> Result<Vec<Spec>> {
-        let (op, ceil) = (self.name(), self.ceil_mode);
-        specs(op, &self.kernel, &self.strides, &self.dilations, &self.pads, ceil)
+        specs(&self.kernel, &self.strides, &self.dilations, &self.pads, self.ceil_mode)
     }
 }
 
@@ -45,13 +45,17 @@ impl Op for QMaxPool {
         "QMaxPoolNhwc"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let x = image(self.name(), inputs)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = image(inputs)?;
         let specs = self.specs()?;
         let shape = match x.sym_shape() {
             Some([n, h, w, c]) => {
-                let h = specs[0].output(self.name(), h)?;
-                Some(vec![n.clone(), h, specs[1].output(self.name(), w)?, c.clone()])
+                let h = specs[0].output(h)?;
+                Some(vec![n.clone(), h, specs[1].output(w)?, c.clone()])
             }
             _ => None,
         };
@@ -60,19 +64,19 @@ impl Op for QMaxPool {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let Ok(specs) = self.specs() else { return Axes::new() };
-        window_axes(self.name(), &specs, &self.pads, optional(inputs, 0).copied(), [3, 1])
+        window_axes(&specs, &self.pads, optional(inputs, 0).copied(), [3, 1])
     }
 
     fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         window_elements(&self.kernel, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required(self.name(), inputs, 0)?;
+        let x = required(inputs, 0)?;
         let [_, h, w, c] = x.shape()[..] else { return Ok(Vec::new()) };
         let specs = self.specs()?;
-        let axes = [specs[0].axis(self.name(), h)?, specs[1].axis(self.name(), w)?];
+        let axes = [specs[0].axis(h)?, specs[1].axis(w)?];
         let mut out = ctx.alloc(dtype, shape)?;
         let flip = if dtype == DType::I8 { 0x80 } else { 0 };
         let x = x.as_bytes();
@@ -131,11 +135,15 @@ impl Op for QGlobalAveragePool {
         "QGlobalAveragePoolNhwc"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let x = image(self.name(), inputs)?;
-        same_dtype(self.name(), "the input", self.x.dtype, x.ty.dtype)?;
-        self.x.check(self.name())?;
-        self.y.check(self.name())?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = image(inputs)?;
+        same_dtype("the input", self.x.dtype, x.ty.dtype)?;
+        self.x.check()?;
+        self.y.check()?;
         let one = Dim::Known(1);
         let shape = match x.sym_shape() {
             Some([n, _, _, c]) => Some(vec![n.clone(), one.clone(), one, c.clone()]),
@@ -158,14 +166,14 @@ impl Op for QGlobalAveragePool {
         clippy::cast_precision_loss,
         reason = "limited to a byte; sums round to f32 by definition"
     )]
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required(self.name(), inputs, 0)?;
+        let x = required(inputs, 0)?;
         let [_, h, w, c] = x.shape()[..] else { return Ok(Vec::new()) };
         let mut out = ctx.alloc(dtype, shape)?;
         let plane = h * w;
         if plane == 0 || plane > 1 << 23 {
-            return Err(Error::unsupported(self.name(), format!("{plane} pixels")));
+            return Err(Error::unsupported(format!("{plane} pixels")));
         }
         if out.is_empty() {
             return Ok(vec![out]);
@@ -221,12 +229,11 @@ fn accumulate(x: &[u8], sums: &mut [i32], flip: u8) {
 }
 
 /// The only input: bytes of rank 4.
-fn image<'a>(op: &'static str, inputs: &[Option<&'a ValueInfo>]) -> Result<&'a ValueInfo> {
-    arity(op, inputs, 1, 1)?;
-    let x = required(op, inputs, 0)?;
+fn image<'a>(inputs: &[Option<&'a ValueInfo>]) -> Result<&'a ValueInfo> {
+    let x = required(inputs, 0)?;
     if !matches!(x.ty.dtype, DType::I8 | DType::U8) {
-        return Err(Error::invalid(op, format!("the input has dtype {}", x.ty.dtype)));
+        return Err(Error::invalid(format!("the input has dtype {}", x.ty.dtype)));
     }
-    rank(op, "the input", x, 4)?;
+    rank("the input", x, 4)?;
     Ok(x)
 }

@@ -6,13 +6,14 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, axis, optional, output, required, same_dtype};
+use crate::args::{axis, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::quantized::{range, same_shape, small_float};
 use crate::reorder::{Reordered, elementwise, moved_axis};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 pub(crate) use cpu::{Params, bytes_f32};
 
@@ -45,29 +46,31 @@ impl Op for QuantizeLinear {
         "QuantizeLinear"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
-        let (x, scale) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, scale) = (required(inputs, 0)?, required(inputs, 1)?);
         for (what, info) in [("input", x), ("scale", scale)] {
             let float = matches!(info.ty.dtype, DType::F32 | DType::F16 | DType::BF16);
             if !float && (what != "input" || info.ty.dtype != DType::I32) {
                 let message = format!("{what} has dtype {}, expected a float", info.ty.dtype);
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
         }
         let to = match optional(inputs, 2) {
             None => self.to.unwrap_or(DType::U8),
             Some(zero) => {
-                same_shape(op, scale, zero)?;
+                same_shape(scale, zero)?;
                 if let Some(to) = self.to {
-                    same_dtype(op, "the zero point", to, zero.ty.dtype)?;
+                    same_dtype("the zero point", to, zero.ty.dtype)?;
                 }
                 zero.ty.dtype
             }
         };
         if range(to).is_none() && !small_float(to) {
-            return Err(Error::unsupported(op, format!("output dtype {to}")));
+            return Err(Error::unsupported(format!("output dtype {to}")));
         }
         Ok(output(to, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -83,7 +86,7 @@ impl Op for QuantizeLinear {
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let rank = |i: usize| optional(inputs, i).and_then(|x| x.rank());
         let (Some(x), Some(scale)) = (rank(0), rank(1)) else { return Axes::new() };
-        let along = axis(self.name(), self.axis, x).ok();
+        let along = axis(self.axis, x).ok();
         let in_blocks = scale == x && (x > 1 || self.block != 0);
         let each = (0..x).filter(|axis| !in_blocks || Some(*axis) != along);
         each.fold(Axes::new(), |axes, axis| {
@@ -120,7 +123,7 @@ impl Op for QuantizeLinear {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -1,10 +1,11 @@
 //! Random numbers from a seed: each run draws the same.
 
-use crate::args::{arity, concrete_one, output, rank, required};
+use crate::args::{concrete_one, output, rank, required};
 use crate::error::{Error, Result};
 use crate::generator::Generator;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// What is drawn.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,20 +52,21 @@ impl Op for Random {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
+    fn arity(&self) -> RangeInclusive<usize> {
+        if self.shape.is_some() { 0..=0 } else { 1..=1 }
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         if let Some(shape) = &self.shape {
-            arity(op, inputs, 0, 0)?;
             let dims = shape.iter().map(|&n| Dim::Known(n)).collect();
             return Ok(output(self.dtype.unwrap_or(DType::F32), Some(dims)));
         }
-        arity(op, inputs, 1, 1)?;
-        let x = required(op, inputs, 0)?;
+        let x = required(inputs, 0)?;
         let dtype = self.dtype.unwrap_or(x.ty.dtype);
         if self.kind == RandomKind::Bernoulli {
-            crate::args::float(op, x.ty.dtype)?;
+            crate::args::float(x.ty.dtype)?;
         } else {
-            crate::args::float(op, dtype)?;
+            crate::args::float(dtype)?;
         }
         Ok(output(dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -73,7 +75,7 @@ impl Op for Random {
         false
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
         let mut draws = ctx.alloc(DType::F64, shape)?;
         let mut random = Generator::new(self.seed);
@@ -116,15 +118,18 @@ impl Op for Multinomial {
         "Multinomial"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Multinomial", inputs, 1, 1)?;
-        let x = required("Multinomial", inputs, 0)?;
-        crate::args::float("Multinomial", x.ty.dtype)?;
-        rank("Multinomial", "the input", x, 2)?;
-        crate::index::index_dtype("Multinomial", "the output", self.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        crate::args::float(x.ty.dtype)?;
+        rank("the input", x, 2)?;
+        crate::index::index_dtype("the output", self.dtype)?;
         let n = match x.sym_shape() {
             Some([_, Dim::Known(0)]) => {
-                return Err(Error::invalid("Multinomial", "there is no class to draw"));
+                return Err(Error::invalid("there is no class to draw"));
             }
             Some([n, _]) => n.clone(),
             _ => Dim::Unknown,
@@ -136,9 +141,9 @@ impl Op for Multinomial {
         false
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let classes = required("Multinomial", inputs, 0)?.shape()[1];
+        let classes = required(inputs, 0)?.shape()[1];
         let cast = crate::ops::Cast { to: DType::F64 }.run(ctx, &inputs[..1])?;
         let mut out = ctx.alloc(DType::I64, shape)?;
         let mut random = Generator::new(self.seed);

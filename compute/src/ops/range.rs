@@ -2,10 +2,11 @@
 
 mod cpu;
 
-use crate::args::{arity, output, required, same_dtype, single};
+use crate::args::{output, required, same_dtype, single};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Range`: scalars start, limit (excluded), delta of one dtype.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -16,13 +17,16 @@ impl Op for Range {
         "Range"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Range", inputs, 3, 3)?;
-        let start = required("Range", inputs, 0)?;
-        let (limit, delta) = (required("Range", inputs, 1)?, required("Range", inputs, 2)?);
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let start = required(inputs, 0)?;
+        let (limit, delta) = (required(inputs, 1)?, required(inputs, 2)?);
         for (what, x) in [("start", start), ("limit", limit), ("delta", delta)] {
-            same_dtype("Range", what, start.ty.dtype, x.ty.dtype)?;
-            single("Range", what, x)?;
+            same_dtype(what, start.ty.dtype, x.ty.dtype)?;
+            single(what, x)?;
         }
         let length = match (&start.constant, &limit.constant, &delta.constant) {
             (Some(start), Some(limit), Some(delta))
@@ -39,10 +43,7 @@ impl Op for Range {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened_unchecked(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
@@ -57,5 +58,5 @@ fn from_zero(start: &ValueInfo, limit: &ValueInfo, delta: &ValueInfo) -> Option<
 }
 
 fn too_long() -> Error {
-    Error::invalid("Range", "the delta is 0, NaN or so small that the length overflows")
+    Error::invalid("the delta is 0, NaN or so small that the length overflows")
 }

@@ -8,12 +8,13 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, rank, required, same_dtype};
+use crate::args::{float, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 pub use activation::Activation;
 
@@ -120,26 +121,24 @@ impl Recurrent {
             vec![directions, batch.clone(), hidden.clone()]
         }
     }
+}
 
-    /// Checks an input against the dtype and shape that it must have.
-    fn check(
-        &self,
-        inputs: &[Option<&ValueInfo>],
-        i: usize,
-        what: &str,
-        dtype: DType,
-        shape: &[Dim],
-    ) -> Result<()> {
-        let op = self.name();
-        let Some(input) = optional(inputs, i) else { return Ok(()) };
-        same_dtype(op, what, dtype, input.ty.dtype)?;
-        rank(op, what, input, shape.len())?;
-        let given = input.sym_shape().unwrap_or_default();
-        for (axis, (given, want)) in given.iter().zip(shape).enumerate() {
-            dims::expect(op, &format!("dimension {axis} of {what}"), want, given)?;
-        }
-        Ok(())
+/// Checks an input against the dtype and shape that it must have.
+fn check(
+    inputs: &[Option<&ValueInfo>],
+    i: usize,
+    what: &str,
+    dtype: DType,
+    shape: &[Dim],
+) -> Result<()> {
+    let Some(input) = optional(inputs, i) else { return Ok(()) };
+    same_dtype(what, dtype, input.ty.dtype)?;
+    rank(what, input, shape.len())?;
+    let given = input.sym_shape().unwrap_or_default();
+    for (axis, (given, want)) in given.iter().zip(shape).enumerate() {
+        dims::expect(&format!("dimension {axis} of {what}"), want, given)?;
     }
+    Ok(())
 }
 
 impl Op for Recurrent {
@@ -151,21 +150,23 @@ impl Op for Recurrent {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 3, if self.cell.is_lstm() { 8 } else { 6 })?;
-        let x = required(op, inputs, 0)?;
-        let (weight, recurrent) = (required(op, inputs, 1)?, required(op, inputs, 2)?);
-        float(op, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=if self.cell.is_lstm() { 8 } else { 6 }
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        let (weight, recurrent) = (required(inputs, 1)?, required(inputs, 2)?);
+        float(x.ty.dtype)?;
         let (directions, gates) = (self.direction.count(), self.cell.gates());
         let expected = directions * self.cell.activations();
         if self.activations.len() != expected {
             let message = format!("{} activations, expected {expected}", self.activations.len());
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
-        rank(op, "the input", x, 3)?;
-        rank(op, "the weight", weight, 3)?;
-        rank(op, "the recurrent weight", recurrent, 3)?;
+        rank("the input", x, 3)?;
+        rank("the weight", weight, 3)?;
+        rank("the recurrent weight", recurrent, 3)?;
         let unknown = [Dim::Unknown, Dim::Unknown, Dim::Unknown];
         let of = |info: &ValueInfo| match info.sym_shape() {
             Some([a, b, c]) => [a.clone(), b.clone(), c.clone()],
@@ -175,18 +176,18 @@ impl Op for Recurrent {
         let (steps, batch) = if self.batch_first { (b, a) } else { (a, b) };
         let [_, _, hidden] = of(recurrent);
         let (count, dtype) = (Dim::Known(directions), x.ty.dtype);
-        let rows = |n: usize| dims::mul(op, &hidden, &Dim::Known(n));
+        let rows = |n: usize| dims::mul(&hidden, &Dim::Known(n));
         let all = rows(gates)?;
-        self.check(inputs, 1, "the weight", dtype, &[count.clone(), all.clone(), features])?;
+        check(inputs, 1, "the weight", dtype, &[count.clone(), all.clone(), features])?;
         let shape = [count.clone(), all, hidden.clone()];
-        self.check(inputs, 2, "the recurrent weight", dtype, &shape)?;
-        self.check(inputs, 3, "the bias", dtype, &[count.clone(), rows(2 * gates)?])?;
-        self.check(inputs, 4, "sequence_lens", DType::I32, std::slice::from_ref(&batch))?;
+        check(inputs, 2, "the recurrent weight", dtype, &shape)?;
+        check(inputs, 3, "the bias", dtype, &[count.clone(), rows(2 * gates)?])?;
+        check(inputs, 4, "sequence_lens", DType::I32, std::slice::from_ref(&batch))?;
         let state = self.state(&batch, &hidden);
-        self.check(inputs, 5, "the initial hidden state", dtype, &state)?;
+        check(inputs, 5, "the initial hidden state", dtype, &state)?;
         if self.cell.is_lstm() {
-            self.check(inputs, 6, "the initial cell state", dtype, &state)?;
-            self.check(inputs, 7, "the peepholes", dtype, &[count.clone(), rows(3)?])?;
+            check(inputs, 6, "the initial cell state", dtype, &state)?;
+            check(inputs, 7, "the peepholes", dtype, &[count.clone(), rows(3)?])?;
         }
         let y = if self.batch_first {
             vec![batch, steps, count, hidden]
@@ -237,10 +238,7 @@ impl Op for Recurrent {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

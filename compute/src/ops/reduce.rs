@@ -6,13 +6,14 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, axes, ints_or, optional, output, required};
+use crate::args::{axes, ints_or, optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::Reordered;
 use crate::rewrite::{Operand, Step};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 pub(crate) use cpu::{gathered_last, reduce_rows};
 
@@ -63,8 +64,7 @@ impl Reduce {
 impl Reduce {
     /// The axes that are reduced, in order; `None` while unknown.
     fn reduced(&self, inputs: &[Option<&ValueInfo>], rank: usize) -> Result<Option<Vec<usize>>> {
-        let op = self.name();
-        let named = ints_or(op, "axes", optional(inputs, 1), self.axes.as_deref())?;
+        let named = ints_or("axes", optional(inputs, 1), self.axes.as_deref())?;
         let named = match named {
             Some(None) => return Ok(None),
             Some(Some(named)) => named,
@@ -74,7 +74,7 @@ impl Reduce {
             let all = if self.noop_with_empty_axes { 0 } else { rank };
             return Ok(Some((0..all).collect()));
         }
-        let mut out = axes(op, &named, rank)?;
+        let mut out = axes(&named, rank)?;
         out.sort_unstable();
         Ok(Some(out))
     }
@@ -95,13 +95,15 @@ impl Op for Reduce {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 2)?;
-        let x = required(op, inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let extreme = matches!(self.kind, ReduceKind::Max | ReduceKind::Min);
         if x.ty.dtype == DType::Bool && !extreme {
-            return Err(Error::invalid(op, "it has no meaning for bool"));
+            return Err(Error::invalid("it has no meaning for bool"));
         }
         let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
         let shape = match self.reduced(inputs, dims.len())? {
@@ -112,7 +114,7 @@ impl Op for Reduce {
         // The product of dimensions is an element count, and worth tracking.
         let contents = match self.kind {
             ReduceKind::Prod if x.dims.is_some() => {
-                x.contents().and_then(|c| Some(vec![crate::dims::product(op, &c).ok()?]))
+                x.contents().and_then(|c| Some(vec![crate::dims::product(&c).ok()?]))
             }
             _ => None,
         };
@@ -167,10 +169,7 @@ impl Op for Reduce {
         Some(Reordered::new(reads, vec![self.keep_dims], make))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if inputs.first().and_then(Option::as_ref).is_some_and(|x| x.dtype() == DType::Bool) {
             // The extremes of bools are those of the numbers that stand for them.
             return cpu::through(self, ctx, inputs, DType::U8);

@@ -1,10 +1,11 @@
 //! The bias of T5's attention, which depends on how far a key is from its query.
 
-use crate::args::{arity, concrete, optional, output, rank, required, same_dtype, single};
+use crate::args::{concrete, optional, output, rank, required, same_dtype, single};
 use crate::error::{Error, Result};
 use crate::index::ints;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `RelativePositionBias` of `com.microsoft`: inputs a table (f32), declared as `[buckets, heads]` but
 /// with the buckets of a head one after the other, and the numbers of queries and keys (i64, one
@@ -19,8 +20,6 @@ pub struct RelativePositionBias {
     /// The distance from which on all keys share a bucket.
     pub far: usize,
 }
-
-const OP: &str = "RelativePositionBias";
 
 impl RelativePositionBias {
     /// The bucket of a key that is `ahead` of its query, of `buckets`.
@@ -46,12 +45,12 @@ impl RelativePositionBias {
 /// A number of positions, where it is known.
 fn positions(info: &ValueInfo) -> Result<Dim> {
     let what = "the number of positions";
-    same_dtype(OP, what, DType::I64, info.ty.dtype)?;
-    single(OP, what, info)?;
-    if let Some(&[n]) = info.ints(OP, what)?.as_deref()
+    same_dtype(what, DType::I64, info.ty.dtype)?;
+    single(what, info)?;
+    if let Some(&[n]) = info.ints(what)?.as_deref()
         && n < 0
     {
-        return Err(Error::invalid(OP, format!("{what} is {n}, expected 0 or more")));
+        return Err(Error::invalid(format!("{what} is {n}, expected 0 or more")));
     }
     let known = info.contents().and_then(|contents| contents.into_iter().next());
     Ok(known.unwrap_or(Dim::Unknown))
@@ -59,14 +58,17 @@ fn positions(info: &ValueInfo) -> Result<Dim> {
 
 impl Op for RelativePositionBias {
     fn name(&self) -> &'static str {
-        OP
+        "RelativePositionBias"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 3, 3)?;
-        let table = required(OP, inputs, 0)?;
-        same_dtype(OP, "the table", DType::F32, table.ty.dtype)?;
-        rank(OP, "the table", table, 2)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let table = required(inputs, 0)?;
+        same_dtype("the table", DType::F32, table.ty.dtype)?;
+        rank("the table", table, 2)?;
         let heads = match table.sym_shape() {
             Some([buckets, heads]) => {
                 // Some for distances that are exact and some for those that are not.
@@ -74,13 +76,13 @@ impl Op for RelativePositionBias {
                 let enough = |n: usize| n >= least && self.far > n / 2;
                 if let Some(n) = buckets.known().filter(|&n| !enough(n)) {
                     let message = format!("{n} buckets for distances up to {}", self.far);
-                    return Err(Error::invalid(OP, message));
+                    return Err(Error::invalid(message));
                 }
                 heads.clone()
             }
             _ => Dim::Unknown,
         };
-        let (q, k) = (positions(required(OP, inputs, 1)?)?, positions(required(OP, inputs, 2)?)?);
+        let (q, k) = (positions(required(inputs, 1)?)?, positions(required(inputs, 2)?)?);
         Ok(output(DType::F32, Some(vec![Dim::Known(1), heads, q, k])))
     }
 
@@ -88,20 +90,20 @@ impl Op for RelativePositionBias {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let types = concrete(self, inputs)?;
-        let table = required(OP, inputs, 0)?;
+        let table = required(inputs, 0)?;
         let buckets = table.shape()[0];
         let table = table.as_slice::<f32>()?;
         let Some((dtype, shape)) = types.into_iter().next() else {
-            return Err(Error::invalid(OP, "there is no output"));
+            return Err(Error::invalid("there is no output"));
         };
-        let lengths = [1, 2].map(|i| optional(inputs, i).map(|x| ints(OP, "the lengths", x)));
+        let lengths = [1, 2].map(|i| optional(inputs, i).map(|x| ints("the lengths", x)));
         if let [Some(Ok(q)), Some(Ok(k))] = &lengths
             && q != k
         {
             let message = format!("there are {q:?} queries and {k:?} keys, expected as many");
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         }
         let keys = shape[3];
         let mut out = ctx.alloc(dtype, shape)?;

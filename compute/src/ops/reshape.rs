@@ -1,11 +1,12 @@
 //! The same elements under another shape.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, optional, output_moved, rank, required};
+use crate::args::{concrete_one, optional, output_moved, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Reshape`: inputs data and the shape (i64, rank 1), where one -1 is what remains and, unless
 /// `allow_zero`, 0 copies the input's dimension.
@@ -30,19 +31,18 @@ impl Reshape {
         let known = |n: usize| {
             if n == 0 && !self.allow_zero { Entry::Copy } else { Entry::Size(Dim::Known(n)) }
         };
-        if let Some(sizes) = target.ints("Reshape", "the shape")? {
+        if let Some(sizes) = target.ints("the shape")? {
             let entries = sizes.iter().map(|&n| match usize::try_from(n) {
                 Ok(n) => Ok(known(n)),
                 Err(_) if n == -1 => Ok(Entry::Rest),
-                Err(_) => Err(Error::invalid(
-                    "Reshape",
-                    format!("the shape is {sizes:?}, expected no entry below -1"),
-                )),
+                Err(_) => Err(Error::invalid(format!(
+                    "the shape is {sizes:?}, expected no entry below -1"
+                ))),
             });
             let entries = entries.collect::<Result<Vec<_>>>()?;
             if entries.iter().filter(|e| matches!(e, Entry::Rest)).count() > 1 {
                 let message = format!("the shape is {sizes:?}, expected at most one -1");
-                return Err(Error::invalid("Reshape", message));
+                return Err(Error::invalid(message));
             }
             return Ok(Some(entries));
         }
@@ -75,7 +75,7 @@ impl Reshape {
                 (Entry::Copy, None) => Dim::Unknown,
                 (Entry::Copy, Some(x)) => x.get(i).cloned().ok_or_else(|| {
                     let message = format!("entry {i} is 0, but the input has rank {}", x.len());
-                    Error::invalid("Reshape", message)
+                    Error::invalid(message)
                 })?,
             });
         }
@@ -83,13 +83,13 @@ impl Reshape {
         if let Some(i) = rest {
             let others: Vec<Dim> =
                 out.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, d)| d.clone()).collect();
-            out[i] = dims::quotient("Reshape", x, &others)?;
+            out[i] = dims::quotient(x, &others)?;
         }
-        let (from, to) = (dims::product("Reshape", x)?, dims::product("Reshape", &out)?);
-        if dims::expect("Reshape", "", &from, &to).is_err() {
+        let (from, to) = (dims::product(x)?, dims::product(&out)?);
+        if dims::expect("", &from, &to).is_err() {
             let (from, to) = (SymShape(x.to_vec()), SymShape(out));
             let message = format!("cannot reshape {from} to {to}: the element counts differ");
-            return Err(Error::invalid("Reshape", message));
+            return Err(Error::invalid(message));
         }
         Ok(out)
     }
@@ -100,10 +100,13 @@ impl Op for Reshape {
         "Reshape"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Reshape", inputs, 2, 2)?;
-        let (x, target) = (required("Reshape", inputs, 0)?, required("Reshape", inputs, 1)?);
-        rank("Reshape", "the shape", target, 1)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, target) = (required(inputs, 0)?, required(inputs, 1)?);
+        rank("the shape", target, 1)?;
         let entries = self.entries(target)?;
         let shape = entries.map(|e| self.shape(x.sym_shape(), &e)).transpose()?;
         output_moved(self, inputs, 0..1, shape)
@@ -128,8 +131,8 @@ impl Op for Reshape {
         Some(1)
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
-        Ok(vec![required("Reshape", inputs, 0)?.to_tensor()?.reshape(shape)?])
+        Ok(vec![required(inputs, 0)?.to_tensor()?.reshape(shape)?])
     }
 }

@@ -8,13 +8,14 @@ mod taps;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, ints_or, optional, output, required};
+use crate::args::{ints_or, optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::Cast;
 use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// How a new element comes from its neighbours.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -126,10 +127,10 @@ impl Resize {
         let rank = dims.len();
         let named = self.named(rank)?;
         let targets: Vec<Target> = if let Some(sizes) = nonempty(optional(inputs, 3)) {
-            match ints_or("Resize", "sizes", Some(&sizes), None)? {
+            match ints_or("sizes", Some(&sizes), None)? {
                 Some(Some(ints)) if ints.iter().any(|&n| n < 0) => {
                     let message = format!("the sizes are {ints:?}, expected no negative one");
-                    return Err(Error::invalid("Resize", message));
+                    return Err(Error::invalid(message));
                 }
                 _ => {}
             }
@@ -141,11 +142,11 @@ impl Resize {
         } else if let Some(scales) = &self.scales {
             scaled(scales)?
         } else {
-            return Err(Error::invalid("Resize", "scales and sizes are both missing"));
+            return Err(Error::invalid("scales and sizes are both missing"));
         };
         if targets.len() != named.len() {
             let message = format!("{} scales or sizes, expected {}", targets.len(), named.len());
-            return Err(Error::invalid("Resize", message));
+            return Err(Error::invalid(message));
         }
         let targets: Vec<_> = named.into_iter().zip(targets).collect();
         Ok(if self.aspect == AspectRatio::Stretch {
@@ -197,7 +198,7 @@ fn scaled(scales: &[f32]) -> Result<Vec<Target>> {
             return Ok(Target::Scale(s.into()));
         }
         let message = format!("the scales are {scales:?}, expected positive numbers");
-        Err(Error::invalid("Resize", message))
+        Err(Error::invalid(message))
     };
     scales.iter().map(scale).collect()
 }
@@ -214,7 +215,7 @@ impl Target {
                 let size = num_traits::cast::<_, f64>(*n).map(|n| (n * scale).floor());
                 size.and_then(num_traits::cast)
                     .map(Dim::Known)
-                    .ok_or_else(|| Error::invalid("Resize", format!("{n} times {scale} overflows")))
+                    .ok_or_else(|| Error::invalid(format!("{n} times {scale} overflows")))
             }
             _ => Ok(Dim::Unknown),
         }
@@ -226,13 +227,16 @@ impl Op for Resize {
         "Resize"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Resize", inputs, 1, 4)?;
-        let x = required("Resize", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let dtype = x.ty.dtype;
         let blends = !matches!(self.mode, ResizeMode::Nearest(_));
         if blends && !is_integer(dtype) && !dtype.is_float() {
-            return Err(Error::invalid("Resize", format!("{dtype} cannot be interpolated")));
+            return Err(Error::invalid(format!("{dtype} cannot be interpolated")));
         }
         let shape = match x.sym_shape() {
             None => None,
@@ -244,7 +248,7 @@ impl Op for Resize {
                         out[axis] = target.output(&dims[axis])?;
                         if dims[axis] == Dim::Known(0) && out[axis] != dims[axis] {
                             let message = format!("axis {axis} has no elements to resize");
-                            return Err(Error::invalid("Resize", message));
+                            return Err(Error::invalid(message));
                         }
                     }
                     out
@@ -306,11 +310,8 @@ impl Op for Resize {
         Some(Reordered::first(Self { axes: Some(axes), ..self.clone() }, inputs, 1))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if self.widens_halves() && crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
-        let x = required("Resize", inputs, 0)?;
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let x = required(inputs, 0)?;
         if !matches!(self.mode, ResizeMode::Nearest(_)) && is_integer(x.dtype()) {
             let wide = Cast { to: DType::F32 }.run(ctx, &[Some(x.clone())])?;
             let mut views = inputs.to_vec();

@@ -1,12 +1,13 @@
 //! Turns the beginning of each sequence of a batch around.
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, output, rank, required};
+use crate::args::{concrete_one, output, rank, required};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints, pick};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `ReverseSequence`: inputs x (rank 2 or more) and the sequences' lengths (i64, one for each
 /// entry of the batch); what follows a sequence stays.
@@ -21,20 +22,22 @@ impl Op for ReverseSequence {
         "ReverseSequence"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (x, lengths) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        index_dtype(op, "the lengths", lengths.ty.dtype)?;
-        rank(op, "the lengths", lengths, 1)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, lengths) = (required(inputs, 0)?, required(inputs, 1)?);
+        index_dtype("the lengths", lengths.ty.dtype)?;
+        rank("the lengths", lengths, 1)?;
         if let Some(dims) = x.sym_shape() {
             let Some(batch) = dims.get(usize::from(self.time_first)).filter(|_| dims.len() > 1)
             else {
                 let message = format!("rank is {}, expected 2 or more", dims.len());
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             };
             if let Some([n]) = lengths.sym_shape() {
-                dims::expect(op, "the number of lengths", batch, n)?;
+                dims::expect("the number of lengths", batch, n)?;
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
@@ -50,10 +53,9 @@ impl Op for ReverseSequence {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required(op, inputs, 0)?;
+        let x = required(inputs, 0)?;
         let mut out = ctx.alloc(dtype, shape.clone())?;
         if out.is_empty() {
             return Ok(vec![out]);
@@ -61,10 +63,10 @@ impl Op for ReverseSequence {
         let (first, second) = (shape[0], shape[1]);
         let time = if self.time_first { first } else { second };
         let mut lengths = Vec::with_capacity(first.max(second) / time.max(1));
-        for n in ints(op, "the lengths", required(op, inputs, 1)?)? {
+        for n in ints("the lengths", required(inputs, 1)?)? {
             let n = usize::try_from(n).ok().filter(|&n| n <= time);
             lengths.push(n.ok_or_else(|| {
-                Error::invalid(op, format!("a length is outside 0 to {time}, the time axis"))
+                Error::invalid(format!("a length is outside 0 to {time}, the time axis"))
             })?);
         }
         let from: Vec<usize> = (0..first * second)

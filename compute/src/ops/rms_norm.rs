@@ -4,12 +4,13 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, output, required};
+use crate::args::{output, required};
 use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::layer_norm;
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `RMSNormalization`: inputs x and scale, which broadcasts to the normalised axes:
 /// `x / sqrt(mean(x²) + epsilon) · scale`.
@@ -32,16 +33,18 @@ impl Op for RmsNorm {
         "RMSNormalization"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        layer_norm::check(op, self.axis, inputs, &[(1, "scale")])?;
-        let x = required(op, inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        layer_norm::check(self.axis, inputs, &[(1, "scale")])?;
+        let x = required(inputs, 0)?;
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
-        crate::norm::axes(self.name(), self.axis, inputs)
+        crate::norm::axes(self.axis, inputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
@@ -52,10 +55,7 @@ impl Op for RmsNorm {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

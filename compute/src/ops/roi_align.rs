@@ -4,13 +4,14 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, float, output, rank, required, same_dtype};
+use crate::args::{float, output, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `RoiAlign`: inputs x `[n, c, h, w]`, regions `[k, 4]` (x1, y1, x2, y2) and each region's image
 /// (i64 `[k]`); output `[k, c, output height, output width]`.
@@ -36,30 +37,32 @@ impl Op for RoiAlign {
         "RoiAlign"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 3, 3)?;
-        let (x, rois) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        let images = required(op, inputs, 2)?;
-        float(op, x.ty.dtype)?;
-        same_dtype(op, "the regions", x.ty.dtype, rois.ty.dtype)?;
-        index_dtype(op, "the images", images.ty.dtype)?;
-        rank(op, "x", x, 4)?;
-        rank(op, "the regions", rois, 2)?;
-        rank(op, "the images", images, 1)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, rois) = (required(inputs, 0)?, required(inputs, 1)?);
+        let images = required(inputs, 2)?;
+        float(x.ty.dtype)?;
+        same_dtype("the regions", x.ty.dtype, rois.ty.dtype)?;
+        index_dtype("the images", images.ty.dtype)?;
+        rank("x", x, 4)?;
+        rank("the regions", rois, 2)?;
+        rank("the images", images, 1)?;
         if self.sampling_ratio > SAMPLES_MAX {
             let ratio = self.sampling_ratio;
             let message =
                 format!("{ratio} samples on an axis of a bin, expected {SAMPLES_MAX} or fewer");
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
         let [height, width] = self.output.map(Dim::Known);
         let (Some([_, c, _, _]), Some([k, four])) = (x.sym_shape(), rois.sym_shape()) else {
             return Ok(output(x.ty.dtype, None));
         };
-        dims::expect(op, "the regions' last axis", &Dim::Known(4), four)?;
+        dims::expect("the regions' last axis", &Dim::Known(4), four)?;
         if let Some([images]) = images.sym_shape() {
-            dims::expect(op, "the number of images", k, images)?;
+            dims::expect("the number of images", k, images)?;
         }
         Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
     }
@@ -80,10 +83,7 @@ impl Op for RoiAlign {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::align(self, ctx, inputs)
     }
 }
@@ -103,25 +103,27 @@ impl Op for MaxRoiPool {
         "MaxRoiPool"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 2)?;
-        let (x, rois) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        float(op, x.ty.dtype)?;
-        same_dtype(op, "the regions", x.ty.dtype, rois.ty.dtype)?;
-        rank(op, "x", x, 4)?;
-        rank(op, "the regions", rois, 2)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, rois) = (required(inputs, 0)?, required(inputs, 1)?);
+        float(x.ty.dtype)?;
+        same_dtype("the regions", x.ty.dtype, rois.ty.dtype)?;
+        rank("x", x, 4)?;
+        rank("the regions", rois, 2)?;
         if self.output.contains(&0) {
-            return Err(Error::invalid(
-                op,
-                format!("the output is {:?}, expected 1s or more", self.output),
-            ));
+            return Err(Error::invalid(format!(
+                "the output is {:?}, expected 1s or more",
+                self.output
+            )));
         }
         let [height, width] = self.output.map(Dim::Known);
         let (Some([_, c, _, _]), Some([k, five])) = (x.sym_shape(), rois.sym_shape()) else {
             return Ok(output(x.ty.dtype, None));
         };
-        dims::expect(op, "the regions' last axis", &Dim::Known(5), five)?;
+        dims::expect("the regions' last axis", &Dim::Known(5), five)?;
         Ok(output(x.ty.dtype, Some(vec![k.clone(), c.clone(), height, width])))
     }
 
@@ -134,10 +136,7 @@ impl Op for MaxRoiPool {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::pool(self, ctx, inputs)
     }
 }

@@ -6,12 +6,13 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, float, optional, output, rank, required, same_dtype, single};
+use crate::args::{float, optional, output, rank, required, same_dtype, single};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `RotaryEmbedding`: inputs x, cosines, sines, position ids (optional, i64 `[batch, length]`).
 ///
@@ -30,8 +31,6 @@ pub struct RotaryEmbedding {
     pub rotated: usize,
 }
 
-const OP: &str = "RotaryEmbedding";
-
 impl RotaryEmbedding {
     /// Batch, length, and half of what turns.
     fn sizes(&self, x: &[Dim], angles: Option<&Dim>) -> Result<[Dim; 3]> {
@@ -39,24 +38,24 @@ impl RotaryEmbedding {
             [batch, _, length, size] => (batch, length, size.clone()),
             [batch, length, hidden] if self.heads.is_none() && self.rotated == 0 => {
                 let size = match angles.map(Dim::known) {
-                    Some(Some(0)) => return Err(Error::invalid(OP, "there are no angles")),
+                    Some(Some(0)) => return Err(Error::invalid("there are no angles")),
                     Some(Some(half)) => Dim::Known(half.saturating_mul(2)),
                     _ => Dim::Unknown,
                 };
-                dims::quotient(OP, std::slice::from_ref(hidden), std::slice::from_ref(&size))?;
+                dims::quotient(std::slice::from_ref(hidden), std::slice::from_ref(&size))?;
                 (batch, length, size)
             }
             [batch, length, hidden] => {
                 let Some(heads) = self.heads.filter(|&n| n > 0) else {
                     let message = "x has rank 3, but the number of heads is missing";
-                    return Err(Error::invalid(OP, message));
+                    return Err(Error::invalid(message));
                 };
-                let size = dims::quotient(OP, std::slice::from_ref(hidden), &[Dim::Known(heads)])?;
+                let size = dims::quotient(std::slice::from_ref(hidden), &[Dim::Known(heads)])?;
                 (batch, length, size)
             }
             _ => {
                 let message = format!("x has rank {}, expected 3 or 4", x.len());
-                return Err(Error::invalid(OP, message));
+                return Err(Error::invalid(message));
             }
         };
         let half = match (self.rotated, &size) {
@@ -67,7 +66,7 @@ impl RotaryEmbedding {
             }
             (n, size) => {
                 let message = format!("{n} of {size} elements turn, expected an even part");
-                return Err(Error::invalid(OP, message));
+                return Err(Error::invalid(message));
             }
         };
         Ok([batch.clone(), length.clone(), half])
@@ -76,50 +75,53 @@ impl RotaryEmbedding {
 
 impl Op for RotaryEmbedding {
     fn name(&self) -> &'static str {
-        OP
+        "RotaryEmbedding"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(OP, inputs, 3, 4)?;
-        let x = required(OP, inputs, 0)?;
-        float(OP, x.ty.dtype)?;
-        let angles = required(OP, inputs, 1)?.sym_shape().and_then(<[_]>::last);
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        let angles = required(inputs, 1)?.sym_shape().and_then(<[_]>::last);
         let sizes = x.sym_shape().map(|dims| self.sizes(dims, angles)).transpose()?;
         let ids = optional(inputs, 3);
         if let Some(ids) = ids {
-            same_dtype(OP, "position_ids", DType::I64, ids.ty.dtype)?;
+            same_dtype("position_ids", DType::I64, ids.ty.dtype)?;
             if ids.sym_shape().is_some_and(|dims| dims.len() == 1) {
-                single(OP, "position_ids", ids)?;
+                single("position_ids", ids)?;
             } else {
-                rank(OP, "position_ids", ids, 2)?;
+                rank("position_ids", ids, 2)?;
             }
         }
         for (i, what) in [(1, "the cosines"), (2, "the sines")] {
-            let cache = required(OP, inputs, i)?;
-            same_dtype(OP, what, x.ty.dtype, cache.ty.dtype)?;
-            rank(OP, what, cache, if ids.is_some() { 2 } else { 3 })?;
+            let cache = required(inputs, i)?;
+            same_dtype(what, x.ty.dtype, cache.ty.dtype)?;
+            rank(what, cache, if ids.is_some() { 2 } else { 3 })?;
             let (Some([batch, length, half]), Some(dims)) = (&sizes, cache.sym_shape()) else {
                 continue;
             };
             if let [.., last] = dims {
-                dims::expect(OP, &format!("the last axis of {what}"), half, last)?;
+                dims::expect(&format!("the last axis of {what}"), half, last)?;
             }
             if let [b, l, _] = dims {
-                dims::expect(OP, &format!("the batch of {what}"), batch, b)?;
-                dims::expect(OP, &format!("the length of {what}"), length, l)?;
+                dims::expect(&format!("the batch of {what}"), batch, b)?;
+                dims::expect(&format!("the length of {what}"), length, l)?;
             }
         }
-        let (cos, sin) = (required(OP, inputs, 1)?, required(OP, inputs, 2)?);
+        let (cos, sin) = (required(inputs, 1)?, required(inputs, 2)?);
         if let (Some(cos), Some(sin)) = (cos.sym_shape(), sin.sym_shape()) {
             for (c, s) in cos.iter().zip(sin) {
-                dims::expect(OP, "a dimension of the sines", c, s)?;
+                dims::expect("a dimension of the sines", c, s)?;
             }
         }
         if let (Some([batch, length, _]), Some(ids)) = (&sizes, ids)
             && let Some([b, l]) = ids.sym_shape()
         {
-            dims::expect(OP, "the batch of position_ids", batch, b)?;
-            dims::expect(OP, "the length of position_ids", length, l)?;
+            dims::expect("the batch of position_ids", batch, b)?;
+            dims::expect("the length of position_ids", length, l)?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -157,10 +159,7 @@ impl Op for RotaryEmbedding {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

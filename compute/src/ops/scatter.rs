@@ -8,13 +8,14 @@ mod tests;
 use super::gather_elements::within;
 use super::gather_nd::too_wide;
 use crate::Axes;
-use crate::args::{arity, axis, optional, output, required, same_dtype};
+use crate::args::{axis, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// What becomes of an element that is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,17 +52,15 @@ pub struct ScatterNd {
 
 /// The three inputs, their dtypes checked.
 fn checked<'a>(
-    op: &'static str,
     reduction: ScatterReduction,
     inputs: &'a [Option<&ValueInfo>],
 ) -> Result<[&'a ValueInfo; 3]> {
-    arity(op, inputs, 3, 3)?;
-    let x = required(op, inputs, 0)?;
-    let (indices, updates) = (required(op, inputs, 1)?, required(op, inputs, 2)?);
-    index_dtype(op, "indices", indices.ty.dtype)?;
-    same_dtype(op, "updates", x.ty.dtype, updates.ty.dtype)?;
+    let x = required(inputs, 0)?;
+    let (indices, updates) = (required(inputs, 1)?, required(inputs, 2)?);
+    index_dtype("indices", indices.ty.dtype)?;
+    same_dtype("updates", x.ty.dtype, updates.ty.dtype)?;
     if x.ty.dtype == DType::Bool && reduction != ScatterReduction::None {
-        return Err(Error::invalid(op, "a reduction has no meaning for bool"));
+        return Err(Error::invalid("a reduction has no meaning for bool"));
     }
     Ok([x, indices, updates])
 }
@@ -71,15 +70,18 @@ impl Op for ScatterElements {
         "ScatterElements"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        let [x, indices, updates] = checked(op, self.reduction, inputs)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let [x, indices, updates] = checked(self.reduction, inputs)?;
         if let (Some(x), Some(i)) = (x.sym_shape(), indices.sym_shape()) {
-            let axis = axis(op, self.axis, x.len())?;
-            within(op, x, i, axis)?;
+            let axis = axis(self.axis, x.len())?;
+            within(x, i, axis)?;
         }
         if let (Some(i), Some(u)) = (indices.sym_shape(), updates.sym_shape()) {
-            same_shape(op, i, u)?;
+            same_shape(i, u)?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -87,7 +89,7 @@ impl Op for ScatterElements {
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let dims = |i: usize| optional(inputs, i).and_then(|x| x.sym_shape());
         let (Some(x), Some(indices)) = (dims(0), dims(1)) else { return Axes::new() };
-        let Ok(along) = axis(self.name(), self.axis, x.len()) else { return Axes::new() };
+        let Ok(along) = axis(self.axis, x.len()) else { return Axes::new() };
         // Where there are fewer indices than positions, some positions have none of their own.
         let aligned = |axis: &usize| {
             let dim = &x[*axis];
@@ -110,10 +112,7 @@ impl Op for ScatterElements {
         self.reduction != ScatterReduction::None
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if self.widens_halves() && crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::elements(self, inputs)
     }
 }
@@ -123,16 +122,19 @@ impl Op for ScatterNd {
         "ScatterND"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        let [x, indices, updates] = checked(op, self.reduction, inputs)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let [x, indices, updates] = checked(self.reduction, inputs)?;
         if let (Some(x), Some(i)) = (x.sym_shape(), indices.sym_shape()) {
             let Some((last, outer)) = i.split_last() else {
-                return Err(Error::invalid(op, "indices have rank 0, expected 1 or more"));
+                return Err(Error::invalid("indices have rank 0, expected 1 or more"));
             };
             if let (Some(width), Some(u)) = (last.known(), updates.sym_shape()) {
-                let rest = x.get(width..).ok_or_else(|| too_wide(op, width, x.len()))?;
-                same_shape(op, &[outer, rest].concat(), u)?;
+                let rest = x.get(width..).ok_or_else(|| too_wide(width, x.len()))?;
+                same_shape(&[outer, rest].concat(), u)?;
             }
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
@@ -160,10 +162,7 @@ impl Op for ScatterNd {
         self.reduction != ScatterReduction::None
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if self.widens_halves() && crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::slices(self, inputs)
     }
 }
@@ -174,10 +173,10 @@ fn multiply_adds(reduction: ScatterReduction, inputs: &[Option<&ValueInfo>]) -> 
     updates.map_or(0, |updates| crate::cost::elements(updates))
 }
 
-fn same_shape(op: &'static str, want: &[lgp_memory::Dim], given: &[lgp_memory::Dim]) -> Result<()> {
+fn same_shape(want: &[lgp_memory::Dim], given: &[lgp_memory::Dim]) -> Result<()> {
     if want.len() != given.len() {
         let message = format!("updates have rank {}, expected {}", given.len(), want.len());
-        return Err(Error::invalid(op, message));
+        return Err(Error::invalid(message));
     }
-    want.iter().zip(given).try_for_each(|(a, b)| dims::expect(op, "an axis of the updates", a, b))
+    want.iter().zip(given).try_for_each(|(a, b)| dims::expect("an axis of the updates", a, b))
 }

@@ -8,12 +8,13 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, required, same_dtype};
+use crate::args::{optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims::{self, surely_equal};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `softmax(scale · q · k + mask) · v` in f32, for inputs q, k, v and a mask that may be absent.
 ///
@@ -36,35 +37,34 @@ pub struct Sdpa {
 
 impl Sdpa {
     fn sizes(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<[Dim; 4]>> {
-        let op = self.name();
         let moved = |i: usize, axes: [usize; 4]| -> Result<Option<[Dim; 4]>> {
-            let Some(dims) = required(op, inputs, i)?.sym_shape() else { return Ok(None) };
+            let Some(dims) = required(inputs, i)?.sym_shape() else { return Ok(None) };
             if dims.len() != 4 || (0..4).any(|axis| !axes.contains(&axis)) {
                 let message =
                     format!("input {i} has rank {} and axes {axes:?}, expected 4", dims.len());
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
             Ok(Some(axes.map(|a| dims[a].clone())))
         };
         let (q, k, v) = (moved(0, self.q)?, moved(1, self.k)?, moved(2, self.v)?);
         if self.q[3] != 3 {
-            return Err(Error::unsupported(op, "a first input whose last axis moves"));
+            return Err(Error::unsupported("a first input whose last axis moves"));
         }
         let (Some(q), Some(k), Some(v)) = (q, k, v) else { return Ok(None) };
-        dims::expect(op, "the depth of input 1", &q[3], &k[2])?;
-        dims::expect(op, "the length of input 2", &k[3], &v[2])?;
-        let mut outer = dims::broadcast(op, &q[..2], &k[..2])?;
-        outer = dims::broadcast(op, &outer, &v[..2])?;
+        dims::expect("the depth of input 1", &q[3], &k[2])?;
+        dims::expect("the length of input 2", &k[3], &v[2])?;
+        let mut outer = dims::broadcast(&q[..2], &k[..2])?;
+        outer = dims::broadcast(&outer, &v[..2])?;
         if let Some(mask) = optional(inputs, 3).map(|mask| mask.sym_shape()) {
             let Some(mask) = mask else { return Ok(None) };
             let scores = [outer[0].clone(), outer[1].clone(), q[2].clone(), k[3].clone()];
-            let all = dims::broadcast(op, &scores, mask)?;
+            let all = dims::broadcast(&scores, mask)?;
             if all.len() != 4 {
                 let message = format!("the mask has rank {}, expected at most 4", mask.len());
-                return Err(Error::invalid(op, message));
+                return Err(Error::invalid(message));
             }
-            dims::expect(op, "the rows of the mask", &q[2], &all[2])?;
-            dims::expect(op, "the columns of the mask", &k[3], &all[3])?;
+            dims::expect("the rows of the mask", &q[2], &all[2])?;
+            dims::expect("the columns of the mask", &k[3], &all[3])?;
             outer = all[..2].to_vec();
         }
         let [b, h] = [outer[0].clone(), outer[1].clone()];
@@ -107,12 +107,14 @@ impl Op for Sdpa {
         "Sdpa"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 3, 4)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=4
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         for (i, what) in ["input 0", "input 1", "input 2", "the mask"].iter().enumerate() {
             if let Some(x) = optional(inputs, i) {
-                same_dtype(op, what, DType::F32, x.ty.dtype)?;
+                same_dtype(what, DType::F32, x.ty.dtype)?;
             }
         }
         Ok(output(DType::F32, self.sizes(inputs)?.map(|dims| dims.to_vec())))
@@ -135,7 +137,7 @@ impl Op for Sdpa {
         device::launches(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 

@@ -6,9 +6,9 @@ mod tests;
 
 pub use convert::{ConcatFromSequence, SplitToSequence};
 
-use crate::args::{arity, required};
-use crate::error::{Error, Result};
-use crate::op::{Context, Op, ValueInfo, wrong_kind};
+use crate::args::required;
+use crate::error::{Error, Result, wrong_kind};
+use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Datum, Shape, Tensor, TensorType, TensorView, ValueKind};
 
 /// What is known of a sequence of tensors of one dtype.
@@ -17,37 +17,37 @@ fn sequence_of(dtype: DType) -> Vec<ValueInfo> {
 }
 
 /// Fails unless an input is a sequence.
-fn expect_sequence(op: &'static str, input: usize, info: &ValueInfo) -> Result<()> {
+fn expect_sequence(input: usize, info: &ValueInfo) -> Result<()> {
     match info.kind {
         ValueKind::Sequence | ValueKind::OptionalSequence | ValueKind::SequenceOfMaps => Ok(()),
-        other => Err(wrong_kind(op, input, other.name(), "a sequence")),
+        other => Err(wrong_kind(input, other.name(), "a sequence")),
     }
 }
 
 /// The elements of an input that is a sequence.
-fn items(op: &'static str, input: Option<Datum>) -> Result<Vec<Datum>> {
+fn items(input: Option<Datum>) -> Result<Vec<Datum>> {
     match input {
         Some(Datum::Sequence(items)) => Ok(items),
-        Some(other) => Err(wrong_kind(op, 0, other.kind(), "a sequence")),
-        None => Err(Error::invalid(op, "input 0 is missing")),
+        Some(other) => Err(wrong_kind(0, other.kind(), "a sequence")),
+        None => Err(Error::invalid("input 0 is missing")),
     }
 }
 
 /// The tensor that an input is.
-fn tensor<'a>(op: &'static str, i: usize, input: &'a Datum) -> Result<&'a Tensor> {
-    input.tensor().ok_or_else(|| wrong_kind(op, i, input.kind(), "a tensor"))
+fn tensor<'a>(i: usize, input: &'a Datum) -> Result<&'a Tensor> {
+    input.tensor().ok_or_else(|| wrong_kind(i, input.kind(), "a tensor"))
 }
 
 /// A position in a sequence of `length`, counted from the back where it is negative; at most
 /// `most`.
-fn position(op: &'static str, index: &Datum, length: usize, most: usize) -> Result<usize> {
-    let tensor = tensor(op, 1, index)?;
+fn position(index: &Datum, length: usize, most: usize) -> Result<usize> {
+    let tensor = tensor(1, index)?;
     let index = match (tensor.dtype(), tensor.len()) {
         (DType::I64, 1) => tensor.as_slice::<i64>()?[0],
         (DType::I32, 1) => i64::from(tensor.as_slice::<i32>()?[0]),
         (dtype, n) => {
             let message = format!("the position is {n} elements of {dtype}, expected one i64");
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
     };
     let from_front = if index < 0 {
@@ -56,19 +56,23 @@ fn position(op: &'static str, index: &Datum, length: usize, most: usize) -> Resu
         Some(index)
     };
     from_front.and_then(|i| usize::try_from(i).ok()).filter(|&i| i <= most).ok_or_else(|| {
-        Error::invalid(op, format!("position {index} is outside a sequence of {length}"))
+        Error::invalid(format!("position {index} is outside a sequence of {length}"))
     })
 }
 
 /// The body that every operator of this folder has: it runs on values of any kind only.
 macro_rules! data_only {
-    ($name:literal) => {
+    ($name:literal, $arity:expr) => {
         fn name(&self) -> &'static str {
             $name
         }
 
-        fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-            Err(Error::unsupported($name, "tensors alone"))
+        fn arity(&self) -> std::ops::RangeInclusive<usize> {
+            $arity
+        }
+
+        fn compute(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+            Err(Error::unsupported("tensors alone"))
         }
 
         fn takes_data(&self) -> bool {
@@ -83,16 +87,16 @@ pub(crate) use data_only;
 pub struct SequenceConstruct;
 
 impl Op for SequenceConstruct {
-    data_only!("SequenceConstruct");
+    data_only!("SequenceConstruct", 1..=usize::MAX);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let first = required("SequenceConstruct", inputs, 0)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let first = required(inputs, 0)?;
         Ok(sequence_of(first.ty.dtype))
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let items: Option<Vec<Datum>> = inputs.into_iter().collect();
-        let missing = || Error::invalid("SequenceConstruct", "an element is missing");
+        let missing = || Error::invalid("an element is missing");
         Ok(vec![Datum::Sequence(items.ok_or_else(missing)?)])
     }
 }
@@ -105,13 +109,13 @@ pub struct SequenceEmpty {
 }
 
 impl Op for SequenceEmpty {
-    data_only!("SequenceEmpty");
+    data_only!("SequenceEmpty", 0..=0);
 
-    fn infer(&self, _: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn infer_types(&self, _: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         Ok(sequence_of(self.dtype))
     }
 
-    fn run_data(&self, _: &Context, _: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, _: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         Ok(vec![Datum::Sequence(Vec::new())])
     }
 }
@@ -121,16 +125,15 @@ impl Op for SequenceEmpty {
 pub struct SequenceLength;
 
 impl Op for SequenceLength {
-    data_only!("SequenceLength");
+    data_only!("SequenceLength", 1..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("SequenceLength", inputs, 1, 1)?;
-        expect_sequence("SequenceLength", 0, required("SequenceLength", inputs, 0)?)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        expect_sequence(0, required(inputs, 0)?)?;
         Ok(vec![ValueInfo::of(TensorType::concrete(DType::I64, &Shape::default()))])
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        let items = items("SequenceLength", inputs.into_iter().next().flatten())?;
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let items = items(inputs.into_iter().next().flatten())?;
         Ok(vec![Tensor::scalar(i64::try_from(items.len()).unwrap_or(i64::MAX))?.into()])
     }
 }
@@ -140,12 +143,11 @@ impl Op for SequenceLength {
 pub struct SequenceAt;
 
 impl Op for SequenceAt {
-    data_only!("SequenceAt");
+    data_only!("SequenceAt", 2..=2);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("SequenceAt", inputs, 2, 2)?;
-        let sequence = required("SequenceAt", inputs, 0)?;
-        expect_sequence("SequenceAt", 0, sequence)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let sequence = required(inputs, 0)?;
+        expect_sequence(0, sequence)?;
         let kind = match sequence.kind {
             ValueKind::SequenceOfMaps => ValueKind::Map,
             _ => ValueKind::Tensor,
@@ -153,14 +155,14 @@ impl Op for SequenceAt {
         Ok(vec![ValueInfo::holding(kind, TensorType { shape: None, ..sequence.ty.clone() })])
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let mut inputs = inputs.into_iter();
-        let mut items = items("SequenceAt", inputs.next().flatten())?;
+        let mut items = items(inputs.next().flatten())?;
         let index = inputs.next().flatten();
-        let index = index.ok_or_else(|| Error::invalid("SequenceAt", "the position is missing"))?;
+        let index = index.ok_or_else(|| Error::invalid("the position is missing"))?;
         let most = items.len().checked_sub(1);
-        let most = most.ok_or_else(|| Error::invalid("SequenceAt", "the sequence is empty"))?;
-        let at = position("SequenceAt", &index, items.len(), most)?;
+        let most = most.ok_or_else(|| Error::invalid("the sequence is empty"))?;
+        let at = position(&index, items.len(), most)?;
         Ok(vec![items.swap_remove(at)])
     }
 }
@@ -170,22 +172,21 @@ impl Op for SequenceAt {
 pub struct SequenceInsert;
 
 impl Op for SequenceInsert {
-    data_only!("SequenceInsert");
+    data_only!("SequenceInsert", 2..=3);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("SequenceInsert", inputs, 2, 3)?;
-        expect_sequence("SequenceInsert", 0, required("SequenceInsert", inputs, 0)?)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        expect_sequence(0, required(inputs, 0)?)?;
         // An empty sequence may not know its dtype yet.
-        Ok(sequence_of(required("SequenceInsert", inputs, 1)?.ty.dtype))
+        Ok(sequence_of(required(inputs, 1)?.ty.dtype))
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let mut inputs = inputs.into_iter();
-        let mut items = items("SequenceInsert", inputs.next().flatten())?;
+        let mut items = items(inputs.next().flatten())?;
         let item = inputs.next().flatten();
-        let item = item.ok_or_else(|| Error::invalid("SequenceInsert", "input 1 is missing"))?;
+        let item = item.ok_or_else(|| Error::invalid("input 1 is missing"))?;
         let at = match inputs.next().flatten() {
-            Some(index) => position("SequenceInsert", &index, items.len(), items.len())?,
+            Some(index) => position(&index, items.len(), items.len())?,
             None => items.len(),
         };
         items.insert(at, item);
@@ -198,22 +199,21 @@ impl Op for SequenceInsert {
 pub struct SequenceErase;
 
 impl Op for SequenceErase {
-    data_only!("SequenceErase");
+    data_only!("SequenceErase", 1..=2);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("SequenceErase", inputs, 1, 2)?;
-        let sequence = required("SequenceErase", inputs, 0)?;
-        expect_sequence("SequenceErase", 0, sequence)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let sequence = required(inputs, 0)?;
+        expect_sequence(0, sequence)?;
         Ok(vec![ValueInfo::holding(sequence.kind, sequence.ty.clone())])
     }
 
-    fn run_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, _: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let mut inputs = inputs.into_iter();
-        let mut items = items("SequenceErase", inputs.next().flatten())?;
+        let mut items = items(inputs.next().flatten())?;
         let most = items.len().checked_sub(1);
-        let most = most.ok_or_else(|| Error::invalid("SequenceErase", "the sequence is empty"))?;
+        let most = most.ok_or_else(|| Error::invalid("the sequence is empty"))?;
         let at = match inputs.next().flatten() {
-            Some(index) => position("SequenceErase", &index, items.len(), most)?,
+            Some(index) => position(&index, items.len(), most)?,
             None => most,
         };
         items.remove(at);

@@ -1,10 +1,10 @@
 //! A tensor's dimensions as a tensor.
 
-use crate::args::{arity, concrete_one, output, required};
+use crate::args::{concrete_one, output, required};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
-use std::ops;
+use std::ops::{self, RangeInclusive};
 
 /// `Shape`: any input, i64 rank-1 output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -32,18 +32,21 @@ impl Op for Shape {
         "Shape"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Shape", inputs, 1, 1)?;
-        let x = required("Shape", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let contents = x.sym_shape().map(|dims| dims[self.range(dims.len())].to_vec());
         let length = contents.as_ref().map_or(Dim::Unknown, |dims| Dim::Known(dims.len()));
         let out = output(DType::I64, Some(vec![length]));
         Ok(out.into_iter().map(|o| o.with_contents(contents.clone())).collect())
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required("Shape", inputs, 0)?;
+        let x = required(inputs, 0)?;
         let mut out = ctx.alloc(dtype, shape)?;
         let dims = &x.shape()[self.range(x.shape().rank())];
         for (to, &dim) in out.as_mut_slice::<i64>()?.iter_mut().zip(dims) {

@@ -4,13 +4,14 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{self, arity, ints_or, optional, output_moved, required};
+use crate::args::{self, ints_or, optional, output_moved, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::{Reordered, moved_axis};
 use crate::rewrite::{Operand, operands};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Slice`: inputs data, starts, ends, axes (optional), steps (optional), each i32 or i64 rank 1.
 /// Each field stands in for its input where that is absent (opset < 10).
@@ -74,11 +75,10 @@ fn to_usize(n: i64) -> usize {
 impl Slice {
     /// The ranges; `None` while an input is unknown.
     fn cuts(&self, inputs: &[Option<&ValueInfo>], rank: usize) -> Result<Option<Vec<Cut>>> {
-        let op = "Slice";
         let read = |i, what, attribute: &Option<Vec<i64>>| {
-            ints_or(op, what, optional(inputs, i), attribute.as_deref())
+            ints_or(what, optional(inputs, i), attribute.as_deref())
         };
-        let missing = |what: &str| Error::invalid(op, format!("{what} are missing"));
+        let missing = |what: &str| Error::invalid(format!("{what} are missing"));
         let starts = read(1, "starts", &self.starts)?.ok_or_else(|| missing("starts"))?;
         let ends = read(2, "ends", &self.ends)?.ok_or_else(|| missing("ends"))?;
         let (axes, steps) = (read(3, "axes", &self.axes)?, read(4, "steps", &self.steps)?);
@@ -86,7 +86,7 @@ impl Slice {
         let n = starts.len();
         let axes = match axes {
             Some(None) => return Ok(None),
-            Some(Some(axes)) => args::axes(op, &axes, rank)?,
+            Some(Some(axes)) => args::axes(&axes, rank)?,
             None => (0..n).collect(),
         };
         let steps = match steps {
@@ -101,10 +101,10 @@ impl Slice {
                 axes.len(),
                 steps.len()
             );
-            return Err(Error::invalid(op, message));
+            return Err(Error::invalid(message));
         }
         if steps.contains(&0) {
-            return Err(Error::invalid(op, format!("steps are {steps:?}, expected no 0")));
+            return Err(Error::invalid(format!("steps are {steps:?}, expected no 0")));
         }
         let cut = |i| Cut { axis: axes[i], start: starts[i], end: ends[i], step: steps[i] };
         Ok(Some((0..n).map(cut).collect()))
@@ -112,9 +112,9 @@ impl Slice {
 
     /// The axes that may be cut, where those are known: the ranges need not be.
     fn cut_axes(&self, inputs: &[Option<&ValueInfo>], rank: usize) -> Option<Vec<usize>> {
-        let named = ints_or("Slice", "axes", optional(inputs, 3), self.axes.as_deref()).ok()?;
+        let named = ints_or("axes", optional(inputs, 3), self.axes.as_deref()).ok()?;
         if let Some(named) = named {
-            return args::axes("Slice", &named?, rank).ok();
+            return args::axes(&named?, rank).ok();
         }
         let count = match optional(inputs, 1) {
             Some(starts) => starts.dim(0)?.known()?,
@@ -129,9 +129,12 @@ impl Op for Slice {
         "Slice"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Slice", inputs, 1, 5)?;
-        let x = required("Slice", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=5
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let shape = match x.sym_shape() {
             None => None,
             Some(dims) => Some(match self.cuts(inputs, dims.len())? {
@@ -172,7 +175,7 @@ impl Op for Slice {
     ) -> Option<Reordered<'a>> {
         inputs.first().copied().flatten().filter(|x| x.rank() == Some(order.len()))?;
         let axes = match (inputs.get(3).copied().flatten(), &self.axes) {
-            (Some(axes), _) => axes.ints("Slice", "axes").ok()??,
+            (Some(axes), _) => axes.ints("axes").ok()??,
             (None, Some(axes)) => axes.clone(),
             (None, None) => {
                 let starts = match &self.starts {
@@ -191,7 +194,7 @@ impl Op for Slice {
         Some(Reordered::with(op, inputs.len(), given))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

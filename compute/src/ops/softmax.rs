@@ -6,12 +6,13 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, axis, float, output, required};
+use crate::args::{axis, float, output, required};
 use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Given, Op, ValueInfo, as_large};
 use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Softmax`, `LogSoftmax`: one float input.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +30,15 @@ impl Op for Softmax {
         if self.log { "LogSoftmax" } else { "Softmax" }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 1)?;
-        let x = required(op, inputs, 0)?;
-        float(op, x.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
         if let Some(dims) = x.sym_shape() {
-            axis(op, self.axis, dims.len())?;
+            axis(self.axis, dims.len())?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -43,7 +46,7 @@ impl Op for Softmax {
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let x = inputs.first().copied().flatten();
         let Some(rank) = x.and_then(ValueInfo::rank) else { return Axes::new() };
-        let Ok(axis) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        let Ok(axis) = axis(self.axis, rank) else { return Axes::new() };
         let own: Vec<usize> = if self.flatten { (axis..rank).collect() } else { vec![axis] };
         let axes = Axes::each_but(&own, inputs, outputs.len());
         own.iter().fold(axes, |axes, &axis| axes.all([(0, axis)], [(0, axis)]))
@@ -60,7 +63,8 @@ impl Op for Softmax {
         inputs: &[Option<TensorView<'_>>],
     ) -> Result<Vec<Tensor>> {
         let mut out = given.checked(self, inputs)?;
-        cpu::normalize(self, ctx, None, &mut out)?;
+        let normalized = cpu::normalize(self, ctx, None, &mut out);
+        normalized.map_err(|error| error.of(self.name()))?;
         Ok(vec![out])
     }
 
@@ -85,10 +89,7 @@ impl Op for Softmax {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

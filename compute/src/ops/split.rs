@@ -4,12 +4,13 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, axis, ints_or, moved, optional, output, required};
+use crate::args::{axis, ints_or, moved, optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Split`: inputs data and the sizes of the pieces (i64, optional).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +34,7 @@ impl Split {
             let piece = n.div_ceil(self.outputs);
             let last = (self.outputs - 1).checked_mul(piece).and_then(|used| n.checked_sub(used));
             let last = last.ok_or_else(|| {
-                Error::invalid("Split", format!("cannot cut {n} into {} pieces", self.outputs))
+                Error::invalid(format!("cannot cut {n} into {} pieces", self.outputs))
             })?;
             let mut pieces = vec![Dim::Known(piece); self.outputs];
             pieces[self.outputs - 1] = Dim::Known(last);
@@ -42,7 +43,7 @@ impl Split {
         let wrong = || {
             let message =
                 format!("the sizes are {sizes:?}, expected {} that sum to {dim}", self.outputs);
-            Error::invalid("Split", message)
+            Error::invalid(message)
         };
         if sizes.len() != self.outputs {
             return Err(wrong());
@@ -64,18 +65,21 @@ impl Op for Split {
         "Split"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Split", inputs, 1, 2)?;
-        let x = required("Split", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         // Every output has a name in the graph, so that a large number here is no small input.
         if self.outputs == 0 {
-            return Err(Error::invalid("Split", "there are 0 outputs, expected at least one"));
+            return Err(Error::invalid("there are 0 outputs, expected at least one"));
         }
-        let sizes = ints_or("Split", "the sizes", optional(inputs, 1), self.sizes.as_deref())?;
+        let sizes = ints_or("the sizes", optional(inputs, 1), self.sizes.as_deref())?;
         let Some(dims) = x.sym_shape() else {
             return Ok((0..self.outputs).flat_map(|_| output(x.ty.dtype, None)).collect());
         };
-        let axis = axis("Split", self.axis, dims.len())?;
+        let axis = axis(self.axis, dims.len())?;
         let pieces = match sizes {
             None => self.pieces(&dims[axis], None)?,
             Some(Some(sizes)) => self.pieces(&dims[axis], Some(&sizes))?,
@@ -95,7 +99,7 @@ impl Op for Split {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let rank = optional(inputs, 0).and_then(|x| x.rank());
-        match rank.map(|rank| axis("Split", self.axis, rank)) {
+        match rank.map(|rank| axis(self.axis, rank)) {
             Some(Ok(axis)) => Axes::each_but(&[axis], inputs, outputs.len()),
             _ => Axes::new(),
         }
@@ -120,7 +124,7 @@ impl Op for Split {
         Some(Reordered::first(Self { axis, ..self.clone() }, inputs, outputs.len()))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

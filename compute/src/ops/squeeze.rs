@@ -1,10 +1,11 @@
 //! Drops axes of size 1.
 
 use crate::Axes;
-use crate::args::{arity, axes, concrete_one, ints_or, optional, output_moved, required};
+use crate::args::{axes, concrete_one, ints_or, optional, output_moved, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Squeeze`: inputs data and the axes (i64, optional); without axes, all of size 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,11 +23,11 @@ impl Squeeze {
             }
             return Ok(Some(dims.iter().filter(|d| **d != Dim::Known(1)).cloned().collect()));
         };
-        let named = axes("Squeeze", named, dims.len())?;
+        let named = axes(named, dims.len())?;
         for &axis in &named {
             if let Some(n) = dims[axis].known().filter(|&n| n != 1) {
                 let message = format!("axis {axis} has size {n}, expected 1");
-                return Err(Error::invalid("Squeeze", message));
+                return Err(Error::invalid(message));
             }
         }
         let kept = dims.iter().enumerate().filter(|(axis, _)| !named.contains(axis));
@@ -39,10 +40,13 @@ impl Op for Squeeze {
         "Squeeze"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Squeeze", inputs, 1, 2)?;
-        let x = required("Squeeze", inputs, 0)?;
-        let named = ints_or("Squeeze", "axes", optional(inputs, 1), self.axes.as_deref())?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        let named = ints_or("axes", optional(inputs, 1), self.axes.as_deref())?;
         let shape = match (x.sym_shape(), named) {
             (None, _) | (_, Some(None)) => None,
             (Some(dims), None) => self.shape(dims, None)?,
@@ -55,11 +59,11 @@ impl Op for Squeeze {
         let (Some(x), Some(out)) = (optional(inputs, 0), outputs.first()) else {
             return Axes::new();
         };
-        let named = ints_or("Squeeze", "axes", optional(inputs, 1), self.axes.as_deref());
+        let named = ints_or("axes", optional(inputs, 1), self.axes.as_deref());
         let (Some(rank), Ok(Some(Some(named)))) = (x.rank(), named) else {
             return Axes::reshaped(x, out);
         };
-        let Ok(named) = axes("Squeeze", &named, rank) else { return Axes::new() };
+        let Ok(named) = axes(&named, rank) else { return Axes::new() };
         let kept = (0..rank).filter(|axis| !named.contains(axis)).enumerate();
         kept.fold(Axes::new(), |axes, (to, from)| axes.each([(0, from)], [(0, to)]))
     }
@@ -72,8 +76,8 @@ impl Op for Squeeze {
         true
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
-        Ok(vec![required("Squeeze", inputs, 0)?.to_tensor()?.reshape(shape)?])
+        Ok(vec![required(inputs, 0)?.to_tensor()?.reshape(shape)?])
     }
 }

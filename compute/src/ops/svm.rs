@@ -6,11 +6,12 @@ mod cpu;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, output, required};
+use crate::args::{output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::tree_ensemble::{row_axes, rows};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// A kernel: how alike a row and a support vector are.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,6 +63,8 @@ pub struct Svm {
     rho: Vec<f32>,
 }
 
+const NAME: &str = "Svm";
+
 impl Svm {
     /// Checks that all lengths fit each other.
     ///
@@ -80,19 +83,19 @@ impl Svm {
                 return Ok(());
             }
             let expected = expected.map_or("fewer".to_owned(), |n| n.to_string());
-            Err(Error::invalid("Svm", format!("{given} {what}, expected {expected}")))
+            Err(Error::invalid(format!("{given} {what}, expected {expected}")).of(NAME))
         };
         let features = vectors.len().checked_div(count).unwrap_or(0);
         check("numbers in support vectors", vectors.len(), features.checked_mul(count))?;
         if features == 0 && count > 0 {
             let message = format!("no numbers in support vectors, expected {count} or more");
-            return Err(Error::invalid("Svm", message));
+            return Err(Error::invalid(message).of(NAME));
         }
         let classes = decision.classes();
         if let Decision::Pairs(counts) | Decision::Probabilities { counts, .. } = &decision {
             if !(2..=CLASSES_MAX).contains(&classes) {
                 let message = format!("{classes} classes, expected 2 to {CLASSES_MAX}");
-                return Err(Error::invalid("Svm", message));
+                return Err(Error::invalid(message).of(NAME));
             }
             let sum = counts.iter().try_fold(0usize, |n, &c| n.checked_add(c));
             check("support vectors", count, sum)?;
@@ -138,12 +141,15 @@ impl Decision {
 
 impl Op for Svm {
     fn name(&self) -> &'static str {
-        "Svm"
+        NAME
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Svm", inputs, 1, 1)?;
-        let rows = rows("Svm", required("Svm", inputs, 0)?)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let rows = rows(required(inputs, 0)?)?;
         Ok(output(DType::F32, Some(vec![rows, Dim::Known(self.scores())])))
     }
 
@@ -156,7 +162,7 @@ impl Op for Svm {
         rows.saturating_mul(self.vectors.len().saturating_add(self.coefficients.len())) as u64
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

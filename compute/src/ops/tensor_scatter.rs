@@ -1,13 +1,14 @@
 //! Writes a stretch of a cache.
 
 use crate::Axes;
-use crate::args::{arity, axis, concrete_one, optional, output, rank, required, same_dtype};
+use crate::args::{axis, concrete_one, optional, output, rank, required, same_dtype};
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
 use crate::movement::around;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `TensorScatter`: inputs cache, update (the cache's shape, but for a shorter sequence axis) and
 /// where to write in each entry of the batch (i64, optional, from the start without).
@@ -24,27 +25,29 @@ impl Op for TensorScatter {
         "TensorScatter"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
-        let (cache, update) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        same_dtype(op, "the update", cache.ty.dtype, update.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (cache, update) = (required(inputs, 0)?, required(inputs, 1)?);
+        same_dtype("the update", cache.ty.dtype, update.ty.dtype)?;
         if let Some(starts) = optional(inputs, 2) {
-            index_dtype(op, "the positions", starts.ty.dtype)?;
-            rank(op, "the positions", starts, 1)?;
+            index_dtype("the positions", starts.ty.dtype)?;
+            rank("the positions", starts, 1)?;
             if let (Some([n]), Some([batch, ..])) = (starts.sym_shape(), cache.sym_shape()) {
-                dims::expect(op, "the number of positions", batch, n)?;
+                dims::expect("the number of positions", batch, n)?;
             }
         }
         if let (Some(cache), Some(new)) = (cache.sym_shape(), update.sym_shape()) {
-            rank(op, "the update", update, cache.len())?;
-            let along = axis(op, self.axis, cache.len())?;
+            rank("the update", update, cache.len())?;
+            let along = axis(self.axis, cache.len())?;
             if along == 0 {
-                return Err(Error::invalid(op, "axis 0 is the batch, expected a later one"));
+                return Err(Error::invalid("axis 0 is the batch, expected a later one"));
             }
             for (i, (cache, new)) in cache.iter().zip(new).enumerate() {
                 if i != along {
-                    dims::expect(op, "an axis of the update", cache, new)?;
+                    dims::expect("an axis of the update", cache, new)?;
                 }
             }
         }
@@ -53,7 +56,7 @@ impl Op for TensorScatter {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
-        let Ok(along) = axis(self.name(), self.axis, rank) else { return Axes::new() };
+        let Ok(along) = axis(self.axis, rank) else { return Axes::new() };
         (0..rank).filter(|axis| *axis != along).fold(Axes::new(), |axes, axis| {
             let positions = optional(inputs, 2).filter(|_| axis == 0).map(|_| (2, 0));
             axes.each([(0, axis), (1, axis)].into_iter().chain(positions), [(0, axis)])
@@ -64,12 +67,11 @@ impl Op for TensorScatter {
         0
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let op = self.name();
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let (cache, update) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        let along = axis(op, self.axis, shape.rank())?;
-        let starts = optional(inputs, 2).map(|x| ints(op, "the positions", x)).transpose()?;
+        let (cache, update) = (required(inputs, 0)?, required(inputs, 1)?);
+        let along = axis(self.axis, shape.rank())?;
+        let starts = optional(inputs, 2).map(|x| ints("the positions", x)).transpose()?;
         let mut out = cache.to_tensor()?;
         if update.is_empty() {
             return Ok(vec![out]);
@@ -85,7 +87,7 @@ impl Op for TensorScatter {
             });
             let start = fits.filter(|_| new <= size).ok_or_else(|| {
                 let message = format!("{new} entries at {start} do not fit into {size}");
-                Error::invalid(op, message)
+                Error::invalid(message)
             })?;
             for (j, from) in from.chunks_exact(run).enumerate() {
                 let at = i * size + (start % size + j) % size;

@@ -11,16 +11,17 @@ pub use split::StringSplit;
 pub use tf_idf::{NGrams, TfIdfVectorizer, TfIdfWeighting};
 
 use crate::Axes;
-use crate::args::{arity, output, required};
+use crate::args::{output, required};
 use crate::dims;
-use crate::error::{Error, Result};
-use crate::op::{Context, Op, ValueInfo, wrong_dtype};
+use crate::error::{Error, Result, wrong_dtype};
+use crate::op::{Context, Op, ValueInfo};
 use crate::walk::Walk;
 use lgp_memory::{DType, Shape, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// Fails unless an input holds strings.
-fn expect_strings(op: &'static str, i: usize, info: &ValueInfo) -> Result<()> {
-    if info.ty.dtype == DType::Str { Ok(()) } else { Err(wrong_dtype(op, i, info.ty.dtype)) }
+fn expect_strings(i: usize, info: &ValueInfo) -> Result<()> {
+    if info.ty.dtype == DType::Str { Ok(()) } else { Err(wrong_dtype(i, info.ty.dtype)) }
 }
 
 /// `StringConcat`: two tensors of strings, broadcast to each other.
@@ -32,14 +33,17 @@ impl Op for StringConcat {
         "StringConcat"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("StringConcat", inputs, 2, 2)?;
-        let a = required("StringConcat", inputs, 0)?;
-        let b = required("StringConcat", inputs, 1)?;
-        expect_strings("StringConcat", 0, a)?;
-        expect_strings("StringConcat", 1, b)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let a = required(inputs, 0)?;
+        let b = required(inputs, 1)?;
+        expect_strings(0, a)?;
+        expect_strings(1, b)?;
         let shape = match (a.sym_shape(), b.sym_shape()) {
-            (Some(a), Some(b)) => Some(dims::broadcast("StringConcat", a, b)?),
+            (Some(a), Some(b)) => Some(dims::broadcast(a, b)?),
             _ => None,
         };
         Ok(output(DType::Str, shape))
@@ -49,10 +53,10 @@ impl Op for StringConcat {
         Axes::elementwise(inputs, outputs)
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = crate::args::concrete_one(self, inputs)?;
-        let a = required("StringConcat", inputs, 0)?;
-        let b = required("StringConcat", inputs, 1)?;
+        let a = required(inputs, 0)?;
+        let b = required(inputs, 1)?;
         let (left, right) = (a.strings()?, b.strings()?);
         let walk = Walk::new(&shape, [a.shape(), b.shape()])?;
         let count = shape.elements()?;
@@ -79,7 +83,7 @@ impl RegexFullMatch {
     /// # Errors
     /// What is wrong with the pattern, or that its automaton takes too much memory.
     pub fn new(pattern: &str) -> Result<Self> {
-        let failed = |e: regex::Error| Error::invalid("RegexFullMatch", format!("pattern: {e}"));
+        let failed = |e: regex::Error| Error::invalid(format!("pattern: {e}")).of("RegexFullMatch");
         // A pattern that is whole by itself cannot end the group that is put around it.
         regex::Regex::new(pattern).map_err(failed)?;
         let whole = regex::Regex::new(&format!("^(?:{pattern})$"));
@@ -94,10 +98,13 @@ impl Op for RegexFullMatch {
         "RegexFullMatch"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("RegexFullMatch", inputs, 1, 1)?;
-        let x = required("RegexFullMatch", inputs, 0)?;
-        expect_strings("RegexFullMatch", 0, x)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        expect_strings(0, x)?;
         Ok(output(DType::Bool, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -105,10 +112,10 @@ impl Op for RegexFullMatch {
         Axes::elementwise(inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape): (DType, Shape) = crate::args::concrete_one(self, inputs)?;
         let mut out = ctx.alloc(dtype, shape)?;
-        let texts = required("RegexFullMatch", inputs, 0)?.strings()?;
+        let texts = required(inputs, 0)?.strings()?;
         for (out, text) in out.as_mut_slice::<bool>()?.iter_mut().zip(texts) {
             *out = self.0.is_match(text);
         }

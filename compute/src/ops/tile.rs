@@ -4,12 +4,13 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, optional, output_moved, rank, required};
+use crate::args::{optional, output_moved, rank, required};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Tile`: inputs data and the repeats (i64, one an axis).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -20,18 +21,21 @@ impl Op for Tile {
         "Tile"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Tile", inputs, 2, 2)?;
-        let (x, repeats) = (required("Tile", inputs, 0)?, required("Tile", inputs, 1)?);
-        rank("Tile", "repeats", repeats, 1)?;
-        let repeats = repeats.target_shape("Tile")?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let (x, repeats) = (required(inputs, 0)?, required(inputs, 1)?);
+        rank("repeats", repeats, 1)?;
+        let repeats = repeats.target_shape()?;
         let shape = match (x.sym_shape(), repeats) {
             (Some(x), Some(repeats)) => {
                 if x.len() != repeats.len() {
                     let message = format!("{} repeats for rank {}", repeats.len(), x.len());
-                    return Err(Error::invalid("Tile", message));
+                    return Err(Error::invalid(message));
                 }
-                let product = |(x, n): (&Dim, &Dim)| dims::mul("Tile", x, n);
+                let product = |(x, n): (&Dim, &Dim)| dims::mul(x, n);
                 Some(x.iter().zip(&repeats).map(product).collect::<Result<_>>()?)
             }
             (Some(x), None) => Some(vec![Dim::Unknown; x.len()]),
@@ -56,7 +60,7 @@ impl Op for Tile {
         device::launches(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

@@ -5,7 +5,7 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, axis, ints_or, optional, required};
+use crate::args::{axis, ints_or, optional, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::pick;
@@ -14,6 +14,7 @@ use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 /// `TopK`: inputs x of any numeric dtype and k (i64 `[1]`); outputs the values and their
 /// positions (i64), in order; of equal values the first comes first, and NaN is the largest.
@@ -30,12 +31,11 @@ pub struct TopK {
 impl TopK {
     fn count(&self, inputs: &[Option<&ValueInfo>], size: &Dim) -> Result<Dim> {
         let attribute = self.k.map(|k| vec![k]);
-        let given = ints_or("TopK", "k", optional(inputs, 1), attribute.as_deref())?
-            .ok_or_else(|| Error::invalid("TopK", "k is missing"))?;
+        let given = ints_or("k", optional(inputs, 1), attribute.as_deref())?
+            .ok_or_else(|| Error::invalid("k is missing"))?;
         let Some(given) = given else { return Ok(Dim::Unknown) };
-        let wrong = || {
-            Error::invalid("TopK", format!("k is {given:?}, expected one number of at most {size}"))
-        };
+        let wrong =
+            || Error::invalid(format!("k is {given:?}, expected one number of at most {size}"));
         let [k] = given[..] else { return Err(wrong()) };
         let k = usize::try_from(k).map_err(|_| wrong())?;
         if size.known().is_some_and(|n| k > n) {
@@ -50,17 +50,19 @@ impl Op for TopK {
         "TopK"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 2)?;
-        let x = required(op, inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid(op, "it has no meaning for bool"));
+            return Err(Error::invalid("it has no meaning for bool"));
         }
         let shape = match x.sym_shape() {
             None => None,
             Some(dims) => {
-                let axis = axis(op, self.axis, dims.len())?;
+                let axis = axis(self.axis, dims.len())?;
                 let mut out = dims.to_vec();
                 out[axis] = self.count(inputs, &dims[axis])?;
                 Some(SymShape(out))
@@ -72,7 +74,7 @@ impl Op for TopK {
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let rank = optional(inputs, 0).and_then(|x| x.rank());
-        match rank.map(|rank| axis("TopK", self.axis, rank)) {
+        match rank.map(|rank| axis(self.axis, rank)) {
             Some(Ok(axis)) => Axes::each_but(&[axis], inputs, outputs.len()),
             _ => Axes::new(),
         }
@@ -90,13 +92,10 @@ impl Op for TopK {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let types = crate::args::concrete(self, inputs)?;
-        let x = required("TopK", inputs, 0)?;
-        let axis = axis("TopK", self.axis, x.shape().rank())?;
+        let x = required(inputs, 0)?;
+        let axis = axis(self.axis, x.shape().rank())?;
         let shape = types.first().map(|(_, shape)| shape.clone()).unwrap_or_default();
         let (_, n, inner) = around(x.shape(), axis);
         let k = shape[axis];
@@ -105,7 +104,7 @@ impl Op for TopK {
         if positions.is_empty() {
             return Ok(vec![values, positions]);
         }
-        with_type!("TopK", x.dtype(), number T => {
+        with_type!(x.dtype(), number T => {
             let x = x.as_slice::<T>()?;
             let cost = n.saturating_mul(inner).saturating_mul(8);
             ctx.split(positions.as_mut_slice::<i64>()?, k * inner, cost, |first, part| {

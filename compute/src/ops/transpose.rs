@@ -4,11 +4,12 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, required};
+use crate::args::{optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Transpose`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -27,7 +28,7 @@ impl Transpose {
             return Ok(perm.clone());
         }
         let message = format!("perm is {perm:?}, expected each of {rank} axes once");
-        Err(Error::invalid("Transpose", message))
+        Err(Error::invalid(message))
     }
 }
 
@@ -36,9 +37,12 @@ impl Op for Transpose {
         "Transpose"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Transpose", inputs, 1, 1)?;
-        let x = required("Transpose", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let shape = match x.sym_shape() {
             Some(dims) => Some(self.perm(dims.len())?.iter().map(|&i| dims[i].clone()).collect()),
             None => None,
@@ -61,7 +65,7 @@ impl Op for Transpose {
         device::launches(self, inputs, outputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

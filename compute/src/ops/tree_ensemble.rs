@@ -6,12 +6,13 @@ mod flat;
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, optional, output, required};
+use crate::args::{optional, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::post_transform::PostTransform;
 use flat::Flat;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 /// A few rows of this many scores are scratch memory.
@@ -92,6 +93,8 @@ pub struct TreeEnsemble {
     keeps_f64: bool,
 }
 
+const NAME: &str = "TreeEnsemble";
+
 impl TreeEnsemble {
     /// Checks the trees and lays them out for walking.
     ///
@@ -108,13 +111,14 @@ impl TreeEnsemble {
     ) -> Result<Self> {
         if !(1..=TARGETS_MAX).contains(&targets) {
             let message = format!("{targets} targets, expected 1 to {TARGETS_MAX}");
-            return Err(Error::invalid("TreeEnsemble", message));
+            return Err(Error::invalid(message).of(NAME));
         }
         if !base.is_empty() && base.len() != targets {
             let message = format!("{} base values, expected {targets}", base.len());
-            return Err(Error::invalid("TreeEnsemble", message));
+            return Err(Error::invalid(message).of(NAME));
         }
-        let flat = Arc::new(Flat::new(trees, targets)?);
+        let flat = Flat::new(trees, targets).map_err(|error| error.of(NAME))?;
+        let flat = Arc::new(flat);
         Ok(Self { flat, targets, aggregate, base, post, keeps_f64: false })
     }
 
@@ -132,13 +136,16 @@ impl TreeEnsemble {
 
 impl Op for TreeEnsemble {
     fn name(&self) -> &'static str {
-        "TreeEnsemble"
+        NAME
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("TreeEnsemble", inputs, 1, 1)?;
-        let x = required("TreeEnsemble", inputs, 0)?;
-        let rows = rows("TreeEnsemble", x)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        let rows = rows(x)?;
         Ok(output(self.output_dtype(x.ty.dtype), Some(vec![rows, Dim::Known(self.targets)])))
     }
 
@@ -152,21 +159,21 @@ impl Op for TreeEnsemble {
         walks.saturating_mul(self.flat.depth) as u64
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }
 
 /// The rows of a table of features; a single row may lack its axis.
-pub(crate) fn rows(op: &'static str, x: &ValueInfo) -> Result<Dim> {
+pub(crate) fn rows(x: &ValueInfo) -> Result<Dim> {
     match x.sym_shape() {
         None => Ok(Dim::Unknown),
         Some([_]) => Ok(Dim::Known(1)),
         Some([rows, _]) => Ok(rows.clone()),
-        Some(dims) => Err(Error::invalid(
-            op,
-            format!("the input has rank {}, expected [rows, features]", dims.len()),
-        )),
+        Some(dims) => Err(Error::invalid(format!(
+            "the input has rank {}, expected [rows, features]",
+            dims.len()
+        ))),
     }
 }
 

@@ -3,13 +3,14 @@
 mod device;
 
 use crate::Axes;
-use crate::args::{arity, concrete_one, optional, output, required, single};
+use crate::args::{concrete_one, optional, output, required, single};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::{index_dtype, ints};
 use crate::movement::zero_byte;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Trilu`: inputs x (rank 2 or more, any dtype) and k (i64, one element, optional): which
 /// diagonal bounds the triangle. All else becomes zero, or empty.
@@ -24,16 +25,19 @@ impl Op for Trilu {
         "Trilu"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Trilu", inputs, 1, 2)?;
-        let x = required("Trilu", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         if let Some(k) = optional(inputs, 1) {
-            index_dtype("Trilu", "k", k.ty.dtype)?;
-            single("Trilu", "k", k)?;
+            index_dtype("k", k.ty.dtype)?;
+            single("k", k)?;
         }
         if let Some(dims) = x.sym_shape().filter(|dims| dims.len() < 2) {
             let message = format!("rank is {}, expected 2 or more", dims.len());
-            return Err(Error::invalid("Trilu", message));
+            return Err(Error::invalid(message));
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
@@ -47,10 +51,10 @@ impl Op for Trilu {
         device::launches(self, inputs)
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let x = required("Trilu", inputs, 0)?;
-        let k = optional(inputs, 1).map(|k| ints("Trilu", "k", k)).transpose()?;
+        let x = required(inputs, 0)?;
+        let k = optional(inputs, 1).map(|k| ints("k", k)).transpose()?;
         let k = k.and_then(|k| k.first().copied()).unwrap_or(0);
         let [.., rows, columns] = shape.dims()[..] else { return Ok(Vec::new()) };
         let mut out = x.to_tensor()?;

@@ -3,99 +3,21 @@
 mod cpu;
 mod device;
 mod math;
+mod table;
 #[cfg(test)]
 mod tests;
 
 use crate::Axes;
-use crate::args::{arity, output, required};
+use crate::args::{output, required};
 use crate::device::Element;
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::op::{Context, Given, Op, ValueInfo, as_large};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 pub(crate) use math::Exp;
-
-/// Which function of an element.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[allow(missing_docs, reason = "ONNX's own names; the parameters are its attributes")]
-pub enum UnaryKind {
-    Relu,
-    LeakyRelu {
-        alpha: f32,
-    },
-    Elu {
-        alpha: f32,
-    },
-    Celu {
-        alpha: f32,
-    },
-    Selu {
-        alpha: f32,
-        gamma: f32,
-    },
-    ThresholdedRelu {
-        alpha: f32,
-    },
-    Sigmoid,
-    HardSigmoid {
-        alpha: f32,
-        beta: f32,
-    },
-    HardSwish,
-    Mish,
-    /// `tanh` is ONNX's `approximate="tanh"`.
-    Gelu {
-        tanh: bool,
-    },
-    /// `x · sigmoid(alpha · x)`; SiLU when alpha is 1.
-    Swish {
-        alpha: f32,
-    },
-    /// `scale · x + shift`: what mappings write arithmetic with constants in.
-    Linear {
-        scale: f32,
-        shift: f32,
-    },
-    Softplus,
-    Softsign,
-    Tanh,
-    Erf,
-    Exp,
-    Log,
-    Sqrt,
-    Reciprocal,
-    Sin,
-    Cos,
-    Tan,
-    Asin,
-    Acos,
-    Atan,
-    Sinh,
-    Cosh,
-    Asinh,
-    Acosh,
-    Atanh,
-    /// Zero within `lambd` of zero, moved by `bias` towards zero elsewhere.
-    Shrink {
-        bias: f32,
-        lambd: f32,
-    },
-    Floor,
-    Ceil,
-    /// Half to even.
-    Round,
-    Neg,
-    Abs,
-    Sign,
-    Not,
-    IsNaN,
-    /// Which infinities count.
-    IsInf {
-        positive: bool,
-        negative: bool,
-    },
-}
+pub use table::UnaryKind;
 
 /// An element-wise operator of one input; the output has its type, except those of `IsNaN` and
 /// `IsInf`, which are bool.
@@ -115,67 +37,25 @@ impl Unary {
 
 impl Op for Unary {
     fn name(&self) -> &'static str {
-        match self.kind {
-            UnaryKind::Relu => "Relu",
-            UnaryKind::LeakyRelu { .. } => "LeakyRelu",
-            UnaryKind::Elu { .. } => "Elu",
-            UnaryKind::Celu { .. } => "Celu",
-            UnaryKind::Selu { .. } => "Selu",
-            UnaryKind::ThresholdedRelu { .. } => "ThresholdedRelu",
-            UnaryKind::Sigmoid => "Sigmoid",
-            UnaryKind::HardSigmoid { .. } => "HardSigmoid",
-            UnaryKind::HardSwish => "HardSwish",
-            UnaryKind::Mish => "Mish",
-            UnaryKind::Gelu { .. } => "Gelu",
-            UnaryKind::Swish { .. } => "Swish",
-            UnaryKind::Linear { .. } => "Linear",
-            UnaryKind::Softplus => "Softplus",
-            UnaryKind::Softsign => "Softsign",
-            UnaryKind::Tanh => "Tanh",
-            UnaryKind::Erf => "Erf",
-            UnaryKind::Exp => "Exp",
-            UnaryKind::Log => "Log",
-            UnaryKind::Sqrt => "Sqrt",
-            UnaryKind::Reciprocal => "Reciprocal",
-            UnaryKind::Sin => "Sin",
-            UnaryKind::Cos => "Cos",
-            UnaryKind::Tan => "Tan",
-            UnaryKind::Asin => "Asin",
-            UnaryKind::Acos => "Acos",
-            UnaryKind::Atan => "Atan",
-            UnaryKind::Sinh => "Sinh",
-            UnaryKind::Cosh => "Cosh",
-            UnaryKind::Asinh => "Asinh",
-            UnaryKind::Acosh => "Acosh",
-            UnaryKind::Atanh => "Atanh",
-            UnaryKind::Shrink { .. } => "Shrink",
-            UnaryKind::Floor => "Floor",
-            UnaryKind::Ceil => "Ceil",
-            UnaryKind::Round => "Round",
-            UnaryKind::Neg => "Neg",
-            UnaryKind::Abs => "Abs",
-            UnaryKind::Sign => "Sign",
-            UnaryKind::Not => "Not",
-            UnaryKind::IsNaN => "IsNaN",
-            UnaryKind::IsInf { .. } => "IsInf",
-        }
+        self.kind.name()
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(self.name(), inputs, 1, 1)?;
-        let x = required(self.name(), inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let given = x.ty.dtype;
         let fits = match self.kind {
             UnaryKind::Not => given == DType::Bool,
-            UnaryKind::Relu
-            | UnaryKind::Neg
-            | UnaryKind::Abs
-            | UnaryKind::Sign
-            | UnaryKind::Shrink { .. } => given != DType::Bool,
+            // Integers are computed in f64.
+            UnaryKind::Shrink { .. } => given != DType::Bool,
+            kind if kind.takes_integers() => given != DType::Bool,
             _ => given.is_float(),
         };
         if !fits {
-            return Err(Error::invalid(self.name(), format!("it has no meaning for {given}")));
+            return Err(Error::invalid(format!("it has no meaning for {given}")));
         }
         let asks = matches!(self.kind, UnaryKind::IsNaN | UnaryKind::IsInf { .. });
         let dtype = if asks { DType::Bool } else { given };
@@ -198,7 +78,8 @@ impl Op for Unary {
         inputs: &[Option<TensorView<'_>>],
     ) -> Result<Vec<Tensor>> {
         let mut out = given.checked(self, inputs)?;
-        cpu::numbers(self, ctx, None, &mut out)?;
+        let computed = cpu::numbers(self, ctx, None, &mut out);
+        computed.map_err(|error| error.of(self.name()))?;
         Ok(vec![out])
     }
 
@@ -214,10 +95,7 @@ impl Op for Unary {
         Activation::from_unary(self.kind)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

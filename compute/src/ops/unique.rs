@@ -1,7 +1,7 @@
 //! The distinct elements, or slices, of a tensor.
 
 use super::top_k::compare;
-use crate::args::{arity, axis, optional, required};
+use crate::args::{axis, optional, required};
 use crate::error::{Error, Result};
 use crate::index::pick;
 use crate::movement::strided;
@@ -9,6 +9,7 @@ use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Layout, SymShape, Tensor, TensorType, TensorView};
 use std::cmp::Ordering;
+use std::ops::RangeInclusive;
 
 /// `Unique`: one input; outputs the distinct ones, the position of each one's first occurrence,
 /// which one each input element is, and how often each occurs (the last three i64).
@@ -25,13 +26,16 @@ impl Op for Unique {
         "Unique"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Unique", inputs, 1, 1)?;
-        let x = required("Unique", inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let unknown = || Some(SymShape(vec![Dim::Unknown]));
         let shape = match (x.sym_shape(), self.axis) {
             (Some(dims), Some(along)) => {
-                let along = axis("Unique", along, dims.len())?;
+                let along = axis(along, dims.len())?;
                 let mut dims = dims.to_vec();
                 dims[along] = Dim::Unknown;
                 Some(SymShape(dims))
@@ -53,15 +57,11 @@ impl Op for Unique {
         true
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        arity("Unique", inputs, 1, 1)?;
-        let x = required("Unique", inputs, 0)?;
-        if crate::widen::is_half(inputs) {
-            return crate::widen::widened_unchecked(self, ctx, inputs);
-        }
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let x = required(inputs, 0)?;
         // The compared slices become rows; without an axis a row is one element.
         let rank = x.shape().rank();
-        let along = self.axis.map(|a| axis("Unique", a, rank)).transpose()?;
+        let along = self.axis.map(|a| axis(a, rank)).transpose()?;
         let mut perm: Vec<usize> = (0..rank).collect();
         let (rows, count) = match along {
             None => (x.to_tensor()?, x.len()),
@@ -125,7 +125,7 @@ impl Unique {
             let x = rows.as_slice::<u32>()?;
             sort(&|a, b| x[a * width..][..width].cmp(&x[b * width..][..width]));
         } else {
-            with_type!("Unique", rows.dtype(), number T => {
+            with_type!(rows.dtype(), number T => {
                 let x = rows.as_slice::<T>()?;
                 sort(&|a, b| {
                     let (a, b) = (&x[a * width..][..width], &x[b * width..][..width]);

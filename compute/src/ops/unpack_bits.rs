@@ -4,12 +4,13 @@ mod device;
 #[cfg(test)]
 mod tests;
 
-use crate::args::{arity, optional, output, rank, required};
+use crate::args::{optional, output, rank, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::rewrite::Decoder;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// The weight of ONNX Runtime's `MatMulNBits`, as f32 of shape `[k, n]`.
 ///
@@ -46,18 +47,17 @@ impl UnpackBits {
 
     /// Fails unless the attributes and the numbers of elements make sense together.
     fn check(&self, inputs: &[Option<TensorView<'_>>]) -> Result<()> {
-        let op = "MatMulNBits";
         let elements = |given: usize, per: usize, what: &str| {
             let expected = self.n.checked_mul(per);
             if expected == Some(given) {
                 return Ok(());
             }
-            Err(Error::invalid(op, format!("{what} have {given} elements, expected {expected:?}")))
+            Err(Error::invalid(format!("{what} have {given} elements, expected {expected:?}")))
         };
         let bytes = self.block.saturating_mul(self.bits).div_ceil(8);
-        let packed = required(op, inputs, 0)?;
+        let packed = required(inputs, 0)?;
         elements(packed.len(), self.blocks().saturating_mul(bytes), "packed weights")?;
-        elements(required(op, inputs, 1)?.len(), self.blocks(), "scales")?;
+        elements(required(inputs, 1)?.len(), self.blocks(), "scales")?;
         match optional(inputs, 2) {
             Some(zero) if zero.dtype() == DType::U8 => {
                 let row = self.blocks().saturating_mul(self.bits).div_ceil(8);
@@ -74,15 +74,17 @@ impl Op for UnpackBits {
         "MatMulNBits"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 2, 3)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        2..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         if !matches!(self.bits, 2 | 4 | 8) || self.block == 0 || !self.block.is_multiple_of(8) {
             let (bits, block) = (self.bits, self.block);
-            return Err(Error::unsupported(op, format!("{bits} bits in blocks of {block}")));
+            return Err(Error::unsupported(format!("{bits} bits in blocks of {block}")));
         }
-        let (packed, scales) = (required(op, inputs, 0)?, required(op, inputs, 1)?);
-        rank(op, "the packed weight", packed, 3)?;
+        let (packed, scales) = (required(inputs, 0)?, required(inputs, 1)?);
+        rank("the packed weight", packed, 3)?;
         let zero = optional(inputs, 2).map_or(DType::U8, |z| z.ty.dtype);
         if packed.ty.dtype != DType::U8
             || scales.ty.dtype != DType::F32
@@ -90,7 +92,7 @@ impl Op for UnpackBits {
         {
             let (packed, scales) = (packed.ty.dtype, scales.ty.dtype);
             let message = format!("weights {packed}, scales {scales}, zero points {zero}");
-            return Err(Error::unsupported(op, message));
+            return Err(Error::unsupported(message));
         }
         Ok(output(DType::F32, Some(vec![Dim::Known(self.k), Dim::Known(self.n)])))
     }
@@ -103,11 +105,11 @@ impl Op for UnpackBits {
         Some(Decoder::Unpacks(self.clone()))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = crate::args::concrete_one(self, inputs)?;
         self.check(inputs)?;
-        let packed = required(self.name(), inputs, 0)?.as_slice::<u8>()?;
-        let scales = required(self.name(), inputs, 1)?.as_slice::<f32>()?;
+        let packed = required(inputs, 0)?.as_slice::<u8>()?;
+        let scales = required(inputs, 1)?.as_slice::<f32>()?;
         let mut out = ctx.alloc(dtype, shape)?;
         if out.is_empty() {
             return Ok(vec![out]);

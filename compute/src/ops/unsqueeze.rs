@@ -1,10 +1,11 @@
 //! Inserts axes of size 1.
 
 use crate::Axes;
-use crate::args::{arity, axes, concrete_one, ints_or, optional, output_moved, required};
+use crate::args::{axes, concrete_one, ints_or, optional, output_moved, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Unsqueeze`: inputs data and the axes (i64) as positions in the output.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -18,14 +19,17 @@ impl Op for Unsqueeze {
         "Unsqueeze"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Unsqueeze", inputs, 1, 2)?;
-        let x = required("Unsqueeze", inputs, 0)?;
-        let named = ints_or("Unsqueeze", "axes", optional(inputs, 1), self.axes.as_deref())?
-            .ok_or_else(|| Error::invalid("Unsqueeze", "axes are missing"))?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=2
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        let named = ints_or("axes", optional(inputs, 1), self.axes.as_deref())?
+            .ok_or_else(|| Error::invalid("axes are missing"))?;
         let shape = match (x.sym_shape(), named) {
             (Some(dims), Some(named)) => {
-                let new = axes("Unsqueeze", &named, dims.len() + named.len())?;
+                let new = axes(&named, dims.len() + named.len())?;
                 let mut old = dims.iter().cloned();
                 let dim = |axis| {
                     if new.contains(&axis) { Some(Dim::Known(1)) } else { old.next() }
@@ -41,12 +45,12 @@ impl Op for Unsqueeze {
         let (Some(x), Some(out)) = (optional(inputs, 0), outputs.first()) else {
             return Axes::new();
         };
-        let named = ints_or("Unsqueeze", "axes", optional(inputs, 1), self.axes.as_deref());
+        let named = ints_or("axes", optional(inputs, 1), self.axes.as_deref());
         let (Some(rank), Ok(Some(Some(named)))) = (x.rank(), named) else {
             return Axes::reshaped(x, out);
         };
         let whole = rank + named.len();
-        let Ok(new) = axes("Unsqueeze", &named, whole) else { return Axes::new() };
+        let Ok(new) = axes(&named, whole) else { return Axes::new() };
         let old = (0..whole).filter(|axis| !new.contains(axis)).enumerate();
         old.fold(Axes::new(), |axes, (from, to)| axes.each([(0, from)], [(0, to)]))
     }
@@ -59,8 +63,8 @@ impl Op for Unsqueeze {
         true
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (_, shape) = concrete_one(self, inputs)?;
-        Ok(vec![required("Unsqueeze", inputs, 0)?.to_tensor()?.reshape(shape)?])
+        Ok(vec![required(inputs, 0)?.to_tensor()?.reshape(shape)?])
     }
 }

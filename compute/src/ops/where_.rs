@@ -3,12 +3,13 @@
 mod cpu;
 
 use crate::Axes;
-use crate::args::{arity, output, required, same_dtype};
+use crate::args::{output, required, same_dtype};
 use crate::device::{Element, all};
 use crate::dims;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `Where`: inputs condition (bool), a, b of one dtype; all three broadcast to each other.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -19,16 +20,17 @@ impl Op for Where {
         "Where"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("Where", inputs, 3, 3)?;
-        let condition = required("Where", inputs, 0)?;
-        let (a, b) = (required("Where", inputs, 1)?, required("Where", inputs, 2)?);
-        same_dtype("Where", "the condition", DType::Bool, condition.ty.dtype)?;
-        same_dtype("Where", "input 2", a.ty.dtype, b.ty.dtype)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        3..=3
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let condition = required(inputs, 0)?;
+        let (a, b) = (required(inputs, 1)?, required(inputs, 2)?);
+        same_dtype("the condition", DType::Bool, condition.ty.dtype)?;
+        same_dtype("input 2", a.ty.dtype, b.ty.dtype)?;
         let shape = match (condition.sym_shape(), a.sym_shape(), b.sym_shape()) {
-            (Some(c), Some(a), Some(b)) => {
-                Some(dims::broadcast("Where", c, &dims::broadcast("Where", a, b)?)?)
-            }
+            (Some(c), Some(a), Some(b)) => Some(dims::broadcast(c, &dims::broadcast(a, b)?)?),
             _ => None,
         };
         Ok(output(a.ty.dtype, shape))
@@ -43,7 +45,7 @@ impl Op for Where {
         Some(format!("{} ? {} : {}", condition.name, a.name, b.name))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
 }

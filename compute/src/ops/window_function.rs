@@ -1,11 +1,12 @@
 //! The windows of signal processing.
 
-use crate::args::{arity, concrete_one, output, required, single};
+use crate::args::{concrete_one, output, required, single};
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use num_traits::cast;
+use std::ops::RangeInclusive;
 
 /// Which window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,23 +37,24 @@ impl Op for WindowFunction {
         }
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let op = self.name();
-        arity(op, inputs, 1, 1)?;
-        let size = required(op, inputs, 0)?;
-        index_dtype(op, "the length", size.ty.dtype)?;
-        single(op, "the length", size)?;
-        let known = size.ints(op, "the length")?.and_then(|n| n.first().copied());
-        let n = match known {
-            None => Dim::Unknown,
-            Some(n) => Dim::Known(usize::try_from(n).map_err(|_| {
-                Error::invalid(op, format!("the length is {n}, expected 0 or more"))
-            })?),
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let size = required(inputs, 0)?;
+        index_dtype("the length", size.ty.dtype)?;
+        single("the length", size)?;
+        let known = size.ints("the length")?.and_then(|n| n.first().copied());
+        let length = |n: i64| {
+            usize::try_from(n)
+                .map_err(|_| Error::invalid(format!("the length is {n}, expected 0 or more")))
         };
+        let n = known.map(length).transpose()?.map_or(Dim::Unknown, Dim::Known);
         Ok(output(self.dtype, Some(vec![n])))
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
         let n = shape.first().copied().unwrap_or(0);
         let wide = |n: usize| cast::<_, f64>(n).unwrap_or(f64::INFINITY);

@@ -86,17 +86,12 @@ impl ToBytes {
     ///
     /// # Errors
     /// A scale that is not finite: then what a sum becomes could be NaN.
-    pub(crate) fn new(
-        op: &'static str,
-        scale: Vec<f32>,
-        y: Quant,
-        (low, high): (f32, f32),
-    ) -> Result<Self> {
+    pub(crate) fn new(scale: Vec<f32>, y: Quant, (low, high): (f32, f32)) -> Result<Self> {
         if scale.iter().all(|s| s.is_finite()) {
             let (low, high) = (y.unsigned(low), y.unsigned(high));
             return Ok(Self { scale, zero: y.unsigned_zero(), low, high, flip: y.flip() });
         }
-        Err(Error::unsupported(op, "a scale that is not finite"))
+        Err(Error::unsupported("a scale that is not finite"))
     }
 }
 

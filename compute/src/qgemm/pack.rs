@@ -49,7 +49,8 @@ impl Packed {
         let (panels, groups) = (n.div_ceil(PANEL), width.div_ceil(4));
         let count = panels.checked_mul(taps).and_then(|c| c.checked_mul(groups));
         let count = count.filter(|c| c.checked_mul(64).is_some());
-        let too_large = || Error::unsupported("packing", format!("{n} columns of {taps}x{width}"));
+        let too_large =
+            || Error::unsupported(format!("{n} columns of {taps}x{width}")).of("packing");
         let count = count.ok_or_else(too_large)?;
         let mut lines = Vec::new();
         lines.try_reserve_exact(count).map_err(|_| too_large())?;

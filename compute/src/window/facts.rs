@@ -9,13 +9,13 @@ use lgp_memory::Dim;
 impl Spec {
     /// What a result's position has to do with those of an input of a size; `None` where the
     /// padding depends on a size that is unknown.
-    fn kind(&self, op: &'static str, input: &Dim) -> Option<AxisKind> {
+    fn kind(&self, input: &Dim) -> Option<AxisKind> {
         let (before, after) = match self.pads {
             AxisPads::Explicit(begin, end) => (begin, end),
             AxisPads::Same { .. } => {
                 // Steps of 1 pad all sizes alike.
                 let size = if self.stride == 1 { 1 } else { input.known()? };
-                let axis = self.axis(op, size).ok()?;
+                let axis = self.axis(size).ok()?;
                 (axis.begin, axis.end)
             }
         };
@@ -33,7 +33,6 @@ impl Spec {
 ///
 /// Nothing is said of channels.
 pub(crate) fn image_axes(
-    op: &'static str,
     x: &ValueInfo,
     specs: &[Spec],
     first: usize,
@@ -42,7 +41,7 @@ pub(crate) fn image_axes(
     let alike = |axis: usize| [(0, axis)].into_iter().chain(beside.map(|input| (input, axis)));
     let axes = Axes::new().each(alike(0), [(0, 0)]);
     specs.iter().zip(first..).fold(axes, |axes, (spec, axis)| {
-        match x.dim(axis).and_then(|dim| spec.kind(op, dim)) {
+        match x.dim(axis).and_then(|dim| spec.kind(dim)) {
             Some(AxisKind::Each) => axes.each(alike(axis), [(0, axis)]),
             // What stands beside has the places of results: it has no window.
             Some(kind) if beside.is_none() => axes.with(kind, [(0, axis)], [(0, axis)]),
@@ -99,8 +98,8 @@ mod tests {
         let symbol = |name: &str| Dim::Symbol(name.into());
         let x = info(&[symbol("n"), Dim::Known(3), symbol("h"), Dim::Known(8)]);
         let kinds = |kernel: usize, stride: usize, pads: &Pads, beside: Option<usize>| {
-            let specs = specs("op", &[kernel; 2], &[stride; 2], &[], pads, false).unwrap();
-            let axes = image_axes("op", &x, &specs, 2, beside);
+            let specs = specs(&[kernel; 2], &[stride; 2], &[], pads, false).unwrap();
+            let axes = image_axes(&x, &specs, 2, beside);
             [0, 2, 3].map(|axis| axes.of_output(0, axis).map(|axis| axis.kind))
         };
         let window = |stride, before| Some(AxisKind::Window { stride, before, extent: 3 });

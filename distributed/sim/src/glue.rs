@@ -6,6 +6,7 @@
 //! similar, but not always identical.
 
 mod among;
+mod behaviour;
 mod callers;
 mod chaos;
 mod cluster;

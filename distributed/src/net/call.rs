@@ -6,16 +6,17 @@ mod client;
 mod room;
 mod serve;
 mod steady;
+mod supervisor;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "planted")]
 pub(crate) mod untrusted;
 
 pub use client::Client;
-pub(crate) use client::Parcel;
+pub(crate) use client::{Answered, Parcel};
 pub(crate) use room::Callers;
-pub use serve::Supervisor;
 pub(crate) use serve::serve;
+pub use supervisor::Supervisor;
 
 use crate::net::identity::pki::Revocation;
 use crate::net::identity::role::Role;

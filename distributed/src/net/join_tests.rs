@@ -1,10 +1,12 @@
 //! Joiners and coordinators that are not what they say: nothing is given away, nothing is let in.
 
+use crate::clock::now_s;
 use crate::net::coordinator::gate::Services;
+use crate::net::identity::certificate;
 use crate::net::identity::pki;
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
 use crate::net::identity::tls;
-use crate::net::identity::token::{JoinToken, Tokens, now_s};
+use crate::net::identity::token::{JoinToken, Tokens};
 use crate::net::transport::close::Close;
 use crate::net::transport::endpoint;
 use crate::net::transport::rpc::{self, Ask, Certification, Enrol};
@@ -191,8 +193,10 @@ async fn requests_that_make_no_sense_cost_no_use() {
     let certified = answer(&coordinator, &token, &good()).await.expect("a good request");
     // The request's own wishes do not count: name and role are what the coordinator gives.
     let cert = CertificateDer::from_pem_slice(certified.cert_pem.as_bytes()).expect("PEM");
-    assert!(tls::names_worker(&cert, &"w".parse().expect("a name")));
-    assert!(!tls::has_role(&cert, Role::Admin) && !tls::has_role(&cert, Role::Client));
+    assert!(certificate::names_worker(&cert, &"w".parse().expect("a name")));
+    assert!(
+        !certificate::has_role(&cert, Role::Admin) && !certificate::has_role(&cert, Role::Client)
+    );
     coordinator.stop().await;
 }
 

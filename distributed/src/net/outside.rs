@@ -109,7 +109,7 @@ pub(crate) fn unix_ms() -> u64 {
     if let Some(scene) = scene::current() {
         return scene.unix_ms();
     }
-    crate::config::unix_ms()
+    crate::clock::unix_ms()
 }
 
 /// The seed of an endpoint's randomness; `None` leaves it to the system.

@@ -1,5 +1,6 @@
 //! Certificates whose time is over or yet to come: what they allow, and what not.
 
+use crate::net::identity::certificate;
 use crate::net::identity::pki;
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol};
 use crate::net::identity::tls;
@@ -71,9 +72,13 @@ async fn what_has_expired_opens_renewal_and_nothing_else() {
         assert!(rpc::ask::<Certification>(&connection, &renewal()).await.is_err());
         let cert = CertificateDer::from_pem_slice(certified.cert_pem.as_bytes()).expect("PEM");
         for other in Role::ALL {
-            assert_eq!(tls::has_role(&cert, other), other == *role, "{role} becomes {other}");
+            assert_eq!(
+                certificate::has_role(&cert, other),
+                other == *role,
+                "{role} becomes {other}"
+            );
         }
-        assert_eq!(tls::Member::of(&cert).map(|member| member.name), "x".parse().ok());
+        assert_eq!(certificate::Member::of(&cert).map(|member| member.name), "x".parse().ok());
     }
     let (_, identity) = expired.first().expect("a role");
     let opened = connect(&coordinator, identity, Protocol::Renew).await;

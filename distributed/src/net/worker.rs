@@ -33,6 +33,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+/// Time for abandoned runs to stop.
+const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// The parts of a worker that outlive its connections to a coordinator.
 #[derive(Clone)]
 pub(crate) struct Worker {

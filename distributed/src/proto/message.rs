@@ -3,6 +3,10 @@
 //! New optional fields go to the end of a header: older readers ignore bytes after the fields that
 //! they know.
 
+mod attempt_id;
+
+pub use attempt_id::AttemptId;
+
 use crate::batching::Batching;
 use crate::executor::{ExecError, ExecutorStatus};
 use crate::proto::state::SessionId;
@@ -80,17 +84,6 @@ impl Kind {
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         Self::TABLE.iter().find(|(c, _)| *c == code).map(|(_, kind)| *kind)
     }
-}
-
-/// Identifies one attempt at a task. A completion counts only with all three up to date.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct AttemptId {
-    /// The coordinator's epoch.
-    pub epoch: u64,
-    /// The task's number within the epoch.
-    pub seq: u64,
-    /// The attempt's number within the task, from 1.
-    pub attempt: u32,
 }
 
 /// Sessions of a worker over which it keeps its attempts, named by the first of these sessions.

@@ -1,5 +1,9 @@
 //! The core's settings, the actions that it asks for, and how attempts end.
 
+mod ids;
+
+pub use ids::{Digest, SessionId};
+
 use crate::executor::ExecError;
 use crate::proto::balance::Balance;
 use crate::proto::event::Event;
@@ -11,12 +15,6 @@ use crate::worker_info::WorkerId;
 use lgp_memory::NamedTensor;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// A connection of a worker. A worker that comes back gets a new one.
-pub type SessionId = u64;
-
-/// SHA-256 of the parts of a request that make it equal to another.
-pub type Digest = [u8; 32];
 
 /// Settings of the core.
 #[derive(Clone)]

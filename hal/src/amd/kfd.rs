@@ -1,8 +1,6 @@
 //! The nodes of AMD's compute driver (KFD): the instruction set and sizes of a card. Polaris on a
 //! board without PCIe atomics has no node, and works all the same through `/dev/dri`.
 
-use super::sysfs::Sysfs;
-
 /// One GPU node of the compute driver.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct KfdNode {
@@ -20,17 +18,8 @@ pub struct KfdNode {
     pub has_cpu: bool,
 }
 
-/// The GPU nodes under `class/kfd`.
-pub(crate) fn nodes(sysfs: &Sysfs<'_>) -> Vec<KfdNode> {
-    let folder = "class/kfd/kfd/topology/nodes";
-    let mut names = sysfs.list(folder);
-    names.sort_by_key(|name| name.parse::<u32>().unwrap_or(u32::MAX));
-    let texts = names.iter().filter_map(|name| sysfs.text(&format!("{folder}/{name}/properties")));
-    texts.filter_map(|text| parse(&text)).collect()
-}
-
 /// A GPU node's properties; `None` for a node without SIMD units, which is a processor.
-fn parse(text: &str) -> Option<KfdNode> {
+pub(crate) fn parse(text: &str) -> Option<KfdNode> {
     let number = |key: &str| -> Option<u64> {
         text.lines().find_map(|line| {
             let (name, value) = line.split_once(char::is_whitespace)?;

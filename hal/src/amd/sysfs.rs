@@ -1,7 +1,7 @@
 //! Graphics cards as the kernel lists them under `class/drm`, and the sensors of amdgpu.
 
 use super::ids::{AmdChip, identify};
-use super::kfd::{KfdNode, nodes};
+use super::kfd::{self, KfdNode};
 use super::{VENDOR_AMD, VENDOR_NVIDIA};
 use crate::id::PciAddress;
 use crate::telemetry::{PcieLink, Telemetry};
@@ -256,6 +256,15 @@ fn is_temporary(error: &io::Error) -> bool {
     const EPERM: i32 = 1;
     const EBUSY: i32 = 16;
     matches!(error.raw_os_error(), Some(EPERM | EBUSY))
+}
+
+/// The GPU nodes under `class/kfd`.
+fn nodes(sysfs: &Sysfs<'_>) -> Vec<KfdNode> {
+    let folder = "class/kfd/kfd/topology/nodes";
+    let mut names = sysfs.list(folder);
+    names.sort_by_key(|name| name.parse::<u32>().unwrap_or(u32::MAX));
+    let texts = names.iter().filter_map(|name| sysfs.text(&format!("{folder}/{name}/properties")));
+    texts.filter_map(|text| kfd::parse(&text)).collect()
 }
 
 fn parse_clocks(text: &str) -> (Option<u64>, Option<u64>) {

@@ -9,6 +9,7 @@ mod nvrtc;
 mod pinned;
 mod program;
 mod queue;
+mod shared;
 mod telemetry;
 
 use crate::backend::{Backend, BackendKind, Found, Missing, Probe};

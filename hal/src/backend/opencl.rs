@@ -9,6 +9,7 @@ mod pinned;
 mod program;
 mod queue;
 mod quirks;
+mod shared;
 
 use crate::backend::{Backend, BackendKind, Found, Missing, Platform, Probe};
 use crate::device::Device;

@@ -3,6 +3,7 @@
 use super::{Body, present, present_infos, truth};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo};
 use lgp_memory::{Datum, Dim, SymShape, Tensor, TensorView, ValueKind};
+use std::ops::RangeInclusive;
 
 /// ONNX's `If`. Inputs: the condition, what the first graph takes from around it, and what the
 /// second one takes.
@@ -14,35 +15,35 @@ pub(crate) struct If {
     pub(crate) then_inputs: usize,
 }
 
-const NAME: &str = "If";
-
 impl Op for If {
     fn name(&self) -> &'static str {
-        NAME
+        "If"
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        // The condition, and what its graphs take from around it.
+        1 + self.then_inputs..=usize::MAX
     }
 
     fn held_bytes(&self) -> usize {
         self.then_branch.stored_bytes() + self.else_branch.stored_bytes()
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let mut infos = present_infos(NAME, inputs)?;
-        if infos.len() < 1 + self.then_inputs {
-            return Err(Error::invalid(NAME, "the condition is missing"));
-        }
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let mut infos = present_infos(inputs)?;
         let for_else = infos.split_off(1 + self.then_inputs);
         let for_then = infos.split_off(1);
         // A branch that is never taken may contradict what is known of its inputs.
-        let taken = infos[0].constant.as_ref().and_then(|c| truth(NAME, &c.clone().into()).ok());
+        let taken = infos[0].constant.as_ref().and_then(|c| truth(&c.clone().into()).ok());
         if let Some(truth) = taken {
             return if truth {
-                self.then_branch.infer(NAME, for_then)
+                self.then_branch.infer(for_then)
             } else {
-                self.else_branch.infer(NAME, for_else)
+                self.else_branch.infer(for_else)
             };
         }
-        let a = self.then_branch.infer(NAME, for_then);
-        let b = self.else_branch.infer(NAME, for_else);
+        let a = self.then_branch.infer(for_then);
+        let b = self.else_branch.infer(for_else);
         let (a, b) = match (a, b) {
             (Err(e), Err(_)) => return Err(e),
             // One branch cannot be right for what is known: the other will be the one that runs.
@@ -51,7 +52,7 @@ impl Op for If {
         };
         if a.len() != b.len() {
             let message = format!("its graphs return {} and {} values", a.len(), b.len());
-            return Err(Error::invalid(NAME, message));
+            return Err(Error::invalid(message));
         }
         a.into_iter().zip(b).map(|(a, b)| either(a, &b)).collect()
     }
@@ -61,25 +62,22 @@ impl Op for If {
         false
     }
 
-    fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        Err(Error::unsupported(NAME, "tensors alone"))
+    fn compute(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        Err(Error::unsupported("tensors alone"))
     }
 
     fn takes_data(&self) -> bool {
         true
     }
 
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        let mut inputs = present(NAME, inputs)?;
-        if inputs.len() < 1 + self.then_inputs {
-            return Err(Error::invalid(NAME, "the condition is missing"));
-        }
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let mut inputs = present(inputs)?;
         let for_else = inputs.split_off(1 + self.then_inputs);
         let for_then = inputs.split_off(1);
-        if truth(NAME, &inputs[0])? {
-            self.then_branch.run(NAME, ctx, for_then)
+        if truth(&inputs[0])? {
+            self.then_branch.run(ctx, for_then)
         } else {
-            self.else_branch.run(NAME, ctx, for_else)
+            self.else_branch.run(ctx, for_else)
         }
     }
 }
@@ -88,7 +86,7 @@ impl Op for If {
 fn either(a: ValueInfo, b: &ValueInfo) -> Result<ValueInfo> {
     if a.ty.dtype != b.ty.dtype {
         let message = format!("its graphs return {} and {}", a.ty, b.ty);
-        return Err(Error::invalid(NAME, message));
+        return Err(Error::invalid(message));
     }
     let kind = match (a.kind, b.kind) {
         (x, y) if x == y => x,
@@ -98,7 +96,7 @@ fn either(a: ValueInfo, b: &ValueInfo) -> Result<ValueInfo> {
         (x, y) => {
             let message =
                 format!("its graphs return {} and {}", x.describe(&a.ty), y.describe(&b.ty));
-            return Err(Error::invalid(NAME, message));
+            return Err(Error::invalid(message));
         }
     };
     let mut ty = a.ty;

@@ -3,6 +3,7 @@
 use super::{Body, exact, present, present_infos, stack_of_none, stacked, truth};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo};
 use lgp_memory::{DType, Datum, Dim, Shape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// ONNX's `Loop`. Inputs: how often at most, whether to begin, the values that iterations hand
 /// on, and what the graph takes from around it.
@@ -12,8 +13,6 @@ pub(crate) struct Loop {
     /// How many values iterations hand on.
     pub(crate) carried: usize,
 }
-
-const NAME: &str = "Loop";
 
 /// Where graphs nest deeper than this in a loop, nothing is known of the shapes of the values that
 /// it hands on: finding out takes twice the time for each loop around another.
@@ -26,34 +25,31 @@ impl Loop {
         let given = (self.body.own, self.body.outputs());
         match given.1.checked_sub(1 + self.carried) {
             Some(scanned) if given.0 == 2 + self.carried => Ok(scanned),
-            _ => Err(Error::invalid(
-                NAME,
-                format!(
-                    "its graph takes {} values and returns {}, expected {} and at least {}",
-                    given.0,
-                    given.1,
-                    2 + self.carried,
-                    1 + self.carried
-                ),
-            )),
+            _ => Err(Error::invalid(format!(
+                "its graph takes {} values and returns {}, expected {} and at least {}",
+                given.0,
+                given.1,
+                2 + self.carried,
+                1 + self.carried
+            ))),
         }
     }
 
     /// What the graph returns; shapes that change from one iteration to the next are unknown.
     fn infer_body(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let scalar = |dtype| ValueInfo::of(TensorType::concrete(dtype, &Shape::default()));
-        let rest = present_infos(NAME, inputs.get(2..).unwrap_or_default())?;
+        let rest = present_infos(inputs.get(2..).unwrap_or_default())?;
         let mut infos = vec![scalar(DType::I64), scalar(DType::Bool)];
         infos.extend(rest);
         if infos.len() < 2 + self.carried {
             let (given, expected) = (infos.len() - 2, self.carried);
             let message = format!("{given} values to hand on are given, expected {expected}");
-            return Err(Error::invalid(NAME, message));
+            return Err(Error::invalid(message));
         }
         let carried = 2..2 + self.carried;
         let known = infos[carried.clone()].iter().any(|info| info.ty.shape.is_some());
         if known && self.body.depth <= DEPTH_MAX {
-            let outputs = self.body.infer(NAME, infos.clone());
+            let outputs = self.body.infer(infos.clone());
             let stays = |(a, b): (&ValueInfo, &ValueInfo)| a.ty.shape == b.ty.shape;
             if let Ok(outputs) = outputs
                 && outputs[1..].iter().zip(&infos[carried.clone()]).all(stays)
@@ -64,20 +60,25 @@ impl Loop {
         for info in &mut infos[carried] {
             info.ty.shape = None;
         }
-        self.body.infer(NAME, infos)
+        self.body.infer(infos)
     }
 }
 
 impl Op for Loop {
     fn name(&self) -> &'static str {
-        NAME
+        "Loop"
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        // How often, and whether to begin, may be left out; what its graph takes is checked with it.
+        0..=usize::MAX
     }
 
     fn held_bytes(&self) -> usize {
         self.body.stored_bytes()
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         self.scanned()?;
         let mut outputs = self.infer_body(inputs)?.split_off(1);
         for scanned in outputs.iter_mut().skip(self.carried) {
@@ -102,22 +103,22 @@ impl Op for Loop {
         false
     }
 
-    fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        Err(Error::unsupported(NAME, "tensors alone"))
+    fn compute(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        Err(Error::unsupported("tensors alone"))
     }
 
     fn takes_data(&self) -> bool {
         true
     }
 
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let scanned = self.scanned()?;
         let mut inputs = inputs.into_iter();
         let most = inputs.next().flatten().map(|m| count(&m)).transpose()?;
-        let mut goes_on = inputs.next().flatten().map_or(Ok(true), |c| truth(NAME, &c))?;
-        let mut carried = present(NAME, inputs)?;
+        let mut goes_on = inputs.next().flatten().map_or(Ok(true), |c| truth(&c))?;
+        let mut carried = present(inputs)?;
         if carried.len() < self.carried {
-            return Err(Error::invalid(NAME, "values to hand on are missing"));
+            return Err(Error::invalid("values to hand on are missing"));
         }
         let around = carried.split_off(self.carried);
         let mut lists: Vec<Vec<Tensor>> = vec![Vec::new(); scanned];
@@ -126,8 +127,8 @@ impl Op for Loop {
             let mut given = vec![Tensor::scalar(iteration)?.into(), Tensor::scalar(true)?.into()];
             given.append(&mut carried);
             given.extend(around.iter().cloned());
-            let mut outputs = self.body.run(NAME, ctx, given)?.into_iter();
-            goes_on = outputs.next().map_or(Ok(false), |c| truth(NAME, &c))?;
+            let mut outputs = self.body.run(ctx, given)?.into_iter();
+            goes_on = outputs.next().map_or(Ok(false), |c| truth(&c))?;
             carried.extend(outputs.by_ref().take(self.carried));
             for (list, value) in lists.iter_mut().zip(outputs) {
                 match value {
@@ -135,7 +136,7 @@ impl Op for Loop {
                     other => {
                         let message =
                             format!("its graph scans {}, expected a tensor", other.kind());
-                        return Err(Error::invalid(NAME, message));
+                        return Err(Error::invalid(message));
                     }
                 }
             }
@@ -145,7 +146,7 @@ impl Op for Loop {
             let tensor = if list.is_empty() {
                 self.empty(1 + self.carried + k, &carried, &around)?
             } else {
-                stacked(NAME, ctx, list, 0)?
+                stacked(ctx, list, 0)?
             };
             carried.push(tensor.into());
         }
@@ -166,7 +167,7 @@ impl Loop {
 fn count(value: &Datum) -> Result<i64> {
     let wrong = || {
         let message = format!("the trip count is {}, expected one i64", value.kind());
-        Error::invalid(NAME, message)
+        Error::invalid(message)
     };
     match value.tensor().ok_or_else(wrong)?.as_slice::<i64>() {
         Ok([count]) => Ok(*count),

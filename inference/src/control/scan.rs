@@ -3,6 +3,7 @@
 use super::{Body, exact, present, present_infos, stack_of_none, stacked};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo, launch, ops};
 use lgp_memory::{Datum, Dim, SymShape, Tensor, TensorType, TensorView};
+use std::ops::RangeInclusive;
 
 /// ONNX's `Scan`. Inputs: the states, the tensors that are scanned, and what the graph takes from
 /// around it.
@@ -24,15 +25,13 @@ pub(crate) struct Scan {
     pub(crate) batched: bool,
 }
 
-const NAME: &str = "Scan";
-
 impl Scan {
     fn states(&self) -> Result<usize> {
         self.body.own.checked_sub(self.scanned).filter(|&n| n <= self.body.outputs()).ok_or_else(
             || {
                 let (own, scanned) = (self.body.own, self.scanned);
                 let message = format!("its graph takes {own} values, expected at least {scanned}");
-                Error::invalid(NAME, message)
+                Error::invalid(message)
             },
         )
     }
@@ -43,7 +42,7 @@ impl Scan {
         let rank_signed = i64::try_from(rank).unwrap_or(i64::MAX);
         let from_front = if axis < 0 { axis + rank_signed } else { axis };
         usize::try_from(from_front).ok().filter(|&a| a < rank).ok_or_else(|| {
-            Error::invalid(NAME, format!("axis {axis} is outside a tensor of rank {rank}"))
+            Error::invalid(format!("axis {axis} is outside a tensor of rank {rank}"))
         })
     }
 
@@ -64,7 +63,7 @@ impl Scan {
             let size = tensor.shape()[axis];
             if steps.is_some_and(|steps| steps != size) {
                 let message = format!("input {k} has {size} slices, others {steps:?}");
-                return Err(Error::invalid(NAME, message));
+                return Err(Error::invalid(message));
             }
             steps = Some(size);
             axes.push(axis);
@@ -79,12 +78,12 @@ impl Scan {
                 given.push(slice(ctx, tensor, axis, at)?.into());
             }
             given.extend(around.iter().cloned());
-            let mut outputs = self.body.run(NAME, ctx, given)?.into_iter();
+            let mut outputs = self.body.run(ctx, given)?.into_iter();
             states.extend(outputs.by_ref().take(count));
             for (list, value) in lists.iter_mut().zip(outputs) {
                 let Datum::Tensor(tensor) = value else {
                     let message = format!("its graph returns {}, expected a tensor", value.kind());
-                    return Err(Error::invalid(NAME, message));
+                    return Err(Error::invalid(message));
                 };
                 list.push(tensor);
             }
@@ -99,7 +98,7 @@ impl Scan {
             }
             let axis = Self::axis(&self.output_axes, k, list[0].shape().rank() + 1)?;
             let axis = i64::try_from(axis).unwrap_or(0);
-            states.push(stacked(NAME, ctx, &list, axis)?.into());
+            states.push(stacked(ctx, &list, axis)?.into());
         }
         Ok(states)
     }
@@ -120,7 +119,7 @@ impl Scan {
             infos.push(ValueInfo::of(TensorType::concrete(tensor.dtype(), &dims.into())));
         }
         infos.extend(around.iter().map(exact));
-        let info = self.body.infer(NAME, infos)?.swap_remove(output);
+        let info = self.body.infer(infos)?.swap_remove(output);
         let rank = info.ty.shape.as_ref().map_or(0, SymShape::rank);
         let axis = Self::axis(&self.output_axes, output - count, rank + 1)?;
         stack_of_none(info, axis)
@@ -140,7 +139,7 @@ impl Scan {
         for tensor in tensors.iter().copied().chain(scanned) {
             let size = tensor.shape().first().copied().unwrap_or(0);
             if batch.is_some_and(|batch| batch != size) || size == 0 {
-                return Err(Error::invalid(NAME, format!("batches of {batch:?} and {size}")));
+                return Err(Error::invalid(format!("batches of {batch:?} and {size}")));
             }
             batch = Some(size);
         }
@@ -156,7 +155,7 @@ impl Scan {
                 None => None,
                 Some(&n) => {
                     Some(usize::try_from(n).ok().filter(|&n| n <= longest).ok_or_else(|| {
-                        Error::invalid(NAME, format!("sequence length {n} exceeds {longest}"))
+                        Error::invalid(format!("sequence length {n} exceeds {longest}"))
                     })?)
                 }
             };
@@ -173,28 +172,27 @@ impl Scan {
                 column.push(tensor);
             }
         }
-        columns.iter().map(|column| Ok(stacked(NAME, ctx, column, 0)?.into())).collect()
+        columns.iter().map(|column| Ok(stacked(ctx, column, 0)?.into())).collect()
     }
 }
 
 impl Op for Scan {
     fn name(&self) -> &'static str {
-        NAME
+        "Scan"
+    }
+
+    fn arity(&self) -> RangeInclusive<usize> {
+        usize::from(self.batched) + self.body.own..=usize::MAX
     }
 
     fn held_bytes(&self) -> usize {
         self.body.stored_bytes()
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let states = self.states()?;
         let skip = usize::from(self.batched);
-        let mut infos = present_infos(NAME, inputs.get(skip..).unwrap_or_default())?;
-        if infos.len() < self.body.own {
-            let (given, expected) = (infos.len(), self.body.own);
-            let message = format!("{given} inputs given, expected at least {expected}");
-            return Err(Error::invalid(NAME, message));
-        }
+        let mut infos = present_infos(inputs.get(skip..).unwrap_or_default())?;
         for (k, info) in infos[..self.body.own].iter_mut().enumerate() {
             if let Some(shape) = &mut info.ty.shape {
                 if self.batched && shape.rank() > 0 {
@@ -206,7 +204,7 @@ impl Op for Scan {
                 }
             }
         }
-        let outputs = self.body.infer(NAME, infos)?;
+        let outputs = self.body.infer(infos)?;
         let outputs = outputs.into_iter().enumerate().map(|(k, mut info)| {
             if let Some(shape) = &mut info.ty.shape {
                 if k >= states {
@@ -227,24 +225,19 @@ impl Op for Scan {
         false
     }
 
-    fn run(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        Err(Error::unsupported(NAME, "tensors alone"))
+    fn compute(&self, _: &Context, _: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        Err(Error::unsupported("tensors alone"))
     }
 
     fn takes_data(&self) -> bool {
         true
     }
 
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
         let count = self.states()?;
         let mut inputs = inputs.into_iter();
         let lengths = if self.batched { inputs.next().flatten() } else { None };
-        let mut states = present(NAME, inputs)?;
-        if states.len() < self.body.own {
-            let (given, expected) = (states.len(), self.body.own);
-            let message = format!("{given} inputs given, expected at least {expected}");
-            return Err(Error::invalid(NAME, message));
-        }
+        let mut states = present(inputs)?;
         let around = states.split_off(self.body.own);
         let scanned = states.split_off(count);
         let scanned =
@@ -258,7 +251,7 @@ impl Op for Scan {
 }
 
 fn tensor_of(value: &Datum) -> Result<&Tensor> {
-    let wrong = || Error::invalid(NAME, format!("{} is given, expected a tensor", value.kind()));
+    let wrong = || Error::invalid(format!("{} is given, expected a tensor", value.kind()));
     value.tensor().ok_or_else(wrong)
 }
 
@@ -269,7 +262,7 @@ fn slice(ctx: &Context, x: &Tensor, axis: usize, at: usize) -> Result<Tensor> {
     let gather = ops::Gather { axis: signed(axis) };
     launch(&gather, ctx, &[Some(x.view()), Some(index.view())])?
         .pop()
-        .ok_or_else(|| Error::invalid(NAME, "there is no slice"))
+        .ok_or_else(|| Error::invalid("there is no slice"))
 }
 
 /// The tensor with zeros up to `length` along its first axis.
@@ -283,5 +276,5 @@ fn lengthened(ctx: &Context, x: &Tensor, length: usize) -> Result<Tensor> {
     let zeros = Tensor::zeros(x.dtype(), dims)?;
     launch(&ops::Concat { axis: 0 }, ctx, &[Some(x.view()), Some(zeros.view())])?
         .pop()
-        .ok_or_else(|| Error::invalid(NAME, "there is no slice"))
+        .ok_or_else(|| Error::invalid("there is no slice"))
 }

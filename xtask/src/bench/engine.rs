@@ -5,6 +5,7 @@
 //! time: the others are stopped, so that threads which spin while they wait cost nobody anything.
 
 mod cases;
+mod engines;
 mod inputs;
 mod nets;
 mod process;
@@ -14,8 +15,9 @@ use super::run::{Better, Run};
 use crate::{cmd, python};
 use anyhow::{Context, Result, ensure};
 use cases::Case;
+use engines::Engine;
 use nets::{NETS, Net};
-use process::{Engine, Peer, Programs};
+use process::{Peer, Programs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! The results of ONNX's tests as a page of the documentation, by suite and by operator.
 
-use super::onnx::{Expectations, Line};
+use super::expected::{Expectations, Line};
 use std::collections::{BTreeMap, BTreeSet};
 
 const HEAD: &str = "\

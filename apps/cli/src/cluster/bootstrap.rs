@@ -1,7 +1,6 @@
 //! The settings of a worker process: one line of JSON on its stdin, which then stays open for as long as the
 //! coordinator lives. The worker ends when stdin closes for any reason.
 
-use crate::cluster::HUGE_PAGES;
 use crate::failure::{Failure, Result};
 use crate::logging::LogFormat;
 use crate::settings::Limits;
@@ -14,6 +13,10 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
+
+/// The allocator reads at its start whether to use pages of 2 MiB. Off for a coordinator, whose many small values leave
+/// such pages mostly empty; workers hold tensors.
+pub(crate) const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
 
 /// The first line of a worker's stdin.
 #[derive(Debug, Serialize, Deserialize)]

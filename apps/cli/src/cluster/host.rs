@@ -34,10 +34,6 @@ pub(crate) fn runtime() -> Result<Runtime> {
     builder.enable_all().build().map_err(Failure::internal)
 }
 
-/// The allocator reads at its start whether to use pages of 2 MiB. Off for a coordinator, whose many small values leave
-/// such pages mostly empty; workers hold tensors.
-pub(crate) const HUGE_PAGES: &str = "MIMALLOC_ALLOW_THP";
-
 /// How long a drain waits without a ready worker; a worker that died is back sooner.
 const NOBODY_LEFT: Duration = Duration::from_secs(30);
 

@@ -7,6 +7,7 @@ mod end_to_end;
 mod frame;
 mod local;
 mod memory;
+mod sample;
 mod serving;
 
 use crate::failure::Result;

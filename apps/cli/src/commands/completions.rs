@@ -1,9 +1,8 @@
 //! `completions`: a script with which a shell completes commands.
 
-use crate::cli::Cli;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use clap::CommandFactory;
+use clap::Command;
 use clap_complete::Shell;
 use serde_json::json;
 
@@ -18,10 +17,10 @@ pub(crate) struct Args {
     shell: Shell,
 }
 
-/// Runs the command.
-pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+/// Runs the command; `program` is the whole command line.
+pub(crate) fn run(args: &Args, mut program: Command, out: Output) -> Result<()> {
     let mut written = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "radeon-cluster", &mut written);
+    clap_complete::generate(args.shell, &mut program, "radeon-cluster", &mut written);
     let script =
         String::from_utf8(written).map_err(|error| Failure::internal(error.to_string()))?;
     let value = json!({ "shell": args.shell.to_string(), "script": script });

@@ -1,9 +1,8 @@
 //! `manual`: writes a manual page for each command, for packagers.
 
-use crate::cli::Cli;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use clap::CommandFactory;
+use clap::Command;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -15,11 +14,11 @@ pub(crate) struct Args {
     folder: PathBuf,
 }
 
-/// Runs the command.
-pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
+/// Runs the command; `program` is the whole command line.
+pub(crate) fn run(args: &Args, program: Command, out: Output) -> Result<()> {
     let folder = &args.folder;
     std::fs::create_dir_all(folder)
-        .and_then(|()| clap_mangen::generate_to(Cli::command(), folder))
+        .and_then(|()| clap_mangen::generate_to(program, folder))
         .map_err(|error| Failure::file("write manual pages to", folder, &error))?;
     out.emit(&json!({ "folder": folder }), |_| {
         format!("manual pages are in {}\n", folder.display())

@@ -1,19 +1,72 @@
-//! The flags of the last `start`, kept in the data folder, so that a plain `start` gives the same coordinator after a
-//! crash.
+//! The flags of `start`: those given now, and those of the last `start`, kept in the data folder, so that a plain
+//! `start` gives the same coordinator after a crash.
 
-use super::Flags;
 use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
+use crate::logging::LogFormat;
+use crate::tls::Certificate;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The file's name in the data folder. It may contain a password, so only its owner can read it.
 const FILE: &str = "started.json";
 /// All flags with long values take less.
 const BYTES_MAX: u64 = 1 << 20;
+
+/// The settings on the command line.
+#[derive(Debug, Default)]
+pub(crate) struct Flags<'a> {
+    pub(crate) config: Option<&'a Path>,
+    pub(crate) data: Option<&'a Path>,
+    pub(crate) device: Option<&'a str>,
+    pub(crate) workers: Option<usize>,
+    pub(crate) http: Option<SocketAddr>,
+    pub(crate) tls: Option<&'a Certificate>,
+    pub(crate) grpc: Option<SocketAddr>,
+    pub(crate) quic: Option<SocketAddr>,
+    pub(crate) control: Option<&'a str>,
+    pub(crate) control_name: Option<&'a str>,
+    pub(crate) blobs: Option<&'a str>,
+    pub(crate) reached_at: Option<&'a str>,
+    pub(crate) frigate: Option<SocketAddr>,
+    pub(crate) log_format: Option<LogFormat>,
+    pub(crate) immich: Option<SocketAddr>,
+    /// The settings of the last `start` that still apply.
+    pub(crate) last: Last,
+}
+
+impl Flags<'_> {
+    /// The flags that were given, as flag, setting and value.
+    ///
+    /// # Errors
+    /// When the current folder is gone and a path is relative to it.
+    pub(crate) fn given(&self) -> Result<Vec<(&'static str, &'static str, String)>> {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        let addr = |addr: Option<SocketAddr>| addr.map(|addr| addr.to_string());
+        let tls = self.tls.cloned().map(Certificate::absolute).transpose()?;
+        let all = [
+            ("device", "device", text(self.device)),
+            ("workers", "workers", self.workers.map(|count| count.to_string())),
+            ("http", "http.addr", addr(self.http)),
+            ("tls", "http.tls", tls.map(|tls| tls.to_string())),
+            ("grpc", "grpc.addr", addr(self.grpc)),
+            ("quic", "quic.addr", addr(self.quic)),
+            ("control", "control", text(self.control)),
+            ("control-name", "control_name", text(self.control_name)),
+            ("blobs", "blobs", text(self.blobs)),
+            ("reached-at", "quic.reached_at", text(self.reached_at)),
+            ("frigate", "frigate.addr", addr(self.frigate)),
+            ("log-format", "log_format", self.log_format.map(|format| format.to_string())),
+            ("immich", "immich.addr", addr(self.immich)),
+        ];
+        let given = all.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?)));
+        Ok(given.collect())
+    }
+}
 
 /// Flags by name, each with its setting and value.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,71 +1,17 @@
 //! Sources of settings: defaults < file < environment < flags of the last `start` < flags.
 
-use super::{Last, Settings};
+use super::{Flags, Settings};
 use crate::failure::{Failure, Result};
 use crate::files;
-use crate::logging::LogFormat;
 use crate::near::near;
-use crate::tls::Certificate;
 use config::builder::DefaultState;
 use config::{Config, ConfigBuilder, File, FileFormat, FileSourceString, Value};
 use etcetera::BaseStrategy;
 use lgp_common::plainly;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// The longest settings file that is read.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-
-/// The settings on the command line.
-#[derive(Debug, Default)]
-pub(crate) struct Flags<'a> {
-    pub(crate) config: Option<&'a Path>,
-    pub(crate) data: Option<&'a Path>,
-    pub(crate) device: Option<&'a str>,
-    pub(crate) workers: Option<usize>,
-    pub(crate) http: Option<SocketAddr>,
-    pub(crate) tls: Option<&'a Certificate>,
-    pub(crate) grpc: Option<SocketAddr>,
-    pub(crate) quic: Option<SocketAddr>,
-    pub(crate) control: Option<&'a str>,
-    pub(crate) control_name: Option<&'a str>,
-    pub(crate) blobs: Option<&'a str>,
-    pub(crate) reached_at: Option<&'a str>,
-    pub(crate) frigate: Option<SocketAddr>,
-    pub(crate) log_format: Option<LogFormat>,
-    pub(crate) immich: Option<SocketAddr>,
-    /// The settings of the last `start` that still apply.
-    pub(crate) last: Last,
-}
-
-impl Flags<'_> {
-    /// The flags that were given, as flag, setting and value.
-    ///
-    /// # Errors
-    /// When the current folder is gone and a path is relative to it.
-    pub(crate) fn given(&self) -> Result<Vec<(&'static str, &'static str, String)>> {
-        let text = |text: Option<&str>| text.map(str::to_owned);
-        let addr = |addr: Option<SocketAddr>| addr.map(|addr| addr.to_string());
-        let tls = self.tls.cloned().map(Certificate::absolute).transpose()?;
-        let all = [
-            ("device", "device", text(self.device)),
-            ("workers", "workers", self.workers.map(|count| count.to_string())),
-            ("http", "http.addr", addr(self.http)),
-            ("tls", "http.tls", tls.map(|tls| tls.to_string())),
-            ("grpc", "grpc.addr", addr(self.grpc)),
-            ("quic", "quic.addr", addr(self.quic)),
-            ("control", "control", text(self.control)),
-            ("control-name", "control_name", text(self.control_name)),
-            ("blobs", "blobs", text(self.blobs)),
-            ("reached-at", "quic.reached_at", text(self.reached_at)),
-            ("frigate", "frigate.addr", addr(self.frigate)),
-            ("log-format", "log_format", self.log_format.map(|format| format.to_string())),
-            ("immich", "immich.addr", addr(self.immich)),
-        ];
-        let given = all.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value?)));
-        Ok(given.collect())
-    }
-}
 
 /// The environment variables that are read, and the settings that they stand for.
 ///

@@ -1,6 +1,6 @@
 //! Charts as SVG within a page: bars, and lines over a common axis.
 
-use super::page::{Series, escape};
+use super::escape;
 
 /// Sizes in units of the chart, which is as wide as its page.
 const WIDTH: f64 = 900.;
@@ -16,6 +16,21 @@ const COLOURS: [&str; 5] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8c7000
 const LETTERS: usize = 34;
 /// The most points of a line that are drawn; the page has the numbers.
 const POINTS: usize = 1_000;
+
+/// A line of a chart: points with their horizontal positions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Series {
+    name: String,
+    points: Vec<(f64, f64)>,
+}
+
+impl Series {
+    /// A line with a name; points that are not finite leave a gap.
+    #[must_use]
+    pub fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.to_owned(), points }
+    }
+}
 
 /// A bar for each value.
 pub(super) fn bars(label: &str, unit: &str, bars: &[(String, f64)]) -> String {

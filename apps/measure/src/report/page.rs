@@ -1,6 +1,7 @@
 //! An HTML page of sections, each a sentence with tables and charts.
 
-use super::chart;
+use super::chart::{self, Series};
+use super::escape;
 
 /// The page's style, which follows the system's light or dark scheme.
 const STYLE: &str = "
@@ -39,21 +40,6 @@ pub struct Page {
 /// A part of a page.
 #[derive(Debug, Clone)]
 pub struct Section(String);
-
-/// A line of a chart: points with their horizontal positions.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Series {
-    pub(super) name: String,
-    pub(super) points: Vec<(f64, f64)>,
-}
-
-impl Series {
-    /// A line with a name; points that are not finite leave a gap.
-    #[must_use]
-    pub fn new(name: &str, points: Vec<(f64, f64)>) -> Self {
-        Self { name: name.to_owned(), points }
-    }
-}
 
 impl Page {
     /// An empty page.
@@ -139,22 +125,6 @@ impl Section {
         self.0 += &chart::lines(label, x, y, series);
         self
     }
-}
-
-/// Escapes text for HTML: markup becomes text, and characters that move the cursor or reverse the
-/// reading direction become a visible mark.
-pub(super) fn escape(text: &str) -> String {
-    let one = |c: char| match c {
-        '&' => "&amp;".to_owned(),
-        '<' => "&lt;".to_owned(),
-        '>' => "&gt;".to_owned(),
-        '"' => "&quot;".to_owned(),
-        '\'' => "&#39;".to_owned(),
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => "\u{fffd}".to_owned(),
-        c if c.is_control() && c != '\n' => "\u{fffd}".to_owned(),
-        c => c.to_string(),
-    };
-    text.chars().map(one).collect()
 }
 
 #[cfg(test)]

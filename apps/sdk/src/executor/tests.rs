@@ -73,8 +73,8 @@ fn what_an_operator_refuses_is_told_apart_from_what_the_machine_does() {
         failure(&ModelError::Node { node, op, source })
     };
     for (source, kind) in [
-        (OpError::invalid("Gather", "index 9 of 3"), ExecErrorKind::Operator),
-        (OpError::unsupported("Gather", "strings"), ExecErrorKind::Operator),
+        (OpError::invalid("index 9 of 3").of("Gather"), ExecErrorKind::Operator),
+        (OpError::unsupported("strings").of("Gather"), ExecErrorKind::Operator),
         (TensorError::TooLarge { shape: vec![9] }.into(), ExecErrorKind::Operator),
         (TensorError::Spill { reason: "/tmp/x".to_owned() }.into(), ExecErrorKind::Failed),
         (

@@ -1,7 +1,7 @@
 //! Folders with a config file but no model, and unreadable folders, so that the index reports them. The former come
 //! from repositories whose models have other file formats.
 
-use super::survey::{Found, said, unusable};
+use super::found::{Found, said, unusable};
 use crate::deployment::ModelConfig;
 use crate::ensemble;
 use crate::fault::Fault;

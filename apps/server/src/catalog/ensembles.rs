@@ -2,7 +2,7 @@
 
 mod kept;
 
-use super::survey::Found;
+use super::found::Found;
 use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::ensemble::{Draft, Ensemble, FILE, ModelName, Models};
 use crate::fault::Fault;

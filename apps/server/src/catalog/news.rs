@@ -1,7 +1,8 @@
 //! Finds changes of models in the repository's folder.
 
+use super::found::{Said, Version, said};
 use super::lock;
-use super::survey::{Said, Survey, Version, said};
+use super::survey::Survey;
 use crate::deployment::ModelConfig;
 use lgp_sdk::model::{Error as ModelError, Repository};
 use std::collections::{BTreeMap, BTreeSet};

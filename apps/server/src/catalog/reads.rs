@@ -1,7 +1,7 @@
 //! Cached reads of each version's files, and checks whether the files have changed.
 
+use super::found::{Version, unusable};
 use super::lock;
-use super::survey::{Version, unusable};
 use crate::fault::Fault;
 use lgp_inference::Entry;
 use lgp_sdk::model::Repository;

@@ -1,13 +1,13 @@
 //! Surveys the repository's folder: which versions are usable, and why the others are not.
 
 use super::bare::{self, bare};
+use super::found::{Found, Said, Version, unusable};
 use super::reads::Reads;
 use super::{Catalog, ModelEntry, Readiness, lock};
-use crate::deployment::{DeployError, ModelConfig};
+use crate::deployment::ModelConfig;
 use crate::fault::Fault;
 use crate::faults;
 use crate::versions::last_loaded;
-use axum::http::StatusCode;
 use lgp_inference::Entry;
 use lgp_sdk::model::{Error as ModelError, Repository};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -16,12 +16,6 @@ use tokio::sync::Semaphore;
 
 /// The most versions that are read concurrently after a look at the folder.
 const READS_MAX: usize = 2;
-
-/// A model and a version of it.
-pub(super) type Version = (String, u64);
-
-/// A model and a version of it, with the entry or the reason why it cannot be used.
-pub(super) type Found = (String, u64, Result<ModelEntry, Fault>);
 
 /// A version's changed files, and whether the version is usable with them.
 pub(super) type Renewed = (Entry, Result<ModelEntry, Fault>);
@@ -43,9 +37,6 @@ pub(super) struct Survey {
     /// Held while new or changed versions are read, because each takes memory and a CPU.
     pub(super) reading: Semaphore,
 }
-
-/// The parsed config file of a model, or why it is invalid.
-pub(super) type Said = Result<ModelConfig, String>;
 
 /// An entry of the repository's index.
 #[derive(Debug)]
@@ -225,24 +216,6 @@ impl Survey {
     }
 }
 
-/// The present config file of a model.
-///
-/// # Errors
-/// If the file cannot be read now.
-pub(super) fn said(repository: &Repository, name: &str) -> Result<Said, ModelError> {
-    match ModelConfig::of(repository, name) {
-        Err(DeployError::Model(error)) => Err(error),
-        read => Ok(read.map_err(|error| error.to_string())),
-    }
-}
-
-/// The error for unreadable model files. Paths go to the log only.
-pub(super) fn unusable(error: &ModelError) -> Fault {
-    let ModelError::Io { action, source, .. } = error else { return faults::model(error) };
-    let what = format!("cannot {action} the model's files: {source}");
-    Fault::new(StatusCode::INTERNAL_SERVER_ERROR, "model_files", what)
-}
-
 impl Catalog {
     /// Each version in the folder, of one model or of all, or why it cannot be used.
     pub(super) async fn survey_models(&self, name: Option<String>) -> Result<Vec<Found>, Fault> {
@@ -297,7 +270,7 @@ impl Catalog {
         match self.files(move |repository| repository.get(&owned, version)).await {
             Err(fault) => fault,
             // The version was added since the survey.
-            Ok(_) => Fault::unavailable(super::NOT_READY, format!("model '{name}' has just come")),
+            Ok(_) => Fault::unavailable(faults::NOT_READY, format!("model '{name}' has just come")),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! Polls the repository's folder. Versions added by hand are loaded, removed ones unloaded, changed ones replaced,
 //! and changed config files applied.
 
+use super::found::{Said, Version};
 use super::news::News;
-use super::survey::{Said, Version};
 use super::{Catalog, ModelEntry, Readiness, lock};
 use crate::fault::Fault;
 use lgp_inference::Entry;

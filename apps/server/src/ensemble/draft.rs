@@ -1,12 +1,12 @@
 //! The ordered steps of an ensemble file: its values, and the steps that make and read them.
 
-use super::file::{self, ModelName, Work as WrittenWork, Written};
-use super::plan::{Step, Work};
-use super::steps;
+use super::file::{self, Joints, ModelName, Work as WrittenWork, Written};
+use super::steps::{self, BuiltIn};
 use crate::oip;
 use lgp_sdk::model::ValueSpec;
 use lgp_sdk::tensor::{Dim, SymShape, TensorType};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// A parsed file whose model names are not resolved yet.
 #[derive(Debug)]
@@ -14,6 +14,22 @@ pub(crate) struct Draft {
     pub(super) inputs: Vec<ValueSpec>,
     pub(super) outputs: Vec<(String, String)>,
     pub(super) steps: Vec<Step>,
+}
+
+/// A step. Steps are ordered such that each follows those whose values it reads.
+#[derive(Debug)]
+pub(super) struct Step {
+    /// The step's name in messages.
+    pub(super) title: String,
+    pub(super) work: Work,
+    pub(super) inputs: Joints,
+    pub(super) outputs: Joints,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    BuiltIn(Arc<dyn BuiltIn>),
+    Model(ModelName),
 }
 
 impl Step {

@@ -1,7 +1,7 @@
 //! A checked ensemble: every value is made once, before it is read, and has a type that fits its readers.
 
-use super::draft::{Draft, nobody_makes};
-use super::file::{Joints, ModelName};
+use super::draft::{Draft, Step, Work, nobody_makes};
+use super::file::ModelName;
 use super::kind::Kind;
 use super::steps::{BuiltIn, Given, Joint};
 use crate::catalog::ModelEntry;
@@ -9,7 +9,6 @@ use lgp_memory::ValueKind;
 use lgp_sdk::model::ValueSpec;
 use lgp_sdk::tensor::{Dim, SymShape, TensorType};
 use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
 
 /// The models that an ensemble names, in their present versions.
 pub(crate) type Models = BTreeMap<ModelName, ModelEntry>;
@@ -23,22 +22,6 @@ pub(crate) struct Ensemble {
     pub(super) answered: Vec<String>,
     pub(super) steps: Vec<Step>,
     models: Models,
-}
-
-/// A step. Steps are ordered such that each follows those whose values it reads.
-#[derive(Debug)]
-pub(super) struct Step {
-    /// The step's name in messages.
-    pub(super) title: String,
-    pub(super) work: Work,
-    pub(super) inputs: Joints,
-    pub(super) outputs: Joints,
-}
-
-#[derive(Debug)]
-pub(super) enum Work {
-    BuiltIn(Arc<dyn BuiltIn>),
-    Model(ModelName),
 }
 
 impl Ensemble {

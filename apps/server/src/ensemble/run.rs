@@ -1,8 +1,9 @@
 //! Runs the steps of one request: each step starts as soon as its inputs are available.
 
+use super::draft::{Step, Work};
 use super::file::ModelName;
 use super::held::{Held, Total};
-use super::plan::{Ensemble, Step, Work, label};
+use super::plan::{Ensemble, label};
 use super::steps::{BuiltIn, Given, Joint};
 use super::value::Value;
 use crate::call::Call;

@@ -7,7 +7,7 @@ use super::proto::{
     InferParameter, ModelInferRequest, ModelInferResponse, ModelStreamInferResponse,
 };
 use super::request;
-use super::service::Service;
+use super::service::{Answers, Service};
 use crate::access::Caller;
 use crate::answers::Waiting;
 use crate::call::Call;
@@ -20,20 +20,15 @@ use crate::serve::UnderWay;
 use crate::shared_memory::Shared;
 use crate::state::ServerState;
 use axum::body::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use prost::Message;
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use tonic::{Status, Streaming};
 use tracing::Instrument;
 
 /// The most concurrent requests of one stream; their answers keep their order.
 const UNDER_WAY_MAX: usize = 64;
-
-/// The answers of a stream.
-pub(super) type Answers =
-    Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
 impl Service {
     /// The ticket of a message in its sequence, if any. Taken before any wait, so that the sequence keeps the order

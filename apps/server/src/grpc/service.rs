@@ -1,7 +1,6 @@
 //! The gRPC calls, mapped to the rest of the server.
 
 use super::body::{Answered, Held};
-use super::infer::Answers;
 use super::proto::grpc_inference_service_server::GrpcInferenceService;
 use super::proto::*;
 use super::{config, metadata};
@@ -14,9 +13,15 @@ use crate::peer::Peer;
 use crate::serve::{Endless, UnderWay};
 use crate::state::ServerState;
 use axum::http::StatusCode;
+use futures_util::Stream;
 use prost::Message;
+use std::pin::Pin;
 use std::sync::Weak;
 use tonic::{Request, Response, Status, Streaming};
+
+/// The answers of a stream.
+pub(super) type Answers =
+    Pin<Box<dyn Stream<Item = Result<ModelStreamInferResponse, Status>> + Send>>;
 
 /// The service. Clones share its state.
 #[derive(Clone)]

@@ -40,6 +40,11 @@ impl From<Fault> for Status {
     }
 }
 
+/// Whether a path belongs to this protocol.
+pub(crate) fn is_path(path: &str) -> bool {
+    path.strip_prefix('/').is_some_and(|rest| rest.starts_with("inference."))
+}
+
 /// A refusal before a call has begun.
 pub(crate) fn respond(fault: Fault) -> Response {
     let mut response = Status::from(fault).into_http::<axum::body::Body>();

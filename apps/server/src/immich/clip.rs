@@ -1,7 +1,8 @@
 //! Embeddings of images and texts, by the two halves of a CLIP model.
 
+use super::beside::{settings, unusable};
 use super::languages;
-use super::models::{Models, embeddings, image_input, settings, unusable};
+use super::models::{Models, embeddings, image_input};
 use super::pictures::{Picture, bad};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;

@@ -1,7 +1,8 @@
 //! Faces: a network of the kind SCRFD or RetinaFace detects them, and one of the kind ArcFace embeds each.
 
 use super::align;
-use super::models::{Models, batch, embeddings, image_input, numbers, wrong_model};
+use super::beside::wrong_model;
+use super::models::{Models, batch, embeddings, image_input, numbers};
 use super::pictures::{Picture, bad};
 use super::warp::{Beyond, warp};
 use crate::catalog::ModelEntry;

@@ -1,6 +1,7 @@
 //! The models that Immich names, mapped to the repository's: `ViT-B-32__openai` of the type `visual` is the model
 //! `ViT-B-32__openai.visual`.
 
+use super::beside::wrong_model;
 use super::tokens::Tokens;
 use crate::call::Call;
 use crate::catalog::{ModelEntry, Named};
@@ -11,13 +12,10 @@ use lgp_sdk::cluster::ModelRef;
 use lgp_sdk::model::ValueSpec;
 use lgp_sdk::tensor::{DType, Dim, NamedTensor, Tensor};
 use quick_cache::sync::Cache;
-use serde::de::DeserializeOwned;
 use std::sync::Arc;
 
 /// The most cached tokenizers; a cluster has one or two text models.
 const TOKENS_KEPT: usize = 8;
-/// The largest file of settings beside a model, in bytes.
-const SETTINGS_BYTES_MAX: u64 = 1 << 20;
 
 /// Immich's view of the server's models, for one request. Clones share the tokenizer cache.
 #[derive(Clone)]
@@ -137,31 +135,6 @@ fn missing(given: &str, name: &str) -> Fault {
         "expected {name}/1/model.onnx in the folder of models, and the files of its settings beside it: \
          radeon-cluster models add {name} FILE"
     ))
-}
-
-/// The settings in a file beside a model.
-///
-/// # Errors
-/// 500 that names the file if it is not usable.
-pub(super) fn settings<T: DeserializeOwned>(
-    entry: &ModelEntry,
-    file: &str,
-) -> Result<Option<T>, Fault> {
-    let text =
-        entry.beside(file, SETTINGS_BYTES_MAX).map_err(|error| unusable(entry, file, error))?;
-    let parsed = text.map(|text| serde_json::from_str(&text)).transpose();
-    parsed.map_err(|error| unusable(entry, file, error))
-}
-
-/// The error for an unusable file beside a model. The server's owner must fix it, not the client.
-pub(super) fn unusable(entry: &ModelEntry, file: &str, why: impl std::fmt::Display) -> Fault {
-    let what = format!("the file {file} of the model '{}' is not usable: {why}", entry.name());
-    Fault::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, "model_files", what)
-}
-
-/// The error for a model of another kind than the request needs.
-pub(super) fn wrong_model(entry: &ModelEntry, why: impl std::fmt::Display) -> Fault {
-    Fault::bad_input(format!("the model '{}' does not fit: {why}", entry.name()))
 }
 
 /// The single input of an image network.

@@ -1,8 +1,9 @@
 //! Text recognition on images with PaddleOCR's exported networks: a differentiable-binarization detector finds the
 //! text, a recogniser reads its lines.
 
+use super::beside::{unusable, wrong_model};
 use super::ctc::{self, Line};
-use super::models::{Models, batch, image_input, numbers, unusable, wrong_model};
+use super::models::{Models, batch, image_input, numbers};
 use super::pictures::{Picture, bad};
 use super::regions::{Map, Region, distance, regions};
 use super::warp::{Beyond, Projection, warp};

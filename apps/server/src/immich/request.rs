@@ -1,7 +1,7 @@
 //! A request for predictions: `multipart/form-data` with the tasks as JSON, and an image or a text.
 #![deny(clippy::as_conversions)]
 
-use super::tasks::{Entry, Task};
+use super::tasks::{Entry, Task, invalid};
 use crate::extract::is_form;
 use crate::fault::Fault;
 use axum::body::{Body, Bytes};
@@ -114,9 +114,4 @@ fn words(text: &[u8]) -> Result<String, Fault> {
 
 fn broken(why: &str) -> Fault {
     Fault::bad_input(format!("the form is not valid: {why}"))
-}
-
-/// 422, as Immich's own service answers invalid tasks.
-pub(super) fn invalid(what: String) -> Fault {
-    Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_entries", what)
 }

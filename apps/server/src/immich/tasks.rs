@@ -4,8 +4,8 @@
 use super::clip::Textual;
 use super::faces::Faces;
 use super::ocr::Ocr;
-use super::request::invalid;
 use crate::fault::Fault;
+use axum::http::StatusCode;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -164,4 +164,9 @@ impl Entry {
             }
         }
     }
+}
+
+/// 422, as Immich's own service answers invalid tasks.
+pub(super) fn invalid(what: String) -> Fault {
+    Fault::new(StatusCode::UNPROCESSABLE_ENTITY, "bad_entries", what)
 }

@@ -1,6 +1,6 @@
 //! Converts texts into token ids with the tokenizer beside a model.
 
-use super::models::{settings, unusable, wrong_model};
+use super::beside::{settings, unusable, wrong_model};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip;

@@ -1,8 +1,9 @@
 //! Drives the lanes, in turn with their answers or at a rate, and counts the results.
 
+use super::answer::Answer;
 use super::grpc::{self, Streamed, Unary};
 use super::http::Http;
-use super::lane::{Answer, Lane};
+use super::lane::Lane;
 use super::request::Input;
 use super::{Load, LoadProtocol, Result};
 use serde::Serialize;

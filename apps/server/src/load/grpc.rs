@@ -1,6 +1,6 @@
 //! Requests over gRPC: single calls, or messages of one stream.
 
-use super::lane::Answer;
+use super::answer::Answer;
 use super::request::{Input, message};
 use super::{Load, Result, transport};
 use crate::inference::grpc_inference_service_client::GrpcInferenceServiceClient;

@@ -1,6 +1,6 @@
 //! Requests over HTTP/1.1; each lane keeps its own connection.
 
-use super::lane::Answer;
+use super::answer::Answer;
 use super::request::{Body, Input};
 use super::{Load, LoadForm, Result, transport};
 use axum::body::Bytes;

@@ -1,19 +1,9 @@
 //! A lane sends one request at a time and waits for its answer.
 
 use super::Result;
+use super::answer::Answer;
 use super::grpc::{Streamed, Unary};
 use super::http::Http;
-
-/// The result of a request.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Answer {
-    /// Success, with the time in the model in microseconds if the server reports it.
-    Good { model_us: Option<f64> },
-    /// The server is overloaded, and may have said when to retry.
-    Refused { says_when: bool },
-    /// Any other error, with its message.
-    Bad(String),
-}
 
 /// A connection to the server that carries one request at a time.
 pub(crate) enum Lane {

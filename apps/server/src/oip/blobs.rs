@@ -2,7 +2,7 @@
 //! hold text, so these elements go only to an ensemble's own steps.
 #![deny(clippy::as_conversions)]
 
-use super::request;
+use super::packed;
 use crate::fault::Fault;
 use axum::body::Bytes;
 use lgp_memory::Buffer;
@@ -82,7 +82,7 @@ impl Data {
         shape: &[usize],
         bytes: &[u8],
     ) -> Result<Self, Fault> {
-        let fault = match super::binary(name, dtype, shape, bytes) {
+        let fault = match packed::binary(name, dtype, shape, bytes) {
             Ok(tensor) => return Ok(Self::Tensor(NamedTensor::new(name, tensor))),
             Err(fault) => fault,
         };
@@ -104,7 +104,7 @@ impl Data {
         if dtype == DType::Str {
             return Self::binary(name, dtype, shape, &bytes);
         }
-        let tensor = request::numbers(name, dtype, shape, bytes)?;
+        let tensor = packed::numbers(name, dtype, shape, bytes)?;
         Ok(Self::Tensor(NamedTensor::new(name, tensor)))
     }
 

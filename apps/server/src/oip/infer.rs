@@ -1,10 +1,11 @@
 //! Inference: a request becomes a task of the cluster, and the server waits for its result.
 
 use super::models;
+use super::off_loop::{off_loop, weight};
 use super::parts::Body;
 use super::receive::{Received, check_pending, receive};
 use super::request::{self, InferRequest};
-use super::response::{self, Choice};
+use super::response::{self, Answer, Choice};
 use super::task::{self, Outcome};
 use crate::access::Caller;
 use crate::cache;
@@ -22,18 +23,7 @@ use crate::state::ServerState;
 use crate::trace::Steps;
 use axum::extract::State;
 use axum::response::Response;
-use lgp_sdk::tensor::NamedTensor;
 use std::time::{Duration, Instant};
-
-/// From this many bytes of JSON on, bodies are parsed and written off the threads that serve connections.
-pub(crate) const LARGE_BYTES: usize = 256 << 10;
-/// Raw bytes that take no longer than one byte of JSON, because they are only copied.
-const RAW_BYTES_PER_TEXT: usize = 4;
-
-/// The size of a request as compared with [`LARGE_BYTES`].
-pub(crate) fn weight(text_bytes: usize, raw_bytes: usize) -> usize {
-    text_bytes.saturating_add(raw_bytes / RAW_BYTES_PER_TEXT)
-}
 
 /// `POST /v2/models/{m}[/versions/{v}]/infer`.
 pub(crate) async fn infer(
@@ -76,16 +66,6 @@ pub(crate) async fn infer(
                 .await?)
         }
     }
-}
-
-/// An answer, independent of the protocol.
-pub(crate) struct Answer {
-    pub(crate) entry: ModelEntry,
-    pub(crate) id: String,
-    pub(crate) choice: Choice,
-    pub(crate) outputs: Vec<NamedTensor>,
-    /// The model's run; `None` for a cached answer or an ensemble's.
-    pub(crate) ran: Option<Ran>,
 }
 
 /// The result of a request, with data for the counters.
@@ -244,20 +224,6 @@ async fn written<T: Send + 'static>(
     let written = off_loop(bytes, move || encode(answer)).await;
     steps.encode = Some((began, Instant::now()));
     written
-}
-
-/// Runs work on this many bytes, off the threads that serve connections if it takes long.
-pub(crate) async fn off_loop<T: Send + 'static>(
-    bytes: usize,
-    work: impl FnOnce() -> Result<T, Fault> + Send + 'static,
-) -> Result<T, Fault> {
-    if bytes < LARGE_BYTES {
-        return work();
-    }
-    // Log lines keep the request's span.
-    let span = tracing::Span::current();
-    let work = move || span.in_scope(work);
-    tokio::task::spawn_blocking(work).await.map_err(Fault::internal)?
 }
 
 fn lap(clock: &mut Instant) -> Duration {

@@ -1,6 +1,6 @@
 //! Decodes a request and finds the model that answers it.
 
-use super::infer::off_loop;
+use super::off_loop::off_loop;
 use super::request::InferRequest;
 use super::{signature, task};
 use crate::call::Call;

@@ -3,6 +3,7 @@
 #![deny(clippy::as_conversions)]
 
 use super::blobs::{Data, Inputs};
+use super::parameters::{Parameters, flag, number};
 use super::{datatype, json_data, signature};
 use crate::bodies::Room;
 use crate::catalog::ModelEntry;
@@ -11,26 +12,18 @@ use crate::fault::Fault;
 use crate::sequences::{Asked, Line, Ticket};
 use crate::shared_memory::{Shared, Slot, Taken};
 use axum::body::Bytes;
-use lgp_memory::Buffer;
 use lgp_sdk::cluster::Priority;
 use lgp_sdk::model::ValueSpec;
 use lgp_sdk::tensor::{DType, NamedTensor, Shape, Tensor};
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Map, Value};
 use std::time::Duration;
-
-/// The header with the length of the JSON; raw tensors follow the JSON.
-pub(crate) const HEADER_LENGTH: &str = "inference-header-content-length";
 
 /// No model comes near this many dimensions; a request that does is an attack or a mistake.
 const RANK_MAX: usize = 16;
 
 /// The fewest bytes that a string takes in a request: two quotation marks and a comma. Binary data takes four.
 const TEXT_BYTES_MIN: usize = 3;
-
-/// Optional parameters of a request, an input or an output.
-pub(crate) type Parameters = Map<String, Value>;
 
 /// A request that was parsed and fits the model's inputs.
 #[derive(Debug)]
@@ -117,7 +110,7 @@ pub(crate) struct Output {
 
 /// Parses a request for a model with these inputs and outputs.
 ///
-/// `json_bytes` is the value of [`HEADER_LENGTH`], if the request has that header.
+/// `json_bytes` is the value of [`HEADER_LENGTH`](crate::extract::HEADER_LENGTH), if the request has that header.
 pub(crate) fn decode(
     (json_bytes, body): (Option<usize>, &[u8]),
     shared: Option<&Shared>,
@@ -394,44 +387,6 @@ pub(crate) fn check_rank(name: &str, rank: usize) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Makes a tensor from its raw bytes.
-pub(crate) fn binary(
-    name: &str,
-    dtype: DType,
-    shape: &[usize],
-    bytes: &[u8],
-) -> Result<Tensor, Fault> {
-    check_len(name, dtype, shape, bytes.len())?;
-    Tensor::from_packed(dtype, shape, bytes).map_err(|error| at_fault(name, &error))
-}
-
-/// Makes a tensor that takes over the bytes. `dtype` must not be strings.
-pub(super) fn numbers(
-    name: &str,
-    dtype: DType,
-    shape: &[usize],
-    bytes: Buffer,
-) -> Result<Tensor, Fault> {
-    check_len(name, dtype, shape, bytes.len())?;
-    Tensor::from_buffer(dtype, shape, bytes).map_err(|error| at_fault(name, &error))
-}
-
-fn check_len(name: &str, dtype: DType, shape: &[usize], bytes: usize) -> Result<(), Fault> {
-    let expected = Shape::from(shape).byte_len(dtype).map_err(|error| at_fault(name, &error))?;
-    // Each string carries its own length.
-    if dtype == DType::Str || expected == bytes {
-        return Ok(());
-    }
-    let datatype = datatype::name(dtype);
-    let what =
-        format!("{bytes} bytes of data, but {datatype} of shape {shape:?} takes {expected} bytes");
-    Err(Fault::bad_input(format!("input '{name}' has {what}")))
-}
-
-fn at_fault(name: &str, error: &dyn std::fmt::Display) -> Fault {
-    Fault::bad_input(format!("input '{name}': {error}"))
-}
-
 impl Output {
     fn choice(
         &self,
@@ -494,26 +449,6 @@ fn priority(level: u64) -> Priority {
         0 | 3 => Priority::Normal,
         4 => Priority::Low,
         _ => Priority::Background,
-    }
-}
-
-/// A parameter that is an integer from 0.
-pub(crate) fn number(parameters: &Parameters, key: &str) -> Result<Option<u64>, Fault> {
-    match parameters.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_u64().map(Some).ok_or_else(|| {
-            Fault::bad_input(format!("parameter {key} is {value}, expected an integer from 0"))
-        }),
-    }
-}
-
-/// A parameter that is true or false.
-pub(crate) fn flag(parameters: &Parameters, key: &str) -> Result<Option<bool>, Fault> {
-    match parameters.get(key) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value.as_bool().map(Some).ok_or_else(|| {
-            Fault::bad_input(format!("parameter {key} is {value}, expected true or false"))
-        }),
     }
 }
 

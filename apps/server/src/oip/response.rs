@@ -1,12 +1,12 @@
 //! An inference answer as bytes: JSON, followed by the raw little-endian outputs that were
 //! requested as binary data.
 
-use super::infer::Answer;
-use super::request::{Form, HEADER_LENGTH, InferRequest, OutputChoice};
+use super::request::{Form, InferRequest, OutputChoice};
 use super::{classes, datatype, json_data};
 use crate::access::Caller;
 use crate::answers;
 use crate::catalog::ModelEntry;
+use crate::extract::HEADER_LENGTH;
 use crate::fault::Fault;
 use crate::place::Ran;
 use crate::state::ServerState;
@@ -40,6 +40,16 @@ struct Output<'a> {
 #[derive(Serialize)]
 struct Size {
     binary_data_size: usize,
+}
+
+/// An answer, independent of the protocol.
+pub(crate) struct Answer {
+    pub(crate) entry: ModelEntry,
+    pub(crate) id: String,
+    pub(crate) choice: Choice,
+    pub(crate) outputs: Vec<NamedTensor>,
+    /// The model's run; `None` for a cached answer or an ensemble's.
+    pub(crate) ran: Option<Ran>,
 }
 
 /// An encoded answer.

@@ -3,7 +3,7 @@
 use super::blobs::Inputs;
 use super::request::InferRequest;
 use crate::call::Call;
-use crate::catalog::{ModelEntry, NOT_READY, Named};
+use crate::catalog::{ModelEntry, Named};
 use crate::ensemble::{self, Ensemble};
 use crate::fault::Fault;
 use crate::faults;
@@ -107,7 +107,7 @@ pub(super) async fn run(
             }
             Err(fault) => fault,
         };
-        if fault.code != NOT_READY {
+        if fault.code != faults::NOT_READY {
             return Err(fault);
         }
         *entry = state.catalog().successor(named, entry).await.ok_or(fault)?;

@@ -1,55 +1,17 @@
-//! An inference's place in the line of its sequence, and its turn.
+//! An inference's turn in its sequence.
 
+use super::Stateful;
 use super::asked::Asked;
-use super::table::{Found, Key, Model};
-use super::{Sequences, Stateful};
+use super::table::{Found, Model};
+use super::ticket::{Guard, Place, Ticket};
 use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use crate::oip::{self, InferRequest};
 use crate::state::ServerState;
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 use lgp_sdk::tensor::{NamedTensor, Shape, Tensor};
-use std::fmt;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::OwnedMutexGuard;
-
-/// A place in the line; dropping it leaves the line.
-struct Place {
-    sequences: Arc<Sequences>,
-    key: Key,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.sequences.table().leave(&self.key, Instant::now());
-    }
-}
-
-type Guard = OwnedMutexGuard<()>;
-
-/// A place in the line of a sequence, taken when the inference arrived.
-pub(crate) struct Ticket {
-    asked: Asked,
-    /// The turn if nobody is ahead, or else the future that waits for it.
-    turn: Result<Guard, BoxFuture<'static, Guard>>,
-    place: Place,
-}
 
 impl Ticket {
-    pub(super) fn draw(sequences: Arc<Sequences>, key: Key, asked: Asked) -> Self {
-        let turn = {
-            // Holding the table orders the places.
-            let mut table = sequences.table();
-            let mut waiting = table.enter(&key, Instant::now()).lock_owned().boxed();
-            // The first poll of a lock enters its queue.
-            let first = (&mut waiting).now_or_never();
-            first.ok_or(waiting)
-        };
-        Self { asked, turn, place: Place { sequences, key } }
-    }
-
     /// Waits until the earlier inferences are done.
     ///
     /// # Errors
@@ -88,12 +50,6 @@ pub(crate) async fn turn(
     let turn = ticket.turn(request.timeout.unwrap_or(longest).min(longest)).await?;
     request.timeout = request.timeout.map(|timeout| timeout.saturating_sub(turn.waited));
     Ok(Some(turn))
-}
-
-impl fmt::Debug for Ticket {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Ticket").field(&self.place.key).finish()
-    }
 }
 
 /// The turn of an inference: no other inference of its sequence runs.

@@ -1,10 +1,10 @@
 //! The open connections. At the limit, an idle connection makes room for the next one.
 
-use super::sent::UnderWay;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use super::activity::Activity;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 /// How long to wait for a place before more idle connections are asked to leave.
 const LOOK: Duration = Duration::from_millis(250);
@@ -20,20 +20,6 @@ pub(crate) struct Connections {
     most: u32,
     open: Mutex<Vec<Weak<Activity>>>,
     began: Instant,
-}
-
-/// The activity of one connection, and its place among the open ones.
-#[derive(Debug)]
-pub(crate) struct Activity {
-    /// Requests without an answer, or whose answer is not taken yet.
-    under_way: AtomicUsize,
-    requests: Mutex<Vec<Weak<UnderWay>>>,
-    /// When the last request ended, in milliseconds since the server began.
-    idle_since_ms: AtomicU64,
-    leave: Notify,
-    is_asked: AtomicBool,
-    began: Instant,
-    _place: Option<OwnedSemaphorePermit>,
 }
 
 impl Connections {
@@ -58,19 +44,8 @@ impl Connections {
                 break place;
             }
         };
-        let idle_since_ms = AtomicU64::new(millis(self.began));
         // The semaphore is never closed.
-        let (leave, began, place) = (Notify::new(), self.began, place.ok());
-        let (under_way, is_asked) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let activity = Arc::new(Activity {
-            under_way,
-            requests: Mutex::default(),
-            idle_since_ms,
-            leave,
-            is_asked,
-            began,
-            _place: place,
-        });
+        let activity = Arc::new(Activity::new(self.began, place.ok()));
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.len() == open.capacity() {
             open.retain(|activity| activity.strong_count() > 0);
@@ -105,50 +80,6 @@ impl Connections {
             activity.leave.notify_one();
         }
     }
-}
-
-impl Activity {
-    /// Registers a request. The connection is busy until the request ends.
-    pub(crate) fn begin(self: &Arc<Self>) -> Arc<UnderWay> {
-        let request = Arc::new(UnderWay::new(Arc::clone(self)));
-        let mut all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() == all.capacity() {
-            all.retain(|request| request.strong_count() > 0);
-        }
-        all.push(Arc::downgrade(&request));
-        request
-    }
-
-    /// Whether a client has taken nothing of an available answer for `limit`.
-    pub(super) fn is_stalled(&self, limit: Duration) -> bool {
-        let all = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        all.iter().filter_map(Weak::upgrade).any(|request| request.is_stalled(limit))
-    }
-
-    /// Counts one more reason for the connection to be busy.
-    pub(super) fn add(&self) {
-        self.under_way.fetch_add(1, Relaxed);
-    }
-
-    /// Removes one reason for the connection to be busy.
-    pub(super) fn remove(&self) {
-        self.idle_since_ms.store(millis(self.began), Relaxed);
-        self.under_way.fetch_sub(1, Relaxed);
-    }
-
-    /// Whether a request is in progress.
-    pub(crate) fn is_busy(&self) -> bool {
-        self.under_way.load(Relaxed) > 0
-    }
-
-    /// Resolves when the connection must make room for another one.
-    pub(crate) async fn asked_to_leave(&self) {
-        self.leave.notified().await;
-    }
-}
-
-fn millis(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -1,108 +1,15 @@
 //! Tracks a request and how its answer is taken. A client that takes nothing for long must not hold its answer
 //! forever.
 
-use super::idle::Activity;
+use super::activity::UnderWay;
 use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
 
 /// Bytes of an answer that the connection gets at a time.
 const PIECE_BYTES: usize = 64 << 10;
-
-/// A request in progress on a connection.
-#[derive(Debug)]
-pub(crate) struct UnderWay {
-    activity: Arc<Activity>,
-    answer: Mutex<Answer>,
-}
-
-/// The progress of a request's answer.
-#[derive(Debug)]
-struct Answer {
-    /// Whether more of the answer is available. The connection polls it once the client has taken enough.
-    is_there: bool,
-    /// Pieces that the connection holds and the client has not taken.
-    pieces: usize,
-    /// When the client last took something.
-    taken: Instant,
-    /// Whether the answer's body has ended.
-    is_whole: bool,
-    /// Whether the request keeps its connection busy even when nothing of the answer is available.
-    keeps_busy: bool,
-    /// Whether the request keeps its connection busy now.
-    is_busy: bool,
-}
-
-impl Answer {
-    fn is_due(&self) -> bool {
-        self.is_there || self.pieces > 0
-    }
-}
-
-impl UnderWay {
-    pub(super) fn new(activity: Arc<Activity>) -> Self {
-        activity.add();
-        let taken = Instant::now();
-        let (keeps_busy, is_busy) = (true, true);
-        let (is_there, is_whole) = (false, false);
-        let answer = Answer { is_there, pieces: 0, taken, is_whole, keeps_busy, is_busy };
-        Self { activity, answer: Mutex::new(answer) }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Answer> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Notes that the connection polled for more or wrote a piece: the client takes its answer.
-    fn gets_on(&self, change: impl FnOnce(&mut Answer)) {
-        let mut answer = self.lock();
-        change(&mut answer);
-        answer.taken = Instant::now();
-        self.settle(&mut answer);
-    }
-
-    /// Notes that more of the answer is available. Starts the client's time unless it runs already.
-    fn has_more(&self) {
-        let mut answer = self.lock();
-        if !answer.is_due() {
-            answer.taken = Instant::now();
-        }
-        answer.is_there = !answer.is_whole;
-        self.settle(&mut answer);
-    }
-
-    fn settle(&self, answer: &mut Answer) {
-        let is_busy = answer.keeps_busy || answer.is_due();
-        if is_busy != answer.is_busy {
-            answer.is_busy = is_busy;
-            match is_busy {
-                true => self.activity.add(),
-                false => self.activity.remove(),
-            }
-        }
-    }
-
-    /// Registers a request on the same connection that is a part of this one.
-    pub(crate) fn part(&self) -> Arc<Self> {
-        self.activity.begin()
-    }
-
-    pub(super) fn is_stalled(&self, limit: Duration) -> bool {
-        let answer = self.lock();
-        answer.is_due() && answer.taken.elapsed() >= limit
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        if self.lock().is_busy {
-            self.activity.remove();
-        }
-    }
-}
 
 /// Marks an endless answer, whose connection counts as idle while nothing of it is available.
 #[derive(Debug, Clone, Copy)]

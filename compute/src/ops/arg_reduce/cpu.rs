@@ -4,7 +4,7 @@ use super::{ArgKind, ArgReduce};
 use crate::args::{axis, concrete_one, required};
 use crate::error::Result;
 use crate::number::{Number, with_type};
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::ops::reduce::gathered_last;
 use lgp_memory::{Tensor, TensorView};
 
@@ -14,11 +14,11 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
-    let axis = axis(op.name(), op.axis, x.shape().rank())?;
+    let x = required(inputs, 0)?;
+    let axis = axis(op.axis, x.shape().rank())?;
     let mut out = ctx.alloc(dtype, shape)?;
     let (moved, n) = gathered_last(ctx, x, &[axis])?;
-    with_type!(op.name(), x.dtype(), number T => {
+    with_type!(x.dtype(), number T => {
         let x = moved.as_slice::<T>()?;
         ctx.split(out.as_mut_slice::<i64>()?, 1, n, |first, part| {
             for (i, out) in part.iter_mut().enumerate() {

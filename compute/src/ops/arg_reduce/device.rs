@@ -4,7 +4,7 @@ use super::{ArgKind, ArgReduce};
 use crate::args::{axis, optional};
 use crate::device::{Argument, Call, Launches, c_type, kernel_of_lines, load};
 use crate::movement::around;
-use crate::op::{Op, ValueInfo};
+use crate::op::ValueInfo;
 use lgp_memory::DType;
 
 const BODY: &str = concat!(include_str!("../../device/lines.h"), include_str!("arg_reduce.cl"));
@@ -12,7 +12,7 @@ const BODY: &str = concat!(include_str!("../../device/lines.h"), include_str!("a
 pub(super) fn launches(op: &ArgReduce, inputs: &[Option<&ValueInfo>]) -> Option<Launches> {
     let x = optional(inputs, 0)?;
     let (dtype, shape) = (x.ty.dtype, x.ty.concrete_shape()?);
-    let (outer, n, inner) = around(&shape, axis(op.name(), op.axis, shape.rank()).ok()?);
+    let (outer, n, inner) = around(&shape, axis(op.axis, shape.rank()).ok()?);
     let lines = outer.checked_mul(inner)?;
     if lines == 0 || n == 0 {
         return Some(Launches::default()).filter(|_| lines == 0);

@@ -2,7 +2,7 @@
 //! their scores stay in the cache.
 
 use super::mask::{Masks, MasksOf};
-use super::{Attention, OP, Scores};
+use super::{Attention, Scores};
 use crate::args::{concrete, infos, optional, required};
 use crate::error::{Error, Result};
 use crate::isa::Simd;
@@ -67,8 +67,8 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let types = concrete(op, inputs)?;
-    let (query, key) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
-    let value = required(OP, inputs, 2)?;
+    let (query, key) = (required(inputs, 0)?, required(inputs, 1)?);
+    let value = required(inputs, 2)?;
     let sizes = sizes(op, inputs)?;
     let (past_key, past_value) = (optional(inputs, 4), optional(inputs, 5));
     let needed = past_key.is_some() || types.len() > 1;
@@ -88,7 +88,7 @@ pub(super) fn run(
         (Some(_), Some((dtype, shape))) => Some(ctx.alloc(*dtype, shape.clone())?),
         _ => None,
     };
-    with_type!(OP, dtype, real T => {
+    with_type!(dtype, real T => {
         let kv = keys.as_ref().map_or_else(|| key.clone(), Tensor::view);
         let vv = values.as_ref().map_or_else(|| value.clone(), Tensor::view);
         let all = All {
@@ -122,7 +122,7 @@ fn sizes(op: &Attention, inputs: &[Option<TensorView<'_>>]) -> Result<Sizes> {
     let infos = infos(inputs)?;
     let infos: Vec<_> = infos.iter().map(Option::as_ref).collect();
     let forms = op.forms(&infos)?;
-    let Some(forms) = forms else { return Err(Error::invalid(OP, "a shape is not known")) };
+    let Some(forms) = forms else { return Err(Error::invalid("a shape is not known")) };
     let known = |d: &Dim| d.known().unwrap_or(0);
     let keys = known(&op.keys(&infos, &forms)?);
     let [q, k, v] = &forms;

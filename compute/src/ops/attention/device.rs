@@ -1,6 +1,6 @@
 //! Attention on devices.
 
-use super::{Attention, OP};
+use super::Attention;
 use crate::args::{optional, required};
 use crate::device::{self, Argument, AttentionMask, Call, Grid, Kernel, Launches, c_type, groups};
 use crate::index::strides;
@@ -40,7 +40,7 @@ pub(super) fn launches(
     let (batch, heads, key_heads) = (known(&q.batch)?, known(&q.heads)?, known(&k.heads)?);
     let (rows, depth, columns) = (known(&q.length)?, known(&q.size)?, known(&v.size)?);
     let past = keys.checked_sub(known(&k.length)?)?;
-    let dtype = required(OP, inputs, 0).ok()?.ty.dtype;
+    let dtype = required(inputs, 0).ok()?.ty.dtype;
     if op.scores.is_some() || batch * heads * rows * columns == 0 || key_heads == 0 {
         return None;
     }

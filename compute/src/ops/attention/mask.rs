@@ -1,6 +1,5 @@
 //! What keeps a query from seeing a key.
 
-use super::OP;
 use super::cpu::Sizes;
 use crate::args::{optional, required};
 use crate::error::Result;
@@ -44,7 +43,7 @@ impl<'a> Masks<'a> {
             *out = stride.unsigned_abs() * last;
         }
         masks.width = last;
-        let to = required(OP, inputs, 0)?.dtype();
+        let to = required(inputs, 0)?.dtype();
         masks.mask = Some(match mask.dtype() {
             DType::Bool => mask.to_tensor()?,
             dtype if dtype == to => mask.to_tensor()?,

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::matrix::Real;
 use crate::movement::around;
 use crate::number::with_type;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::simd::dispatch;
 use lgp_memory::{Tensor, TensorView};
 use num_traits::NumCast;
@@ -18,7 +18,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(op.name(), dtype, real T => normalise::<T>(op, ctx, inputs, &mut out))?;
+    with_type!(dtype, real T => normalise::<T>(op, ctx, inputs, &mut out))?;
     Ok(vec![out])
 }
 
@@ -28,8 +28,8 @@ fn normalise<T: Real>(
     inputs: &[Option<TensorView<'_>>],
     out: &mut Tensor,
 ) -> Result<()> {
-    let x = required(op.name(), inputs, 0)?;
-    let parameter = |i| Ok::<_, crate::Error>(required(op.name(), inputs, i)?.as_slice::<T>()?);
+    let x = required(inputs, 0)?;
+    let parameter = |i| Ok::<_, crate::Error>(required(inputs, i)?.as_slice::<T>()?);
     let (scale, bias) = (parameter(1)?, parameter(2)?);
     let (mean, variance) = (parameter(3)?, parameter(4)?);
     let epsilon = <T as NumCast>::from(op.epsilon).unwrap_or_else(T::epsilon);

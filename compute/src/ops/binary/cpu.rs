@@ -3,7 +3,6 @@
 use super::{Binary, BinaryKind};
 use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
-use crate::isa::Simd;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Given, Op};
 use crate::simd::{self, dispatch};
@@ -17,7 +16,7 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (a, b) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
+    let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
     let mut b = Cow::Borrowed(b);
     let converted;
     if b.dtype().is_float() && !a.dtype().is_float() && a.dtype() != DType::Bool {
@@ -27,7 +26,7 @@ pub(super) fn run(
     if a.dtype() != b.dtype() {
         // Only Pow lets the exponent have another dtype.
         converted = crate::ops::Cast { to: a.dtype() }.run(ctx, &[Some(b.into_owned())])?;
-        let exponent = converted.first().ok_or_else(|| Error::invalid(op.name(), "no exponent"))?;
+        let exponent = converted.first().ok_or_else(|| Error::invalid("no exponent"))?;
         b = Cow::Owned(exponent.view());
     }
     let mut out = ctx.alloc(dtype, shape.clone())?;
@@ -60,7 +59,7 @@ fn combine(op: &Binary, o: &Operands<'_>, dtype: DType, out: &mut Tensor) -> Res
     match dtype {
         DType::F32 => floats(op.kind, o, out),
         DType::Bool => bools(op.kind, o, out),
-        dtype => with_type!(op.name(), dtype, number T => numbers::<T>(op, o, out)),
+        dtype => with_type!(dtype, number T => numbers::<T>(op, o, out)),
     }
 }
 
@@ -98,23 +97,25 @@ impl Operands<'_> {
         })
     }
 
-    /// Calls `work` with rows of the output, or parts of one, and where each begins.
-    fn rows<U: Send>(
+    /// Calls `work` with parts of the output, the length of their rows, and what says where each row
+    /// begins in the operands.
+    fn parts<U: Send>(
         &self,
         out: &mut [U],
         cost: usize,
-        work: impl Fn([usize; 2], &mut [U]) + Sync,
+        work: impl Fn(&dyn Fn(usize) -> [usize; 2], usize, &mut [U]) + Sync,
     ) {
         let row = self.walk.row;
         if out.len() == row {
             // One row: split inside it.
             let steps = self.walk.steps;
-            self.ctx.split(out, 1, cost, |start, part| work(steps.map(|step| start * step), part));
+            self.ctx.split(out, 1, cost, |start, part| {
+                let n = part.len();
+                work(&|_| steps.map(|step| start * step), n, part);
+            });
         } else {
             self.ctx.split(out, row, row * cost, |first, part| {
-                for (i, part) in part.chunks_exact_mut(row).enumerate() {
-                    work(self.walk.starts(first + i), part);
-                }
+                work(&|i| self.walk.starts(first + i), row, part);
             });
         }
     }
@@ -132,8 +133,18 @@ fn zip<T: Element, U: Element>(
     if o.shape.elements()? == 0 {
         return Ok(());
     }
-    o.rows(out.as_mut_slice::<U>()?, cost, |[at_a, at_b], out| {
-        line(o.ctx.simd(), out, &a[at_a..], &b[at_b..], o.walk.steps, f);
+    let (simd, steps) = (o.ctx.simd(), o.walk.steps);
+    o.parts(out.as_mut_slice::<U>()?, cost, |starts, row, out| {
+        dispatch(
+            simd,
+            #[inline(always)]
+            || {
+                for (i, out) in out.chunks_exact_mut(row).enumerate() {
+                    let [at_a, at_b] = starts(i);
+                    line(out, &a[at_a..], &b[at_b..], steps, f);
+                }
+            },
+        );
     });
     Ok(())
 }
@@ -149,27 +160,39 @@ fn same<T: Element>(
     let Some(over) = o.given.iter().position(Option::is_none) else {
         return zip(o, out, cost, f);
     };
-    let (a, b) = (o.slice::<T>(0)?, o.slice::<T>(1)?);
+    let other = o.slice::<T>(1 - over)?;
     if o.shape.elements()? == 0 {
         return Ok(());
     }
-    let (simd, steps) = (o.ctx.simd(), o.walk.steps);
-    o.rows(out.as_mut_slice::<T>()?, cost, |at, out| {
-        simd::over(out, |start, out, own| {
-            let at = [at[0] + start * steps[0], at[1] + start * steps[1]];
-            match over {
-                0 => line(simd, out, own, &b[at[1]..], steps, f),
-                _ => line(simd, out, &a[at[0]..], own, steps, f),
-            }
-        });
+    let (simd, step) = (o.ctx.simd(), o.walk.steps[1 - over]);
+    o.parts(out.as_mut_slice::<T>()?, cost, |starts, row, out| {
+        dispatch(
+            simd,
+            #[inline(always)]
+            || {
+                for (i, out) in out.chunks_exact_mut(row).enumerate() {
+                    let other = &other[starts(i)[1 - over]..];
+                    if over == 0 {
+                        line_over(out, other, step, f);
+                    } else {
+                        line_over(
+                            out,
+                            other,
+                            step,
+                            #[inline(always)]
+                            |own, other| f(other, own),
+                        );
+                    }
+                }
+            },
+        );
     });
     Ok(())
 }
 
-/// One row, whose operands run along or stand still: one loop, compiled once for all that call it.
-#[inline(never)]
+/// One row, whose operands run along or stand still; to be called inside [`dispatch`].
+#[inline(always)]
 fn line<T: Copy, U>(
-    simd: Simd,
     out: &mut [U],
     a: &[T],
     b: &[T],
@@ -177,35 +200,44 @@ fn line<T: Copy, U>(
     f: impl Fn(T, T) -> U + Copy,
 ) {
     let n = out.len();
-    dispatch(
-        simd,
-        #[inline(always)]
-        || match steps {
-            [0, 0] => {
-                let (a, b) = (a[0], b[0]);
-                out.iter_mut().for_each(|o| *o = f(a, b));
-            }
-            [0, _] => {
-                let a = a[0];
-                simd::map(
-                    out,
-                    &b[..n],
-                    #[inline(always)]
-                    move |b| f(a, b),
-                );
-            }
-            [_, 0] => {
-                let b = b[0];
-                simd::map(
-                    out,
-                    &a[..n],
-                    #[inline(always)]
-                    move |a| f(a, b),
-                );
-            }
-            _ => simd::zip(out, &a[..n], &b[..n], f),
-        },
-    );
+    match steps {
+        [0, 0] => {
+            let (a, b) = (a[0], b[0]);
+            out.iter_mut().for_each(|o| *o = f(a, b));
+        }
+        [0, _] => {
+            let a = a[0];
+            simd::map(
+                out,
+                &b[..n],
+                #[inline(always)]
+                move |b| f(a, b),
+            );
+        }
+        [_, 0] => {
+            let b = b[0];
+            simd::map(
+                out,
+                &a[..n],
+                #[inline(always)]
+                move |a| f(a, b),
+            );
+        }
+        _ => simd::zip(out, &a[..n], &b[..n], f),
+    }
+}
+
+/// One row that is written over, with an operand that runs along or stands still; to be called inside
+/// [`dispatch`].
+#[inline(always)]
+fn line_over<T: Copy>(out: &mut [T], other: &[T], step: usize, f: impl Fn(T, T) -> T) {
+    if step == 0 {
+        let other = other[0];
+        out.iter_mut().for_each(|own| *own = f(*own, other));
+    } else {
+        let n = out.len();
+        out.iter_mut().zip(&other[..n]).for_each(|(own, other)| *own = f(*own, *other));
+    }
 }
 
 /// Every kind as a loop of its own, for the dtype that matters most.
@@ -259,7 +291,7 @@ fn bools(kind: BinaryKind, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
 fn numbers<T: Number>(op: &Binary, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
     let divides = matches!(op.kind, BinaryKind::Div | BinaryKind::Mod { .. });
     if divides && o.slice::<T>(1)?.iter().any(|n| n.is_integer_zero()) {
-        return Err(Error::invalid(op.name(), "an integer is divided by zero"));
+        return Err(Error::invalid("an integer is divided by zero"));
     }
     let comparison: Option<fn(T, T) -> bool> = match op.kind {
         BinaryKind::Equal => Some(|a, b| a == b),

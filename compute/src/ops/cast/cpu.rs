@@ -26,7 +26,7 @@ pub(super) fn run(
     manner: Manner,
 ) -> Result<Vec<Tensor>> {
     let (to, shape) = concrete_one(op, inputs)?;
-    let x = required("Cast", inputs, 0)?;
+    let x = required(inputs, 0)?;
     if x.dtype() == to {
         return Ok(vec![x.to_tensor()?]);
     }
@@ -63,7 +63,7 @@ pub(super) fn run(
         DType::U32 => from(ctx, x.as_slice::<u32>()?, &mut out)?,
         DType::U64 => from(ctx, x.as_slice::<u64>()?, &mut out)?,
         DType::Bool => from(ctx, x.as_slice::<bool>()?, &mut out)?,
-        other => return Err(crate::Error::unsupported("Cast", format!("dtype {other}"))),
+        other => return Err(crate::Error::unsupported(format!("dtype {other}"))),
     }
     Ok(vec![out])
 }
@@ -94,7 +94,7 @@ fn from<T: Element + Into<Wide>>(ctx: &Context, x: &[T], out: &mut Tensor) -> Re
         DType::U32 => each::<T, u32>(ctx, x, out),
         DType::U64 => each::<T, u64>(ctx, x, out),
         DType::Bool => each::<T, bool>(ctx, x, out),
-        other => Err(crate::Error::unsupported("Cast", format!("dtype {other}"))),
+        other => Err(crate::Error::unsupported(format!("dtype {other}"))),
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn narrow(
 ) -> Result<Option<Tensor>> {
     let Some(by) = between(x.dtype(), to) else { return Ok(None) };
     let cast = Cast { to: by }.run(ctx, &[Some(x.clone())])?;
-    let x = cast.first().ok_or_else(|| Error::unsupported("Cast", format!("dtype {to}")))?;
+    let x = cast.first().ok_or_else(|| Error::unsupported(format!("dtype {to}")))?;
     let mut out = ctx.alloc(to, shape.clone())?;
     let s = saturate;
     match to {

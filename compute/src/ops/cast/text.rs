@@ -16,7 +16,7 @@ pub(super) fn parse(x: &TensorView<'_>, to: DType) -> Result<Tensor> {
     let texts = x.strings()?;
     let wrong = |text: &str| {
         let shown: String = text.chars().take(40).collect();
-        Error::invalid("Cast", format!("'{shown}' is not a number"))
+        Error::invalid(format!("'{shown}' is not a number"))
     };
     let float = |text: &str| match text {
         "True" => Ok(1.),
@@ -54,7 +54,7 @@ pub(super) fn write(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
         }
         _ => {
             let x = Cast { to: DType::I64 }.run(ctx, &[Some(x.clone())])?;
-            let x = x.first().ok_or_else(|| Error::invalid("Cast", "there is no output"))?;
+            let x = x.first().ok_or_else(|| Error::invalid("there is no output"))?;
             x.as_slice::<i64>()?.iter().map(ToString::to_string).collect()
         }
     };

@@ -1,6 +1,6 @@
 //! Causal depthwise convolution on the CPU: a multiple of a shifted row for each tap.
 
-use super::{CausalConv, OP};
+use super::CausalConv;
 use crate::args::{concrete, optional, required};
 use crate::error::{Error, Result};
 use crate::matrix::Real;
@@ -19,9 +19,9 @@ pub(super) fn run(
         out.push(ctx.alloc(dtype, shape)?);
     }
     let [y, state] = &mut out[..] else {
-        return Err(Error::invalid(OP, "there are no two outputs"));
+        return Err(Error::invalid("there are no two outputs"));
     };
-    with_type!(OP, y.dtype(), real T => {
+    with_type!(y.dtype(), real T => {
         convolve::<T>(ctx, inputs, y.as_mut_slice()?, state.as_mut_slice()?)
     })?;
     Ok(out)
@@ -33,7 +33,7 @@ fn convolve<T: Real>(
     y: &mut [T],
     state: &mut [T],
 ) -> Result<()> {
-    let (x, weight) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+    let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
     let bias = optional(inputs, 2).map(TensorView::as_slice::<T>).transpose()?;
     let past = optional(inputs, 3).map(TensorView::as_slice::<T>).transpose()?;
     let (channels, length, k) = (x.shape()[1], x.shape()[2], weight.shape()[2]);

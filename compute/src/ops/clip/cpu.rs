@@ -16,7 +16,7 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required("Clip", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let mut out = ctx.alloc(dtype, shape)?;
     limit(op, ctx, Some(x), inputs, &mut out)?;
     Ok(vec![out])
@@ -30,7 +30,7 @@ pub(super) fn limit(
     inputs: &[Option<TensorView<'_>>],
     out: &mut Tensor,
 ) -> Result<()> {
-    with_type!("Clip", out.dtype(), number T => {
+    with_type!(out.dtype(), number T => {
         let min = bound::<T>(optional(inputs, 1), op.min)?;
         let max = bound::<T>(optional(inputs, 2), op.max)?;
         let x = x.map(TensorView::as_slice::<T>).transpose()?;
@@ -52,7 +52,7 @@ fn bound<T: Number + NumCast>(
     let Some(value) = attribute else { return Ok(None) };
     match NumCast::from(value) {
         Some(bound) => Ok(Some(bound)),
-        None => Err(Error::invalid("Clip", format!("bound {value} does not fit {}", T::DTYPE))),
+        None => Err(Error::invalid(format!("bound {value} does not fit {}", T::DTYPE))),
     }
 }
 

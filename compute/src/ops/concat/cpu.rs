@@ -13,7 +13,7 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let along = axis("Concat", op.axis, shape.rank())?;
+    let along = axis(op.axis, shape.rank())?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
     if out.is_empty() {
         return Ok(vec![out]);

@@ -11,7 +11,7 @@ pub(super) fn launches(
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
     let whole = plain(outputs.first()?)?;
-    let along = axis("Concat", op.axis, whole.dims().len()).ok()?;
+    let along = axis(op.axis, whole.dims().len()).ok()?;
     let (mut launches, mut start) = (Launches::default(), 0);
     for (i, input) in inputs.iter().enumerate() {
         let from = plain((*input)?)?;

@@ -1,11 +1,11 @@
 //! Convolutions of bytes.
 
 use super::Conv;
-use super::channels_last::geometry;
+use super::channels_last::{geometry, merged};
 use crate::bytes::{Dequantized, OnBytes, Requantized, bias_steps, quantized_along};
 use crate::error::Result;
 use crate::op::ValueInfo;
-use crate::ops::{QConv, QConvParts};
+use crate::ops::{ConvGeometry, QConv, QConvParts};
 use crate::rewrite::{Operand, Step};
 use lgp_memory::DType;
 
@@ -24,6 +24,12 @@ pub(super) fn on_bytes(
     if weight.scale.len() > 1 && weight.axis != 0 {
         return None;
     }
+    // Bytes of 0 stand for 0 only without a zero point.
+    let is_centred =
+        weight.tensor.dtype() == DType::I8 && weight.zero.iter().all(|zero| *zero == 0);
+    let group = if is_centred { geometry.group } else { 1 };
+    let (together, tensor) = merged(group, &weight.tensor);
+    let geometry = if is_centred { ConvGeometry { group: together, ..geometry } } else { geometry };
     let bias = match inputs.get(2).copied().flatten() {
         None => None,
         Some(bias) => {
@@ -33,7 +39,7 @@ pub(super) fn on_bytes(
     };
     let parts = QConvParts {
         x,
-        weight: &weight.tensor.view(),
+        weight: &tensor.view(),
         weight_scale: &weight.scale,
         weight_zero: &weight.zero,
         bias: bias.as_deref(),

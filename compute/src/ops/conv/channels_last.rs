@@ -7,6 +7,7 @@ use crate::ops::{ConvGeometry, ConvHints, ConvNhwc};
 use crate::reorder::{CHANNELS_LAST, Reordered};
 use crate::rewrite::{Operand, Step};
 use lgp_memory::{DType, Dim, Tensor};
+use std::borrow::Cow;
 
 /// The form of a two-dimensional f32 convolution whose weight is known.
 pub(super) fn reordered<'a>(
@@ -18,6 +19,9 @@ pub(super) fn reordered<'a>(
     let weight = inputs.get(1).copied().flatten()?.constant.as_ref()?;
     let usable = *order == CHANNELS_LAST && weight.dtype() == DType::F32 && x.rank() == Some(4);
     let geometry = geometry(op, weight).filter(|_| usable && !weight.is_empty())?;
+    let weight = merged(geometry.group, weight);
+    let geometry = ConvGeometry { group: weight.0, ..geometry };
+    let weight = weight.1;
     let known = |axis: usize| x.dim(axis).and_then(Dim::known);
     let input = known(2).zip(known(3)).map(|(h, w)| [h, w]);
     let batch = known(0);
@@ -32,6 +36,38 @@ pub(super) fn reordered<'a>(
         Ok(vec![Step::new(op, operands)])
     });
     Some(form.faster())
+}
+
+/// Output channels of a group below which several are computed as one: what kernels keep in a
+/// register.
+const COLUMNS: usize = 16;
+
+/// Groups of few channels as fewer groups with zeros between them, where kernels would compute as many
+/// products for each of them alone; how many groups there are then, and the weight
+/// `[m, c / group, kh, kw]`. Depthwise convolutions have kernels of their own.
+pub(super) fn merged(group: usize, weight: &Tensor) -> (usize, Cow<'_, Tensor>) {
+    let plain = (group, Cow::Borrowed(weight));
+    let [m, c, kh, kw] = *weight.shape().dims() else { return plain };
+    let columns = m.checked_div(group).unwrap_or(0);
+    if group <= 1 || columns == 0 || columns >= COLUMNS || (c == 1 && columns == 1) {
+        return plain;
+    }
+    // As many groups together as fill a register, where they divide evenly.
+    let most = COLUMNS / columns;
+    let Some(together) = (2..=most).rev().find(|n| group.is_multiple_of(*n)) else { return plain };
+    let size = weight.dtype().size();
+    let window = kh * kw * size;
+    let Ok(mut wide) = Tensor::zeros(weight.dtype(), [m, c * together, kh, kw]) else {
+        return plain;
+    };
+    let from = weight.as_bytes();
+    let Ok(to) = wide.as_bytes_mut() else { return plain };
+    for map in 0..m {
+        let place = map / columns % together;
+        let row = &from[map * c * window..][..c * window];
+        to[(map * together + place) * c * window..][..c * window].copy_from_slice(row);
+    }
+    (group / together, Cow::Owned(wide))
 }
 
 /// The convolution's attributes, where they are those of two spatial axes.
@@ -54,4 +90,30 @@ pub(super) fn geometry(op: &Conv, weight: &Tensor) -> Option<ConvGeometry> {
         channels: per_group.checked_mul(op.group)?,
         maps,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{noise, run};
+
+    #[test]
+    fn groups_of_few_channels_are_computed_together() {
+        for (group, per_group, maps, left) in [
+            (8, 4, 32, 2),
+            (32, 4, 128, 8),
+            (3, 2, 6, 1),
+            (4, 16, 64, 4),
+            (6, 1, 6, 6),
+            (5, 3, 10, 1),
+        ] {
+            let weight = noise(&[maps, per_group, 3, 3], 1);
+            let (groups, wide) = merged(group, &weight);
+            assert_eq!(groups, left, "{group} {per_group} {maps}");
+            let x = noise(&[2, group * per_group, 5, 6], 2);
+            let plain = run(&Conv { group, ..Conv::default() }, &[&x, &weight]);
+            let merged = run(&Conv { group: groups, ..Conv::default() }, &[&x, &wide]);
+            crate::testing::assert_close(&merged, &plain, 1e-5);
+        }
+    }
 }

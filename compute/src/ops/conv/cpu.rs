@@ -17,10 +17,10 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, weight) = (required("Conv", inputs, 0)?, required("Conv", inputs, 1)?);
-    let axes = three("Conv", &op.windows(x.shape(), weight.shape())?)?;
+    let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
+    let axes = three(&op.windows(x.shape(), weight.shape())?)?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
-    with_type!("Conv", dtype, real T => {
+    with_type!(dtype, real T => {
         let conv = Convolution::<T> {
             ctx,
             axes: &axes,

@@ -76,7 +76,7 @@ impl Convolution {
         let [x, weight, y] = shapes(inputs, outputs)?;
         Some(Self {
             dtype: outputs.first()?.ty.dtype,
-            axes: three("Conv", &op.windows(&x, &weight).ok()?).ok()?,
+            axes: three(&op.windows(&x, &weight).ok()?).ok()?,
             transposed: false,
             images: y[0],
             groups: op.group,

@@ -22,7 +22,7 @@ pub(super) fn launches(
     }
     let conv = Convolution {
         dtype: dtype(0)?,
-        axes: three("ConvInteger", &op.conv.windows(&x, &weight).ok()?).ok()?,
+        axes: three(&op.conv.windows(&x, &weight).ok()?).ok()?,
         transposed: false,
         images: y[0],
         groups: op.conv.group,

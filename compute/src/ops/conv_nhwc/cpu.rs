@@ -4,7 +4,7 @@ use super::depthwise::Depthwise;
 use super::direct::Direct;
 use super::kernel::{Epilogue, Width};
 use super::winograd::Winograd;
-use super::{Algorithm, ConvNhwc, NAME};
+use super::{Algorithm, ConvNhwc};
 use crate::Activation;
 use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
@@ -23,12 +23,12 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     // This also holds every operand against the geometry: the kernels rely on their sizes.
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(NAME, inputs, 0)?;
+    let x = required(inputs, 0)?;
     let g = &op.geometry;
     let axes = g.axes(x.shape()[1], x.shape()[2])?;
     let images = x.shape()[0];
     let floats = |i| optional(inputs, i).map(TensorView::as_slice::<f32>).transpose();
-    let (weight, bias) = (required(NAME, inputs, 1)?.as_slice::<f32>()?, floats(2)?);
+    let (weight, bias) = (required(inputs, 1)?.as_slice::<f32>()?, floats(2)?);
     let (mut residual, mut residual_bf16) = (std::ptr::null(), std::ptr::null());
     match optional(inputs, 3) {
         Some(r) if r.dtype() == DType::BF16 => residual_bf16 = r.as_slice::<bf16>()?.as_ptr(),
@@ -115,7 +115,7 @@ fn pairs<'a>(
     // SAFETY: any bits are an f32, and only whole words inside `x` come back.
     let (before, words, after) = unsafe { x.align_to::<f32>() };
     if !channels.is_multiple_of(2) || !before.is_empty() || !after.is_empty() {
-        return Err(Error::invalid(NAME, "pixels in bf16 are no pairs, expected aligned ones"));
+        return Err(Error::invalid("pixels in bf16 are no pairs, expected aligned ones"));
     }
     Ok(words)
 }
@@ -147,7 +147,7 @@ fn bf16_width(ctx: &Context) -> Result<Width> {
         true => Ok(Width::Bf16),
         _ => {
             let message = "a weight in bf16 on a machine without bf16 products";
-            Err(Error::unsupported(NAME, message))
+            Err(Error::unsupported(message))
         }
     }
 }

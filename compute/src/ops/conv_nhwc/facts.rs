@@ -1,6 +1,6 @@
 //! What channels-last convolutions say of their axes and their work.
 
-use super::{ConvGeometry, NAME};
+use super::ConvGeometry;
 use crate::Axes;
 use crate::args::optional;
 use crate::cost::elements;
@@ -16,7 +16,7 @@ impl ConvGeometry {
         residual: Option<usize>,
     ) -> Axes {
         match (optional(inputs, 0), self.specs()) {
-            (Some(x), Ok(specs)) => image_axes(NAME, x, &specs, 1, residual),
+            (Some(x), Ok(specs)) => image_axes(x, &specs, 1, residual),
             _ => Axes::new(),
         }
     }

@@ -2,7 +2,7 @@
 
 use super::kernel::LANE;
 use super::kernel::tile::{panel_count, panel_width};
-use super::{Algorithm, ConvNhwc, NAME};
+use super::{Algorithm, ConvNhwc};
 use crate::error::{Error, Result};
 use crate::gemm;
 use lgp_memory::{DType, Tensor};
@@ -24,7 +24,7 @@ pub(super) fn len(conv: &ConvNhwc) -> Result<usize> {
             columns(g.maps).and_then(|n| n.checked_mul(g.channels)?.checked_mul(side * side))
         }
     };
-    len.ok_or_else(|| Error::invalid(NAME, "the weight is too large"))
+    len.ok_or_else(|| Error::invalid("the weight is too large"))
 }
 
 /// The packed weights of a weight that was checked.

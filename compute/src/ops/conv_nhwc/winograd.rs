@@ -12,6 +12,9 @@
 //! the others is spread over all its outputs: beside a pixel of 1e6, F(4×4) was off by 0.1 where the
 //! others are about 1.
 //!
+//! With dilations, outputs that are a dilation apart are an image of their own, a phase, whose tiles
+//! read pixels that are as far apart.
+//!
 //! An infinity or NaN in an image would spoil a whole tile: such tiles are summed plainly.
 
 use super::direct::{Out, share};
@@ -80,6 +83,37 @@ impl Scratch {
     }
 }
 
+/// How an image is cut into tiles.
+#[derive(Clone, Copy)]
+struct Tiles {
+    /// Phases of both axes: their dilations.
+    phases: [usize; 2],
+    /// Tiles of a phase along both axes.
+    across: [usize; 2],
+}
+
+impl Tiles {
+    fn new<const S: usize>(axes: &[Axis; 2]) -> Self {
+        let across = |a: &Axis| a.output.div_ceil(a.dilation).div_ceil(S - 2);
+        Self { phases: axes.each_ref().map(|a| a.dilation), across: axes.each_ref().map(across) }
+    }
+
+    /// Tiles of so many images.
+    fn of(&self, images: usize) -> usize {
+        let both = [self.phases, self.across];
+        both.as_flattened().iter().fold(images, |n, part| n.saturating_mul(*part))
+    }
+
+    /// The image of a tile, and where its first output is.
+    fn place<const S: usize>(&self, tile: usize) -> (usize, usize, usize) {
+        let ([py, px], [ay, ax]) = (self.phases, self.across);
+        let (rest, tx) = (tile / ax, tile % ax);
+        let (rest, ty) = (rest / ay, rest % ay);
+        let (rest, x) = (rest / px, rest % px);
+        (rest / py, rest % py + ty * (S - 2) * py, x + tx * (S - 2) * px)
+    }
+}
+
 /// Bytes of scratch memory for a convolution with tiles of side `S` on so many threads.
 pub(super) fn scratch_bytes<const S: usize>(
     threads: usize,
@@ -87,8 +121,7 @@ pub(super) fn scratch_bytes<const S: usize>(
     axes: &[Axis; 2],
     (channels, maps): (usize, usize),
 ) -> usize {
-    let across = axes.each_ref().map(|a| a.output.div_ceil(S - 2));
-    let total = images.saturating_mul(across[0]).saturating_mul(across[1]);
+    let total = Tiles::new::<S>(axes).of(images);
     if total == 0 {
         return 0;
     }
@@ -105,9 +138,8 @@ impl Winograd<'_> {
     /// `out` has room for all pixels and is written by nobody else; the operands have the sizes
     /// that the fields say; the machine has the instructions of `width`.
     pub(super) unsafe fn run<const S: usize>(&self, ctx: &Context, out: *mut f32) -> Result<()> {
-        let [ay, ax] = &self.axes;
-        let across = (ay.output.div_ceil(S - 2), ax.output.div_ceil(S - 2));
-        let total = self.images * across.0 * across.1;
+        let across = Tiles::new::<S>(&self.axes);
+        let total = across.of(self.images);
         let work = total.saturating_mul(S * S).saturating_mul(self.channels * self.maps);
         let threads = ctx.parts(total, work);
         let (blocks, scratch) = Scratch::new::<S>(threads, total, self.channels, self.maps);
@@ -133,7 +165,7 @@ impl Winograd<'_> {
     unsafe fn block<const S: usize>(
         &self,
         (from, to): (usize, usize),
-        across: (usize, usize),
+        across: Tiles,
         scratch: &Scratch,
         memory: *mut f32,
         out: &Out<f32>,
@@ -177,29 +209,22 @@ impl Winograd<'_> {
         }
     }
 
-    /// Row and column of a tile's first output, and the image.
-    fn place<const S: usize>(&self, tile: usize, across: (usize, usize)) -> (usize, usize, usize) {
-        let (image, ty, tx) =
-            (tile / across.1 / across.0, tile / across.1 % across.0, tile % across.1);
-        (image, ty * (S - 2), tx * (S - 2))
-    }
-
     /// The pixels that a tile reads.
     fn pixels<const S: usize>(
         &self,
         tile: usize,
-        across: (usize, usize),
+        across: Tiles,
     ) -> [[*const f32; SIDE_MAX]; SIDE_MAX] {
         let [ay, ax] = &self.axes;
-        let (image, top, left) = self.place::<S>(tile, across);
+        let (image, top, left) = across.place::<S>(tile);
         let top = top.cast_signed() - ay.begin.cast_signed();
         let left = left.cast_signed() - ax.begin.cast_signed();
         let mut pixels = [[self.zeros.as_ptr(); SIDE_MAX]; SIDE_MAX];
-        for (y, pixels) in (top..).zip(&mut pixels[..S]) {
+        for (y, pixels) in (top..).step_by(ay.dilation).zip(&mut pixels[..S]) {
             if y < 0 || y >= ay.input.cast_signed() {
                 continue;
             }
-            for (x, pixel) in (left..).zip(&mut pixels[..S]) {
+            for (x, pixel) in (left..).step_by(ax.dilation).zip(&mut pixels[..S]) {
                 if x >= 0 && x < ax.input.cast_signed() {
                     let row = image * ay.input + y.unsigned_abs();
                     let at = (row * ax.input + x.unsigned_abs()) * self.channels;
@@ -218,7 +243,7 @@ impl Winograd<'_> {
         &self,
         tile: usize,
         row: usize,
-        across: (usize, usize),
+        across: Tiles,
         scratch: &Scratch,
         memory: *mut f32,
     ) {
@@ -243,13 +268,17 @@ impl Winograd<'_> {
         &self,
         tile: usize,
         row: usize,
-        across: (usize, usize),
+        across: Tiles,
         scratch: &Scratch,
         products: *const f32,
         out: &Out<f32>,
     ) {
         let [ay, ax] = &self.axes;
-        let (image, oy, ox) = self.place::<S>(tile, across);
+        let (image, oy, ox) = across.place::<S>(tile);
+        // Of a phase with fewer outputs than others the last tiles have none.
+        if oy >= ay.output || ox >= ax.output {
+            return;
+        }
         let element = ((image * ay.output + oy) * ax.output + ox) * self.maps;
         let mut spoilt = false;
         // SAFETY: what of the tile lies in the result is `size`; the weights have a panel for each
@@ -258,8 +287,12 @@ impl Winograd<'_> {
             let output = Output::<S> {
                 maps: self.maps,
                 out: out.at(element),
-                row: ax.output * self.maps,
-                size: ((S - 2).min(ay.output - oy), (S - 2).min(ax.output - ox)),
+                row: ax.output * self.maps * ay.dilation,
+                column: self.maps * ax.dilation,
+                size: (
+                    (S - 2).min((ay.output - oy).div_ceil(ay.dilation)),
+                    (S - 2).min((ax.output - ox).div_ceil(ax.dilation)),
+                ),
                 epilogue: self.epilogue.at(0, element),
             };
             self.width.body(Inverse {

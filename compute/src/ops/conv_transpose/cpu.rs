@@ -6,7 +6,7 @@ use crate::args::{concrete_one, optional, required};
 use crate::error::Result;
 use crate::matrix::{Mat, Real, product};
 use crate::number::with_type;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::window::{Axis, three};
 use lgp_memory::{Tensor, TensorView};
 
@@ -16,10 +16,10 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, weight) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
-    let axes = three(op.name(), &op.windows(&x.shape()[2..], &weight.shape()[2..])?)?;
+    let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
+    let axes = three(&op.windows(&x.shape()[2..], &weight.shape()[2..])?)?;
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(op.name(), dtype, real T => {
+    with_type!(dtype, real T => {
         let bias = optional(inputs, 2).map(TensorView::as_slice::<T>).transpose()?;
         let sizes = [x.shape()[1], op.group, weight.shape()[1]];
         let (x, weight) = (x.as_slice::<T>()?, weight.as_slice::<T>()?);

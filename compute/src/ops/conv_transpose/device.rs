@@ -3,7 +3,7 @@
 use super::ConvTranspose;
 use crate::args::optional;
 use crate::device::Launches;
-use crate::op::{Op, ValueInfo};
+use crate::op::ValueInfo;
 use crate::ops::conv::device::{Convolution, shapes};
 use crate::window::three;
 
@@ -15,7 +15,7 @@ pub(super) fn launches(
     let [x, weight, y] = shapes(inputs, outputs)?;
     let conv = Convolution {
         dtype: outputs.first()?.ty.dtype,
-        axes: three(op.name(), &op.windows(&x[2..], &weight[2..]).ok()?).ok()?,
+        axes: three(&op.windows(&x[2..], &weight[2..]).ok()?).ok()?,
         transposed: true,
         images: y[0],
         groups: op.group,

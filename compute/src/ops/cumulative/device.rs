@@ -13,8 +13,8 @@ const GROUP: usize = 64;
 pub(super) fn launches(op: &Cumulative, inputs: &[Option<&ValueInfo>]) -> Option<Launches> {
     let (x, along) = (optional(inputs, 0)?, optional(inputs, 1)?);
     let (dtype, shape) = (x.ty.dtype, x.ty.concrete_shape()?);
-    let &[along] = along.ints("CumSum", "the axis").ok()??.as_slice() else { return None };
-    let (outer, n, inner) = around(&shape, axis("CumSum", along, shape.rank()).ok()?);
+    let &[along] = along.ints("the axis").ok()??.as_slice() else { return None };
+    let (outer, n, inner) = around(&shape, axis(along, shape.rank()).ok()?);
     let lines = outer.checked_mul(inner)?;
     if lines == 0 || n == 0 {
         return Some(Launches::default());

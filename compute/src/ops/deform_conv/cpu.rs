@@ -1,7 +1,7 @@
 //! Deformable convolution on the CPU: the moved taps are gathered to columns, which a matrix
 //! product takes.
 
-use super::{DeformConv, OP};
+use super::DeformConv;
 use crate::args::{concrete_one, optional, required};
 use crate::error::Result;
 use crate::matrix::{Mat, Real, product};
@@ -17,11 +17,11 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, weight) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+    let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
     let axes = op.windows(&x.shape()[2..], &weight.shape()[2..])?;
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(OP, dtype, real T => {
-        compute::<T>(op, ctx, &three(OP, &axes)?, axes.len(), inputs, out.as_mut_slice()?)
+    with_type!(dtype, real T => {
+        compute::<T>(op, ctx, &three(&axes)?, axes.len(), inputs, out.as_mut_slice()?)
     })?;
     Ok(vec![out])
 }
@@ -34,10 +34,10 @@ fn compute<T: Real>(
     inputs: &[Option<TensorView<'_>>],
     out: &mut [T],
 ) -> Result<()> {
-    let (x, weight) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
+    let (x, weight) = (required(inputs, 0)?, required(inputs, 1)?);
     let (channels, m) = (x.shape()[1], weight.shape()[0]);
     let (x, weight) = (x.as_slice::<T>()?, weight.as_slice::<T>()?);
-    let offset = required(OP, inputs, 2)?.as_slice::<T>()?;
+    let offset = required(inputs, 2)?.as_slice::<T>()?;
     let bias = optional(inputs, 3).map(TensorView::as_slice::<T>).transpose()?;
     let mask = optional(inputs, 4).map(TensorView::as_slice::<T>).transpose()?;
     if out.is_empty() {

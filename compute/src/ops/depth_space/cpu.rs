@@ -4,7 +4,7 @@ use super::{DepthMode, DepthToSpace, SpaceToDepth};
 use crate::args::{concrete_one, required};
 use crate::error::Result;
 use crate::movement::strided;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use lgp_memory::{Layout, Shape, Tensor, TensorView};
 
 pub(super) fn depth_to_space(
@@ -13,7 +13,7 @@ pub(super) fn depth_to_space(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (_, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
+    let x = required(inputs, 0)?;
     let (n, c, b) = (shape[0], shape[1], op.block);
     let (h, w) = (x.shape()[2], x.shape()[3]);
     let (axes, perm) = match op.mode {
@@ -30,7 +30,7 @@ pub(super) fn space_to_depth(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (_, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
+    let x = required(inputs, 0)?;
     let (n, c, b) = (x.shape()[0], x.shape()[1], op.block);
     let axes = [n, c, shape[2], b, shape[3], b];
     let view = Layout::contiguous(&Shape::from(axes))?.permuted(&[0, 3, 5, 1, 2, 4])?;

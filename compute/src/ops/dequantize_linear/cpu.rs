@@ -17,8 +17,8 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, scale) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
-    let lines = Granularity::new(op.name(), x.shape(), scale.shape(), op.axis, op.block)?;
+    let (x, scale) = (required(inputs, 0)?, required(inputs, 1)?);
+    let lines = Granularity::new(x.shape(), scale.shape(), op.axis, op.block)?;
     let scale = widen(ctx, scale)?;
     let scale = scale.as_slice::<f32>()?;
     let native = match x.dtype() {
@@ -45,13 +45,13 @@ pub(super) fn run(
     }
     let x = &wide.as_ref().map_or_else(|| x.clone(), Tensor::view);
     let zero = match optional(inputs, 2) {
-        Some(zero) => widened(op.name(), zero)?,
+        Some(zero) => widened(zero)?,
         None => vec![0; scale.len()],
     };
     let mut out = ctx.alloc(DType::F32, shape)?;
     if !out.is_empty() {
         let values = out.as_mut_slice::<f32>()?;
-        with_type!(op.name(), x.dtype(), [I8 i8, U8 u8, I16 i16, U16 u16, I32 i32] T => {
+        with_type!(x.dtype(), [I8 i8, U8 u8, I16 i16, U16 u16, I32 i32] T => {
             each::<T>(ctx, &lines, x.as_slice()?, scale, &zero, values);
             Ok(())
         })?;

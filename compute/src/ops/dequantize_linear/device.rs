@@ -2,7 +2,7 @@
 
 use super::DequantizeLinear;
 use crate::device::{Kernel, Launches, c_type, load, scaled};
-use crate::op::{Op, ValueInfo};
+use crate::op::ValueInfo;
 use crate::quantized::Granularity;
 
 pub(super) fn launches(
@@ -12,7 +12,7 @@ pub(super) fn launches(
 ) -> Option<Launches> {
     let ([Some(x), Some(scale), ..], [y]) = (inputs, outputs) else { return None };
     let (shape, scales) = (x.ty.concrete_shape()?, scale.ty.concrete_shape()?);
-    let granularity = Granularity::new(op.name(), &shape, &scales, op.axis, op.block).ok()?;
+    let granularity = Granularity::new(&shape, &scales, op.axis, op.block).ok()?;
     let source = include_str!("dequantize_linear.cl");
     let kernel = Kernel::new("dequantize_linear", source, [64, 1, 1])
         .define("X_TYPE", c_type(x.ty.dtype)?)

@@ -26,7 +26,7 @@ pub(super) fn run(
     let (_, shape) = concrete_one(op, inputs)?;
     let mut views = Vec::with_capacity(inputs.len());
     for i in 0..inputs.len() {
-        views.push(required("Einsum", inputs, i)?);
+        views.push(required(inputs, i)?);
     }
     let ranks: Vec<usize> = views.iter().map(|x| x.shape().rank()).collect();
     let equation = Equation::parse(&op.equation, &ranks)?;
@@ -46,7 +46,7 @@ pub(super) fn run(
         terms.push(diagonal(ctx, labels, x, &size)?);
     }
     if terms.is_empty() {
-        return Err(Error::invalid("Einsum", "there is no input"));
+        return Err(Error::invalid("there is no input"));
     }
     let mut joined = terms.remove(0);
     while !terms.is_empty() {
@@ -67,7 +67,7 @@ pub(super) fn run(
     Ok(vec![if out.len() == shape.elements()? {
         out.reshape(shape)?
     } else {
-        return Err(Error::invalid("Einsum", "an axis of the output is lost"));
+        return Err(Error::invalid("an axis of the output is lost"));
     }])
 }
 
@@ -117,7 +117,7 @@ fn summed(ctx: &Context, term: Term, needed: &dyn Fn(&Label) -> bool) -> Result<
 }
 
 fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
-    outputs.pop().ok_or_else(|| Error::invalid("Einsum", "an operator has no output"))
+    outputs.pop().ok_or_else(|| Error::invalid("an operator has no output"))
 }
 
 /// The product of two terms, summed over the axes that both have and nobody needs later.
@@ -157,7 +157,7 @@ fn integers(ctx: &Context, a: &Tensor, b: &Tensor, [n, m, k, w]: [usize; 4]) -> 
     if out.is_empty() {
         return Ok(out);
     }
-    with_type!("Einsum", a.dtype(), number T => {
+    with_type!(a.dtype(), number T => {
         let (a, b) = (a.as_slice::<T>()?, b.as_slice::<T>()?);
         ctx.split(out.as_mut_slice::<T>()?, w, k.saturating_mul(w), |first, part| {
             for (i, out) in part.chunks_exact_mut(w).enumerate() {
@@ -178,7 +178,7 @@ fn integers(ctx: &Context, a: &Tensor, b: &Tensor, [n, m, k, w]: [usize; 4]) -> 
 fn arranged(ctx: &Context, term: &Term, order: &[Label]) -> Result<Tensor> {
     let at = |label: &Label| term.labels.iter().position(|l| l == label);
     let perm = order.iter().map(at).collect::<Option<Vec<usize>>>();
-    let perm = perm.ok_or_else(|| Error::invalid("Einsum", "an axis is lost"))?;
+    let perm = perm.ok_or_else(|| Error::invalid("an axis is lost"))?;
     let transpose = crate::ops::Transpose { perm: Some(perm) };
     only(transpose.run(ctx, &[Some(term.tensor.view())])?)
 }

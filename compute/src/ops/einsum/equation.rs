@@ -24,7 +24,7 @@ impl Equation {
             Some((left, right)) => (left, Some(right)),
             None => (text.as_str(), None),
         };
-        let wrong = |why: String| Error::invalid("Einsum", format!("equation '{text}' {why}"));
+        let wrong = |why: String| Error::invalid(format!("equation '{text}' {why}"));
         let terms: Vec<&str> = left.split(',').collect();
         if terms.len() != ranks.len() {
             return Err(wrong(format!("has {} inputs, expected {}", terms.len(), ranks.len())));

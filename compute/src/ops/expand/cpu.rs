@@ -13,7 +13,7 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (_, shape) = concrete_one(op, inputs)?;
-    let x = required("Expand", inputs, 0)?;
+    let x = required(inputs, 0)?;
     Ok(vec![to(ctx, x, &shape)?])
 }
 

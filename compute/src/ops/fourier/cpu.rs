@@ -30,9 +30,9 @@ pub(super) fn dft(
     let known = infos(inputs)?;
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let Some((along, Some(n))) = op.plan(&known)? else {
-        return Err(Error::unsupported("DFT", "an axis or a length that is no number"));
+        return Err(Error::unsupported("an axis or a length that is no number"));
     };
-    let x = required("DFT", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
     if out.is_empty() {
         return Ok(vec![out]);
@@ -44,7 +44,7 @@ pub(super) fn dft(
     let inner: usize = shape[along + 1..rank - 1].iter().product();
     let plan = Plan::new(n)?;
     let cost = inner.saturating_mul(plan.len()).saturating_mul(64);
-    with_type!("DFT", dtype, real T => {
+    with_type!(dtype, real T => {
         let x = x.as_slice::<T>()?;
         let block = kept * inner * out_parts;
         split(ctx, out.as_mut_slice::<T>()?, (block, cost), &plan, |first, part, line, work| {
@@ -118,9 +118,9 @@ pub(super) fn stft(
     let known = infos(inputs)?;
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let Some([n, step]) = op.frame(&known)? else {
-        return Err(Error::unsupported("STFT", "a step or a length that is no number"));
+        return Err(Error::unsupported("a step or a length that is no number"));
     };
-    let (x, window) = (required("STFT", inputs, 0)?, optional(inputs, 2));
+    let (x, window) = (required(inputs, 0)?, optional(inputs, 2));
     let mut out = ctx.alloc(dtype, shape.clone())?;
     if out.is_empty() {
         return Ok(vec![out]);
@@ -128,7 +128,7 @@ pub(super) fn stft(
     let (frames, kept) = (shape[1], shape[2]);
     let (length, parts) = (x.shape()[1], x.shape()[2]);
     let plan = Plan::new(n)?;
-    with_type!("STFT", dtype, real T => {
+    with_type!(dtype, real T => {
         let x = x.as_slice::<T>()?;
         let window = window.map(TensorView::as_slice::<T>).transpose()?;
         let unit = (kept * 2, n.saturating_mul(64));

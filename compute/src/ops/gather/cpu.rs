@@ -13,10 +13,10 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required("Gather", inputs, 0)?;
-    let axis = axis("Gather", op.axis, x.shape().rank())?;
+    let x = required(inputs, 0)?;
+    let axis = axis(op.axis, x.shape().rank())?;
     let (_, size, inner) = around(x.shape(), axis);
-    let indices = positions(required("Gather", inputs, 1)?, size)?;
+    let indices = positions(required(inputs, 1)?, size)?;
     let mut out = ctx.alloc(dtype, shape)?;
     if out.is_empty() {
         return Ok(vec![out]);
@@ -38,9 +38,7 @@ fn positions(indices: &TensorView<'_>, size: usize) -> Result<Vec<usize>> {
         usize::try_from(if i < 0 { i.saturating_add(signed) } else { i })
             .ok()
             .filter(|&p| p < size)
-            .ok_or_else(|| {
-                Error::invalid("Gather", format!("index {i} is outside an axis of size {size}"))
-            })
+            .ok_or_else(|| Error::invalid(format!("index {i} is outside an axis of size {size}")))
     };
     match indices.dtype() {
         DType::I32 => indices.as_slice::<i32>()?.iter().map(|&i| position(i.into())).collect(),

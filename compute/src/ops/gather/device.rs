@@ -16,7 +16,7 @@ pub(super) fn launches(
 ) -> Option<Launches> {
     let (x, indices) = (inputs.first().copied().flatten()?, inputs.get(1).copied().flatten()?);
     let (dtype, shape) = (x.ty.dtype, x.ty.concrete_shape()?);
-    let along = axis("Gather", op.axis, shape.rank()).ok()?;
+    let along = axis(op.axis, shape.rank()).ok()?;
     let (_, size, inner) = around(&shape, along);
     let picked = indices.ty.concrete_shape()?.elements().ok()?;
     let count = outputs.first()?.ty.concrete_shape()?.elements().ok()?;

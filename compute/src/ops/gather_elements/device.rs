@@ -13,7 +13,7 @@ pub(super) fn launches(op: &GatherElements, inputs: &[Option<&ValueInfo>]) -> Op
     let (x, indices) = (optional(inputs, 0)?, optional(inputs, 1)?);
     let (dtype, index) = (x.ty.dtype, indices.ty.dtype);
     let (dims, picked) = (x.ty.concrete_shape()?, indices.ty.concrete_shape()?);
-    let along = axis("GatherElements", op.axis, dims.rank()).ok()?;
+    let along = axis(op.axis, dims.rank()).ok()?;
     let count = picked.elements().ok()?;
     if count == 0 {
         return Some(Launches::default());

@@ -17,7 +17,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
-    with_type!("Gemm", dtype, real T => gemm::<T>(op, ctx, inputs, &shape, &mut out))?;
+    with_type!(dtype, real T => gemm::<T>(op, ctx, inputs, &shape, &mut out))?;
     Ok(vec![out])
 }
 
@@ -28,7 +28,7 @@ fn gemm<T: Real>(
     shape: &Shape,
     out: &mut Tensor,
 ) -> Result<()> {
-    let (a, b) = (required("Gemm", inputs, 0)?, required("Gemm", inputs, 1)?);
+    let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
     let (m, n) = (shape[0], shape[1]);
     let k = if op.trans_a { a.shape()[0] } else { a.shape()[1] };
     let out = out.as_mut_slice::<T>()?;

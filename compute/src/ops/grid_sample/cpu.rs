@@ -18,7 +18,7 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required("GridSample", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let wide = crate::ops::Cast { to: DType::F64 };
     let grid = crate::op::Op::run(&wide, ctx, &[inputs[1].clone()])?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
@@ -27,7 +27,7 @@ pub(super) fn run(
     let spatial = &x.shape()[2..];
     let (channels, points) = (shape[1], shape[2..].iter().product::<usize>());
     let (steps, plane) = (strides(spatial), spatial.iter().product::<usize>());
-    with_type!("GridSample", dtype, real T => {
+    with_type!(dtype, real T => {
         let x = x.as_slice::<T>()?;
         let block = channels * points;
         ctx.split(out.as_mut_slice::<T>()?, block, block.saturating_mul(8), |first, part| {

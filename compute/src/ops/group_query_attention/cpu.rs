@@ -1,7 +1,7 @@
 //! Grouped-query attention on the CPU: the cache and the mask are made here, positions and products
 //! are the business of other operators.
 
-use super::{GroupQueryAttention, OP};
+use super::GroupQueryAttention;
 use crate::args::{concrete, optional, required};
 use crate::error::{Error, Result};
 use crate::index::ints;
@@ -107,35 +107,35 @@ fn attention(op: &GroupQueryAttention) -> Attention {
 
 /// How long the sequences are, checked against each other.
 fn call(op: &GroupQueryAttention, inputs: &[Option<TensorView<'_>>]) -> Result<Call> {
-    let query = required(OP, inputs, 0)?;
+    let query = required(inputs, 0)?;
     let &[batch, length, hidden] = query.shape().dims() else {
-        return Err(Error::invalid(OP, "the query's rank is not 3"));
+        return Err(Error::invalid("the query's rank is not 3"));
     };
     let packed = optional(inputs, 1).is_none();
     let size = hidden / op.query_heads(packed)?;
-    let total = ints(OP, "the number of keys", required(OP, inputs, 6)?)?;
+    let total = ints("the number of keys", required(inputs, 6)?)?;
     let keys = total.first().and_then(|&n| usize::try_from(n).ok()).unwrap_or(0);
     let room = optional(inputs, 3).map_or(0, |past| past.shape().get(2).copied().unwrap_or(0));
     if keys > room.saturating_add(length) {
         let message = format!("there are {keys} keys, {length} of them new, but the past {room}");
-        return Err(Error::invalid(OP, message));
+        return Err(Error::invalid(message));
     }
     // As many queries as keys are a prompt: nothing is before it, and sequences that are shorter
     // are padded at their ends.
     let prompt = length == keys;
-    let lasts = ints(OP, "the numbers of keys", required(OP, inputs, 5)?)?;
+    let lasts = ints("the numbers of keys", required(inputs, 5)?)?;
     let mut call = Call { batch, length, size, keys, ends: Vec::new(), pasts: Vec::new() };
     for &last in &lasts {
         let end = usize::try_from(last).ok().map(|n| n.saturating_add(1)).filter(|&n| n <= keys);
         let Some(end) = end else {
             let message = format!("a sequence's last key is {last}, expected less than {keys}");
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         };
         let past = if prompt { Some(0) } else { end.checked_sub(length) };
         let Some(past) = past.filter(|&past| past <= room) else {
             let message =
                 format!("a sequence has {end} keys, {length} of them new, but the past {room}");
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message));
         };
         call.ends.push(end);
         call.pasts.push(past);
@@ -150,7 +150,7 @@ fn parts(
     inputs: &[Option<TensorView<'_>>],
     call: &Call,
 ) -> Result<[Tensor; 3]> {
-    let query = required(OP, inputs, 0)?;
+    let query = required(inputs, 0)?;
     if let (Some(key), Some(value)) = (optional(inputs, 1), optional(inputs, 2)) {
         return Ok([query.to_tensor()?, key.to_tensor()?, value.to_tensor()?]);
     }
@@ -166,7 +166,7 @@ fn parts(
 }
 
 fn first(mut outputs: Vec<Tensor>) -> Result<Tensor> {
-    outputs.pop().ok_or_else(|| Error::invalid(OP, "an operator gave no output"))
+    outputs.pop().ok_or_else(|| Error::invalid("an operator gave no output"))
 }
 
 /// Where each query is: as given, or after the past. Of a prompt only the first is taken from
@@ -193,7 +193,7 @@ fn turned(
     inputs: &[Option<TensorView<'_>>],
     positions: &Tensor,
 ) -> Result<Tensor> {
-    let (cos, sin) = (required(OP, inputs, 7)?, required(OP, inputs, 8)?);
+    let (cos, sin) = (required(inputs, 7)?, required(inputs, 8)?);
     let half = cos.shape().get(1).copied().unwrap_or(0);
     let rotary =
         RotaryEmbedding { interleaved: op.interleaved, heads: Some(heads), rotated: 2 * half };

@@ -7,7 +7,7 @@ use crate::matrix::Real;
 use crate::movement::around;
 use crate::norm::{affine, moments};
 use crate::number::with_type;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use lgp_memory::{Tensor, TensorView};
 
 pub(super) fn run(
@@ -17,7 +17,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(op.name(), dtype, real T => normalise::<T>(op, ctx, inputs, &mut out))?;
+    with_type!(dtype, real T => normalise::<T>(op, ctx, inputs, &mut out))?;
     Ok(vec![out])
 }
 
@@ -27,9 +27,9 @@ fn normalise<T: Real>(
     inputs: &[Option<TensorView<'_>>],
     out: &mut Tensor,
 ) -> Result<()> {
-    let x = required(op.name(), inputs, 0)?;
-    let scale = required(op.name(), inputs, 1)?.as_slice::<T>()?;
-    let bias = required(op.name(), inputs, 2)?.as_slice::<T>()?;
+    let x = required(inputs, 0)?;
+    let scale = required(inputs, 1)?.as_slice::<T>()?;
+    let bias = required(inputs, 2)?.as_slice::<T>()?;
     let (_, channels, plane) = around(x.shape(), 1);
     let x = x.as_slice::<T>()?;
     ctx.split(out.as_mut_slice::<T>()?, plane, plane * 3, |first, part| {

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::matrix::Real;
 use crate::norm::{affine, moments};
 use crate::number::with_type;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::simd::dispatch;
 use lgp_memory::{Shape, Tensor, TensorView};
 
@@ -16,10 +16,10 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let axis = axis(op.name(), op.axis, shape.rank())?;
+    let axis = axis(op.axis, shape.rank())?;
     let last = Shape::from(&shape[axis..]);
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(op.name(), dtype, real T => normalise::<T>(op, ctx, inputs, &last, &mut out))?;
+    with_type!(dtype, real T => normalise::<T>(op, ctx, inputs, &last, &mut out))?;
     Ok(vec![out])
 }
 
@@ -30,13 +30,13 @@ fn normalise<T: Real>(
     last: &Shape,
     out: &mut Tensor,
 ) -> Result<()> {
-    let x = required(op.name(), inputs, 0)?.as_slice::<T>()?;
+    let x = required(inputs, 0)?.as_slice::<T>()?;
     if x.is_empty() {
         return Ok(());
     }
     // Parameters smaller than the row are rare: they are spread out once.
     let spread = |p: &TensorView<'_>| super::super::expand::to(ctx, p, last);
-    let scale = spread(required(op.name(), inputs, 1)?)?;
+    let scale = spread(required(inputs, 1)?)?;
     let bias = optional(inputs, 2).map(spread).transpose()?;
     let scale = scale.as_slice::<T>()?;
     let bias = bias.as_ref().map(Tensor::as_slice::<T>).transpose()?;

@@ -1,6 +1,6 @@
 //! Linear attention on the CPU: the recurrence, one key head of one sample at a time.
 
-use super::{LinearAttention, OP};
+use super::LinearAttention;
 use crate::args::concrete;
 use crate::error::{Error, Result};
 use crate::isa::Simd;
@@ -35,7 +35,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let types = concrete(op, inputs)?;
     let [(y_dtype, y_shape), (state_dtype, state_shape)] = &types[..] else {
-        return Err(Error::invalid(OP, "there are no two outputs"));
+        return Err(Error::invalid("there are no two outputs"));
     };
     let mut y = ctx.alloc(DType::F32, y_shape.clone())?;
     let mut state = ctx.alloc(DType::F32, state_shape.clone())?;

@@ -16,9 +16,9 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required("LRN", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!("LRN", dtype, real T => normalise::<T>(op, ctx, x, &mut out))?;
+    with_type!(dtype, real T => normalise::<T>(op, ctx, x, &mut out))?;
     Ok(vec![out])
 }
 

@@ -15,9 +15,9 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (a, b) = (required("MatMul", inputs, 0)?, required("MatMul", inputs, 1)?);
+    let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
     let mut out = ctx.alloc(dtype, shape.clone())?;
-    with_type!("MatMul", dtype, real T => batched::<T>(ctx, a, b, &shape, &mut out))?;
+    with_type!(dtype, real T => batched::<T>(ctx, a, b, &shape, &mut out))?;
     Ok(vec![out])
 }
 

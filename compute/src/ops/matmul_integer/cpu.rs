@@ -3,7 +3,7 @@
 use super::MatMulInteger;
 use crate::args::{concrete_one, optional, required};
 use crate::error::Result;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::quantized::widened;
 use crate::simd::dispatch;
 use crate::walk::Walk;
@@ -15,7 +15,7 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (a, b) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
+    let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
     let (vector_a, vector_b) = (a.shape().rank() == 1, b.shape().rank() == 1);
     let (batch_a, m, k) = split(a.shape(), !vector_a);
     let (batch_b, n) = match &b.shape()[..] {
@@ -29,12 +29,12 @@ pub(super) fn run(
     }
     let drop = usize::from(!vector_a) + usize::from(!vector_b);
     let batch = Shape::from(&shape[..shape.rank() - drop]);
-    let zeros = |i: usize| optional(inputs, i).map_or(Ok(vec![0]), |z| widened(op.name(), z));
+    let zeros = |i: usize| optional(inputs, i).map_or(Ok(vec![0]), widened);
     let (zero_a, zero_b) = (zeros(2)?, zeros(3)?);
     // A flat row of zero points serves every batch.
     let flat = |i: usize| optional(inputs, i).is_none_or(|z| z.shape().rank() <= 1);
     let walk = Walk::new(&batch, [&batch_a, &batch_b])?;
-    let (a, b) = (widened(op.name(), a)?, widened(op.name(), b)?);
+    let (a, b) = (widened(a)?, widened(b)?);
     let values = out.as_mut_slice::<i32>()?;
     ctx.split(values, n, n.saturating_mul(k), |first, part| {
         for (i, row) in part.chunks_exact_mut(n).enumerate() {

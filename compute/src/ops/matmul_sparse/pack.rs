@@ -19,10 +19,10 @@ impl MatMulSparse {
     /// # Errors
     /// A weight that is no matrix of f32, or out of memory.
     pub fn pack(weight: &TensorView<'_>) -> Result<Option<(Self, [Tensor; 3])>> {
-        same_dtype(OP, "the weight", DType::F32, weight.dtype())?;
+        same_dtype("the weight", DType::F32, weight.dtype()).map_err(|error| error.of(OP))?;
         let &[k, n] = weight.shape().dims() else {
             let message = format!("the weight has rank {}, expected 2", weight.shape().rank());
-            return Err(Error::invalid(OP, message));
+            return Err(Error::invalid(message).of(OP));
         };
         let data = weight.as_slice::<f32>()?;
         for (block, share) in BLOCKS.into_iter().chain([ELEMENTS]) {
@@ -60,7 +60,8 @@ impl MatMulSparse {
 
     fn packed(&self, data: &[f32], used: &[Vec<usize>]) -> Result<[Tensor; 3]> {
         let Self { n, block, .. } = *self;
-        let number = |i: usize| i32::try_from(i).map_err(|_| Error::invalid(OP, "too many blocks"));
+        let too_many = |_| Error::invalid("too many blocks").of(OP);
+        let number = |i: usize| i32::try_from(i).map_err(too_many);
         let (mut starts, mut rows, mut values) = (vec![0], Vec::new(), Vec::new());
         for (j, column) in used.iter().enumerate() {
             for &r in column {

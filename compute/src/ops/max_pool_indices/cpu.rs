@@ -4,7 +4,7 @@ use super::MaxPoolIndices;
 use crate::args::{concrete, required};
 use crate::error::{Error, Result};
 use crate::number::{Number, with_type};
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::window::{Axis, three};
 use lgp_memory::{Tensor, TensorView};
 
@@ -14,14 +14,14 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let types = concrete(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
-    let axes = three(op.name(), &op.pool.windows(x.shape())?)?;
+    let x = required(inputs, 0)?;
+    let axes = three(&op.pool.windows(x.shape())?)?;
     let [(dtype, shape), (index, _)] = &types[..] else {
-        return Err(Error::invalid(op.name(), "there are no two outputs"));
+        return Err(Error::invalid("there are no two outputs"));
     };
     let mut values = ctx.alloc(*dtype, shape.clone())?;
     let mut indices = ctx.alloc(*index, shape.clone())?;
-    with_type!(op.name(), *dtype, number T => {
+    with_type!(*dtype, number T => {
         let at = indices.as_mut_slice::<i64>()?;
         windows(ctx, &axes, op.column_major, x.as_slice::<T>()?, at);
         let x = x.as_slice::<T>()?;

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::matrix::Real;
 use crate::movement::around;
 use crate::number::with_type;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use lgp_memory::{Tensor, TensorView};
 
 pub(super) fn run(
@@ -16,13 +16,13 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(op.name(), dtype, real T => losses::<T>(op, inputs, out.as_mut_slice()?))?;
+    with_type!(dtype, real T => losses::<T>(op, inputs, out.as_mut_slice()?))?;
     Ok(vec![out])
 }
 
 fn losses<T: Real>(op: &NllLoss, inputs: &[Option<TensorView<'_>>], out: &mut [T]) -> Result<()> {
-    let x = required(op.name(), inputs, 0)?;
-    let target = integers(&required(op.name(), inputs, 1)?.to_tensor()?)?;
+    let x = required(inputs, 0)?;
+    let target = integers(&required(inputs, 1)?.to_tensor()?)?;
     let weight = optional(inputs, 2).map(TensorView::as_slice::<T>).transpose()?;
     let (_, classes, inner) = around(x.shape(), 1);
     let x = x.as_slice::<T>()?;
@@ -33,7 +33,7 @@ fn losses<T: Real>(op: &NllLoss, inputs: &[Option<TensorView<'_>>], out: &mut [T
         } else {
             let Some(class) = usize::try_from(class).ok().filter(|&c| c < classes) else {
                 let message = format!("target {class} is not one of {classes} classes");
-                return Err(Error::invalid(op.name(), message));
+                return Err(Error::invalid(message));
             };
             let share = weight.map_or(T::one(), |w| w[class]);
             (-x[(i / inner * classes + class) * inner + i % inner] * share, share)

@@ -17,7 +17,7 @@ pub(super) fn launches(
     let (indices, values) = (optional(inputs, 0)?, optional(inputs, 2)?);
     let (index, dtype) = (indices.ty.dtype, values.ty.dtype);
     let shape = outputs.first()?.ty.concrete_shape()?;
-    let at = axis("OneHot", op.axis, shape.rank()).ok()?;
+    let at = axis(op.axis, shape.rank()).ok()?;
     let (_, depth, inner) = around(&shape, at);
     let count = shape.elements().ok()?;
     let whole = matches!(index, DType::I32 | DType::I64);

@@ -14,11 +14,11 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required("Pad", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let known = infos(inputs)?;
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let amounts = op.amounts(&known, shape.rank())?;
-    let amounts = amounts.ok_or_else(|| Error::unsupported("Pad", "so many axes"))?;
+    let amounts = amounts.ok_or_else(|| Error::unsupported("so many axes"))?;
     let fill = fill(op, ctx, x, optional(inputs, 2))?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
     if out.is_empty() {

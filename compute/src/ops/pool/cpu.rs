@@ -5,7 +5,7 @@ use crate::args::{concrete_one, required};
 use crate::error::Result;
 use crate::isa::Simd;
 use crate::number::{Number, with_type};
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::simd::{self, dispatch};
 use crate::window::{Axis, three};
 use lgp_memory::{Tensor, TensorView};
@@ -17,25 +17,25 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
-    let axes = three(op.name(), &op.windows(x.shape())?)?;
+    let x = required(inputs, 0)?;
+    let axes = three(&op.windows(x.shape())?)?;
     let mut out = ctx.alloc(dtype, shape)?;
     match op.kind {
         PoolKind::Max => {
-            with_type!(op.name(), dtype, number T => {
+            with_type!(dtype, number T => {
                 let least = lowest::<T>();
                 windows(ctx, &axes, x.as_slice::<T>()?, out.as_mut_slice()?, least, T::most, |_| {});
                 Ok(())
             })?;
         }
         PoolKind::Sum => {
-            with_type!(op.name(), dtype, real T => {
+            with_type!(dtype, real T => {
                 windows(ctx, &axes, x.as_slice::<T>()?, out.as_mut_slice()?, T::ZERO, T::add, |_| {});
                 Ok(())
             })?;
         }
         PoolKind::Average { count_include_pad } => {
-            with_type!(op.name(), dtype, real T => {
+            with_type!(dtype, real T => {
                 let counts = counts::<T>(&axes, count_include_pad);
                 let mean = |line: Line<'_, T>| {
                     let [n, _, _] = counts.each_ref().map(Vec::as_slice);

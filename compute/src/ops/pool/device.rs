@@ -3,7 +3,7 @@
 use super::{Pool, PoolKind};
 use crate::args::optional;
 use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
-use crate::op::{Op, ValueInfo};
+use crate::op::ValueInfo;
 use crate::window::{Axis, three};
 use lgp_memory::{DType, Shape};
 
@@ -29,7 +29,7 @@ impl Windows {
         if dims.contains(&0) || shape.contains(&0) {
             return None;
         }
-        let axes = three(op.name(), &op.windows(&dims).ok()?).ok()?;
+        let axes = three(&op.windows(&dims).ok()?).ok()?;
         Some(Self { dtype: x.ty.dtype, dims, shape, axes })
     }
 }

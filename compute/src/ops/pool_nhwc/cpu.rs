@@ -3,7 +3,7 @@
 use super::{GlobalPoolNhwc, PoolNhwc};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::ops::{GlobalPoolKind, PoolKind};
 use crate::simd::dispatch;
 use crate::window::Axis;
@@ -16,7 +16,7 @@ pub(super) fn pool(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
+    let x = required(inputs, 0)?;
     let [ay, ax] = op.windows(x.shape()[1], x.shape()[2])?;
     let c = x.shape()[3];
     let mut out = ctx.alloc(dtype, shape)?;
@@ -118,10 +118,10 @@ pub(super) fn global(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
+    let x = required(inputs, 0)?;
     let (pixels, c) = (x.shape()[1].saturating_mul(x.shape()[2]), x.shape()[3]);
     if pixels == 0 {
-        return Err(Error::invalid(op.name(), "the planes are empty, expected a pixel"));
+        return Err(Error::invalid("the planes are empty, expected a pixel"));
     }
     let mut out = ctx.alloc(dtype, shape)?;
     let to = out.as_mut_slice::<f32>()?;

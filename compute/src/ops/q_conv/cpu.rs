@@ -2,7 +2,7 @@
 
 use super::depthwise::DepthwiseWeights;
 use super::windows::Windows;
-use super::{Ends, Finish, NAME, QConv, Segments, Weights};
+use super::{Ends, Finish, QConv, Segments, Weights};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
@@ -17,15 +17,15 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(NAME, inputs, 0)?;
-    let [_, h, w, c] = x.shape()[..] else { return Err(Error::invalid(NAME, "rank")) };
+    let x = required(inputs, 0)?;
+    let [_, h, w, c] = x.shape()[..] else { return Err(Error::invalid("rank")) };
     let axes = op.windows(h, w)?;
     let mut out = ctx.alloc(dtype, shape)?;
     if out.is_empty() {
         return Ok(vec![out]);
     }
     if h == 0 || w == 0 {
-        return Err(Error::unsupported(NAME, "an input without pixels"));
+        return Err(Error::unsupported("an input without pixels"));
     }
     let unsigned;
     let bytes = if x.dtype() == DType::I8 {
@@ -54,9 +54,9 @@ pub(super) fn run(
             multiply(op, ctx, &image, (*segments, zero), &ready, out.as_bytes_mut()?)?;
         }
         (Ends::Floats { activation }, Weights::Dense { groups, segments }) => {
-            let one = |i| required(NAME, inputs, i).map(TensorView::as_bytes);
+            let one = |i| required(inputs, i).map(TensorView::as_bytes);
             let (&[a, b, c, d], &[zero]) = (one(1)?, one(2)?) else {
-                return Err(Error::invalid(NAME, "the scale or the zero point is not one number"));
+                return Err(Error::invalid("the scale or the zero point is not one number"));
             };
             let by = f32::from_ne_bytes([a, b, c, d]);
             let made: Vec<(&Packed, Vec<i32>, ToFloats<'_>)> = groups
@@ -78,7 +78,7 @@ pub(super) fn run(
             multiply(op, ctx, &image, (*segments, zero), &ready, out.as_mut_slice::<f32>()?)?;
         }
         (Ends::Floats { .. }, Weights::Depthwise(_)) => {
-            return Err(Error::unsupported(NAME, "channels with a window each, to floats"));
+            return Err(Error::unsupported("channels with a window each, to floats"));
         }
     }
     Ok(vec![out])

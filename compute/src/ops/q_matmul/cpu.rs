@@ -1,6 +1,6 @@
 //! Products with packed 8-bit weights on the CPU.
 
-use super::{Finish, NAME, QMatMul};
+use super::{Finish, QMatMul};
 use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
@@ -13,7 +13,7 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(NAME, inputs, 0)?;
+    let x = required(inputs, 0)?;
     let mut out = ctx.alloc(dtype, shape)?;
     if out.is_empty() {
         return Ok(vec![out]);
@@ -33,9 +33,9 @@ pub(super) fn run(
             multiply(op, ctx, &rows, seeds, &**epilogue, out.as_bytes_mut()?)?;
         }
         Finish::Floats { scale, bias, activation } => {
-            let one = |i| required(NAME, inputs, i).map(TensorView::as_bytes);
+            let one = |i| required(inputs, i).map(TensorView::as_bytes);
             let (&[a, b, c, d], &[zero]) = (one(1)?, one(2)?) else {
-                return Err(Error::invalid(NAME, "the scale or the zero point is not one number"));
+                return Err(Error::invalid("the scale or the zero point is not one number"));
             };
             let by = f32::from_ne_bytes([a, b, c, d]);
             let epilogue = ToFloats {

@@ -18,8 +18,8 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, scale) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 1)?);
-    let lines = Granularity::new(op.name(), x.shape(), scale.shape(), op.axis, op.block)?;
+    let (x, scale) = (required(inputs, 0)?, required(inputs, 1)?);
+    let lines = Granularity::new(x.shape(), scale.shape(), op.axis, op.block)?;
     let precision = scale.dtype();
     let scale = floats(ctx, scale)?;
     let x = floats(ctx, x)?;
@@ -28,11 +28,11 @@ pub(super) fn run(
         return small_floats(op, ctx, x, |i| scale[lines.scale(i)], precision, (dtype, shape));
     }
     let zero = match optional(inputs, 2) {
-        Some(zero) => widened(op.name(), zero)?,
+        Some(zero) => widened(zero)?,
         None => vec![0; scale.len()],
     };
     let Some((low, high)) = range(dtype) else {
-        return Err(crate::Error::unsupported(op.name(), format!("output dtype {dtype}")));
+        return Err(crate::Error::unsupported(format!("output dtype {dtype}")));
     };
     let mut out = ctx.alloc(dtype, shape)?;
     if out.is_empty() {
@@ -99,7 +99,7 @@ fn small_floats(
 /// The tensor as f32.
 fn floats(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     let mut out = Cast { to: DType::F32 }.run(ctx, &[Some(x.clone())])?;
-    out.pop().ok_or_else(|| crate::Error::invalid("Cast", "there is no output"))
+    out.pop().ok_or_else(|| crate::Error::invalid("there is no output"))
 }
 
 /// How elements of one scale are quantised.

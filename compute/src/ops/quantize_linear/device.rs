@@ -2,7 +2,7 @@
 
 use super::QuantizeLinear;
 use crate::device::{Kernel, Launches, c_type, load, scaled};
-use crate::op::{Op, ValueInfo};
+use crate::op::ValueInfo;
 use crate::quantized::{Granularity, range};
 use lgp_memory::DType;
 
@@ -18,7 +18,7 @@ pub(super) fn launches(
     }
     let (low, high) = range(y.ty.dtype)?;
     let (shape, scales) = (x.ty.concrete_shape()?, scale.ty.concrete_shape()?);
-    let granularity = Granularity::new(op.name(), &shape, &scales, op.axis, op.block).ok()?;
+    let granularity = Granularity::new(&shape, &scales, op.axis, op.block).ok()?;
     let kernel = Kernel::new("quantize_linear", include_str!("quantize_linear.cl"), [64, 1, 1])
         .define("X_TYPE", c_type(x.ty.dtype)?)
         .define("LOAD(i)", load(x.ty.dtype, "x", "(i)"))

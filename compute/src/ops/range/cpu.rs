@@ -14,9 +14,9 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (start, delta) = (required("Range", inputs, 0)?, required("Range", inputs, 2)?);
+    let (start, delta) = (required(inputs, 0)?, required(inputs, 2)?);
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!("Range", dtype, number T => {
+    with_type!(dtype, number T => {
         let (start, delta) = (one::<T>(start)?, one::<T>(delta)?);
         for (i, out) in out.as_mut_slice::<T>()?.iter_mut().enumerate() {
             *out = start.add(T::count(i).mul(delta));
@@ -28,13 +28,13 @@ pub(super) fn run(
 
 fn one<T: Number>(x: &TensorView<'_>) -> Result<T> {
     let element = x.as_slice::<T>()?.first().copied();
-    element.ok_or_else(|| Error::invalid("Range", "an input has no elements"))
+    element.ok_or_else(|| Error::invalid("an input has no elements"))
 }
 
 /// Number of elements.
 pub(super) fn length(start: &Tensor, limit: &Tensor, delta: &Tensor) -> Result<usize> {
     let floats = start.dtype().is_float();
-    with_type!("Range", start.dtype(), [F32 f32, F64 f64, I16 i16, I32 i32, I64 i64] T => {
+    with_type!(start.dtype(), [F32 f32, F64 f64, I16 i16, I32 i32, I64 i64] T => {
         let (start, limit) = (one::<T>(&start.view())?, one::<T>(&limit.view())?);
         let delta = one::<T>(&delta.view())?;
         if floats {

@@ -62,7 +62,7 @@ impl Activation {
         match self {
             Self::Relu => each!(|x| x.most(zero)),
             Self::Tanh => each!(|x| x.tanh_()),
-            Self::Sigmoid => each!(|x| one / (one + Number::neg(x).exp_())),
+            Self::Sigmoid => each!(|x| x.sigmoid_()),
             Self::Affine { alpha, beta } => {
                 let (alpha, beta) = (p(alpha), p(beta));
                 each!(|x| alpha * x + beta);

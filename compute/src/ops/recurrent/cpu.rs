@@ -7,7 +7,7 @@ use crate::args::{concrete, optional, required};
 use crate::error::{Error, Result};
 use crate::matrix::{Mat, product};
 use crate::number::{Number, with_type};
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::ops::unary::Exp;
 use lgp_memory::{Tensor, TensorView};
 
@@ -20,7 +20,7 @@ pub(super) fn run(
     for (dtype, shape) in concrete(op, inputs)? {
         outputs.push(ctx.alloc(dtype, shape)?);
     }
-    with_type!(op.name(), required(op.name(), inputs, 0)?.dtype(), real T => {
+    with_type!(required(inputs, 0)?.dtype(), real T => {
         layers::<T>(op, ctx, inputs, &mut outputs)
     })?;
     Ok(outputs)
@@ -74,7 +74,7 @@ fn layers<T: Exp + Number>(
     inputs: &[Option<TensorView<'_>>],
     outputs: &mut [Tensor],
 ) -> Result<()> {
-    let (x, recurrent) = (required(op.name(), inputs, 0)?, required(op.name(), inputs, 2)?);
+    let (x, recurrent) = (required(inputs, 0)?, required(inputs, 2)?);
     let (first, second) = (x.shape()[0], x.shape()[1]);
     let (steps, batch) = if op.batch_first { (second, first) } else { (first, second) };
     let sizes = Sizes {
@@ -89,7 +89,7 @@ fn layers<T: Exp + Number>(
     if sizes.hidden == 0 || batch == 0 {
         return Ok(());
     }
-    let lengths = lengths(op, inputs, &sizes)?;
+    let lengths = lengths(inputs, &sizes)?;
     outputs[0].as_mut_slice::<T>()?.fill(T::ZERO);
     for direction in 0..sizes.directions {
         layer::<T>(op, ctx, inputs, &sizes, &lengths, direction, outputs)?;
@@ -98,12 +98,12 @@ fn layers<T: Exp + Number>(
 }
 
 /// The number of steps of each sequence.
-fn lengths(op: &Recurrent, inputs: &[Option<TensorView<'_>>], sizes: &Sizes) -> Result<Vec<usize>> {
+fn lengths(inputs: &[Option<TensorView<'_>>], sizes: &Sizes) -> Result<Vec<usize>> {
     let Some(given) = optional(inputs, 4) else { return Ok(vec![sizes.steps; sizes.batch]) };
     let one = |&n: &i32| {
         usize::try_from(n).ok().filter(|&n| n <= sizes.steps).ok_or_else(|| {
             let message = format!("a sequence's length is {n}, expected 0 to {}", sizes.steps);
-            Error::invalid(op.name(), message)
+            Error::invalid(message)
         })
     };
     given.as_slice::<i32>()?.iter().map(one).collect()
@@ -124,7 +124,7 @@ fn layer<T: Exp + Number>(
         let slice = optional(inputs, i).map(TensorView::as_slice::<T>).transpose()?;
         Ok::<_, Error>(slice.map(|s| &s[direction * n..][..n]))
     };
-    let x = required(op.name(), inputs, 0)?.as_slice::<T>()?;
+    let x = required(inputs, 0)?.as_slice::<T>()?;
     let weight = part(1, all * features)?.unwrap_or_default();
     let recurrent = part(2, all * hidden)?.unwrap_or_default();
     let bias = part(3, 2 * all)?;

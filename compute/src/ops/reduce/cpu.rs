@@ -17,14 +17,14 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required(op.name(), inputs, 0)?;
+    let x = required(inputs, 0)?;
     let known = infos(inputs)?;
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let reduced = op.reduced(&known, x.shape().rank())?;
-    let reduced = reduced.ok_or_else(|| Error::unsupported(op.name(), "so many axes"))?;
+    let reduced = reduced.ok_or_else(|| Error::unsupported("so many axes"))?;
     let mut out = ctx.alloc(dtype, shape)?;
     let (moved, n) = gathered_last(ctx, x, &reduced)?;
-    reduce_rows(op.kind, op.name(), ctx, &moved.view(), n, &mut out)?;
+    reduce_rows(op.kind, ctx, &moved.view(), n, &mut out)?;
     Ok(vec![out])
 }
 
@@ -64,7 +64,6 @@ pub(crate) fn gathered_last(
 /// ends of the integers' range.
 pub(crate) fn reduce_rows(
     kind: ReduceKind,
-    op: &'static str,
     ctx: &Context,
     x: &TensorView<'_>,
     n: usize,
@@ -73,7 +72,7 @@ pub(crate) fn reduce_rows(
     match x.dtype() {
         DType::F32 => floats::<f32>(kind, ctx, x, n, out),
         DType::F64 => floats::<f64>(kind, ctx, x, n, out),
-        dtype => with_type!(op, dtype, number T => integers::<T>(kind, op, ctx, x, n, out)),
+        dtype => with_type!(dtype, number T => integers::<T>(kind, ctx, x, n, out)),
     }
 }
 
@@ -164,7 +163,6 @@ fn floats<T: Exp + Number>(
 
 fn integers<T: Number + num_traits::Bounded>(
     kind: ReduceKind,
-    op: &'static str,
     ctx: &Context,
     x: &TensorView<'_>,
     n: usize,
@@ -183,7 +181,7 @@ fn integers<T: Number + num_traits::Bounded>(
             rows(ctx, x, n, out, |row| all(row, T::ZERO, |s, x| s.add(x.mul(x))))
         }
         ReduceKind::L2 | ReduceKind::LogSumExp => {
-            Err(Error::unsupported(op, format!("dtype {}", T::DTYPE)))
+            Err(Error::unsupported(format!("dtype {}", T::DTYPE)))
         }
     }
 }

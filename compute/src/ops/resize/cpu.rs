@@ -20,12 +20,12 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (_, shape) = concrete_one(op, inputs)?;
-    let x = required("Resize", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let known = infos(inputs)?;
     let known: Vec<_> = known.iter().map(Option::as_ref).collect();
     let dims: Vec<Dim> = x.shape().iter().map(|&d| Dim::Known(d)).collect();
     let targets = op.targets(&known, &dims)?;
-    let targets = targets.ok_or_else(|| Error::unsupported("Resize", "so many axes"))?;
+    let targets = targets.ok_or_else(|| Error::unsupported("so many axes"))?;
     let crop = crop(op, optional(inputs, 1), targets.len())?;
     let mut current = x.to_tensor()?;
     let mut outside = Vec::new();
@@ -52,7 +52,7 @@ pub(super) fn run(
                     pick(ctx, &current, axis, &sources, &mut out)?;
                 }
                 ResizeMode::Linear if !op.antialias && !op.exclude_outside => {
-                    with_type!("Resize", current.dtype(), real T => {
+                    with_type!(current.dtype(), real T => {
                         let sources = line.linear::<T>(op.coordinates)?;
                         blend::<T>(ctx, &current, axis, &sources, &mut out)
                     })?;
@@ -60,7 +60,7 @@ pub(super) fn run(
                 ResizeMode::Linear | ResizeMode::Cubic { .. } => {
                     let positions = (0..to).map(|i| line.position(op.coordinates, i));
                     let sources = Taps::new(op, positions, line.scale, from)?;
-                    with_type!("Resize", current.dtype(), real T => {
+                    with_type!(current.dtype(), real T => {
                         gather::<T>(ctx, &current, axis, &sources, &mut out)
                     })?;
                 }
@@ -77,15 +77,15 @@ fn crop(op: &Resize, roi: Option<&TensorView<'_>>, axes: usize) -> Result<Option
     if op.coordinates != CoordinateMode::TfCropAndResize {
         return Ok(None);
     }
-    let Some(roi) = roi else { return Err(Error::invalid("Resize", "the roi is missing")) };
+    let Some(roi) = roi else { return Err(Error::invalid("the roi is missing")) };
     let wide: Vec<f64> = match roi.dtype() {
         DType::F32 => roi.as_slice::<f32>()?.iter().map(|&x| x.into()).collect(),
         DType::F64 => roi.as_slice::<f64>()?.to_vec(),
-        other => return Err(Error::unsupported("Resize", format!("a roi of {other}"))),
+        other => return Err(Error::unsupported(format!("a roi of {other}"))),
     };
     if wide.len() != 2 * axes {
         let message = format!("the roi has {} numbers, expected {}", wide.len(), 2 * axes);
-        return Err(Error::invalid("Resize", message));
+        return Err(Error::invalid(message));
     }
     let (starts, ends) = wide.split_at(axes);
     Ok(Some(starts.iter().copied().zip(ends.iter().copied()).collect()))

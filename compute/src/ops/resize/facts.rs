@@ -10,7 +10,7 @@ impl Resize {
     /// The axes that sizes or scales speak of, in their order.
     pub(super) fn named(&self, rank: usize) -> Result<Vec<usize>> {
         match &self.axes {
-            Some(named) => axes("Resize", named, rank),
+            Some(named) => axes(named, rank),
             None => Ok((0..rank).collect()),
         }
     }

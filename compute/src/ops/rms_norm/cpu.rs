@@ -5,7 +5,7 @@ use crate::args::{axis, concrete_one, required};
 use crate::error::Result;
 use crate::matrix::Real;
 use crate::number::with_type;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::reduction::sum;
 use crate::simd::dispatch;
 use lgp_memory::{Shape, Tensor, TensorView};
@@ -17,10 +17,10 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let axis = axis(op.name(), op.axis, shape.rank())?;
+    let axis = axis(op.axis, shape.rank())?;
     let last = Shape::from(&shape[axis..]);
     let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(op.name(), dtype, real T => normalise::<T>(op, ctx, inputs, &last, &mut out))?;
+    with_type!(dtype, real T => normalise::<T>(op, ctx, inputs, &last, &mut out))?;
     Ok(vec![out])
 }
 
@@ -31,11 +31,11 @@ fn normalise<T: Real>(
     last: &Shape,
     out: &mut Tensor,
 ) -> Result<()> {
-    let x = required(op.name(), inputs, 0)?.as_slice::<T>()?;
+    let x = required(inputs, 0)?.as_slice::<T>()?;
     if x.is_empty() {
         return Ok(());
     }
-    let scale = super::super::expand::to(ctx, required(op.name(), inputs, 1)?, last)?;
+    let scale = super::super::expand::to(ctx, required(inputs, 1)?, last)?;
     let scale = scale.as_slice::<T>()?;
     let n = scale.len();
     let count = <T as NumCast>::from(n).unwrap_or_else(T::infinity);

@@ -3,7 +3,7 @@
 use super::RmsNorm;
 use crate::args::axis;
 use crate::device::{Launches, Norm, Parameters};
-use crate::op::{Op, ValueInfo};
+use crate::op::ValueInfo;
 
 pub(super) fn launches(
     op: &RmsNorm,
@@ -11,7 +11,7 @@ pub(super) fn launches(
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
     let shape = outputs.first()?.ty.concrete_shape()?;
-    let last = &shape[axis(op.name(), op.axis, shape.rank()).ok()?..];
+    let last = &shape[axis(op.axis, shape.rank()).ok()?..];
     let (line, parameters) = (last.iter().product(), Parameters::Line(last));
     let norm = Norm { line, centred: false, epsilon: op.epsilon, parameters };
     norm.launches(inputs, outputs)

@@ -20,18 +20,17 @@ pub(super) fn align(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, rois) = (required("RoiAlign", inputs, 0)?, required("RoiAlign", inputs, 1)?);
-    let images = ints("RoiAlign", "the images", required("RoiAlign", inputs, 2)?)?;
+    let (x, rois) = (required(inputs, 0)?, required(inputs, 1)?);
+    let images = ints("the images", required(inputs, 2)?)?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
     let [n, c, h, w] = x.shape().dims()[..] else { return Ok(vec![out]) };
-    let images: Vec<usize> =
-        images.iter().map(|&i| position("RoiAlign", i, n)).collect::<Result<_>>()?;
+    let images: Vec<usize> = images.iter().map(|&i| position(i, n)).collect::<Result<_>>()?;
     if out.is_empty() {
         return Ok(vec![out]);
     }
     let [height, width] = op.output;
     let (bins, plane) = (height * width, h * w);
-    with_type!("RoiAlign", dtype, real T => {
+    with_type!(dtype, real T => {
         let (x, rois) = (x.as_slice::<T>()?, rois.as_slice::<T>()?.as_chunks::<4>().0);
         let cost = c.saturating_mul(bins).saturating_mul(16);
         ctx.split(out.as_mut_slice::<T>()?, c * bins, cost, |first, part| {
@@ -158,21 +157,21 @@ pub(super) fn pool(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, rois) = (required("MaxRoiPool", inputs, 0)?, required("MaxRoiPool", inputs, 1)?);
+    let (x, rois) = (required(inputs, 0)?, required(inputs, 1)?);
     let mut out = ctx.alloc(dtype, shape)?;
     let [n, c, h, w] = x.shape().dims()[..] else { return Ok(vec![out]) };
     if out.is_empty() {
         return Ok(vec![out]);
     }
     let [height, width] = op.output;
-    with_type!("MaxRoiPool", dtype, real T => {
+    with_type!(dtype, real T => {
         let x = x.as_slice::<T>()?;
         let rois = rois.as_slice::<T>()?.as_chunks::<5>().0;
         let scale = cast(op.spatial_scale).unwrap_or(T::NAN);
         let blocks = out.as_mut_slice::<T>()?.chunks_exact_mut(c * height * width);
         for (&[image, x1, y1, x2, y2], part) in rois.iter().zip(blocks) {
             let image = cast::<_, usize>(image).filter(|&i| i < n).ok_or_else(|| {
-                Error::invalid("MaxRoiPool", format!("image {image} is outside a batch of {n}"))
+                Error::invalid(format!("image {image} is outside a batch of {n}"))
             })?;
             // The elements of bin `i` of `bins` on an axis.
             let range = |low: T, high: T, i: usize, bins: usize, size: usize| {

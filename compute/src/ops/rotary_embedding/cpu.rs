@@ -1,6 +1,6 @@
 //! Rotary position embedding on the CPU, one head of one position at a time.
 
-use super::{OP, RotaryEmbedding};
+use super::RotaryEmbedding;
 use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
 use crate::isa::Simd;
@@ -16,8 +16,8 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let (x, cos) = (required(OP, inputs, 0)?, required(OP, inputs, 1)?);
-    let sin = required(OP, inputs, 2)?;
+    let (x, cos) = (required(inputs, 0)?, required(inputs, 1)?);
+    let sin = required(inputs, 2)?;
     let mut out = ctx.alloc(dtype, shape.clone())?;
     if out.is_empty() {
         return Ok(vec![out]);
@@ -32,11 +32,11 @@ pub(super) fn run(
             };
             (hidden / size, *length, size, false)
         }
-        _ => return Err(Error::invalid(OP, "x has neither rank 3 nor 4")),
+        _ => return Err(Error::invalid("x has neither rank 3 nor 4")),
     };
     let half = cos.shape().last().copied().unwrap_or(0);
     let positions = positions(inputs, cos, shape.first().copied().unwrap_or(0), length)?;
-    with_type!(OP, dtype, real T => {
+    with_type!(dtype, real T => {
         let (x, cos, sin) = (x.as_slice::<T>()?, cos.as_slice::<T>()?, sin.as_slice::<T>()?);
         ctx.split(out.as_mut_slice::<T>()?, size, size * 4, |first, part| {
             for (i, out) in part.chunks_exact_mut(size).enumerate() {
@@ -68,7 +68,7 @@ fn positions(
     let rows = cos.shape().first().copied().unwrap_or(0);
     let one = |id: i64| {
         let row = usize::try_from(id).ok().filter(|&id| id < rows);
-        row.ok_or_else(|| Error::invalid(OP, format!("position {id} is not one of {rows}")))
+        row.ok_or_else(|| Error::invalid(format!("position {id} is not one of {rows}")))
     };
     let given = ids.as_slice::<i64>()?;
     if let ([first], 1) = (given, ids.shape().rank()) {

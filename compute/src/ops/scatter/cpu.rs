@@ -4,7 +4,6 @@ use super::{ScatterElements, ScatterNd, ScatterReduction};
 use crate::args::{axis, concrete_one, required};
 use crate::error::Result;
 use crate::number::{Number, with_type};
-use crate::op::Op;
 use crate::ops::gather_elements::element_positions;
 use crate::ops::gather_nd::slice_positions;
 use lgp_memory::{Tensor, TensorView};
@@ -14,27 +13,24 @@ pub(super) fn elements(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     concrete_one(op, inputs)?;
-    let name = op.name();
-    let (x, indices) = (required(name, inputs, 0)?, required(name, inputs, 1)?);
-    let axis = axis(name, op.axis, x.shape().rank())?;
-    let to = element_positions(name, x.shape(), axis, indices)?;
-    write(name, op.reduction, x, required(name, inputs, 2)?, &to, 1)
+    let (x, indices) = (required(inputs, 0)?, required(inputs, 1)?);
+    let axis = axis(op.axis, x.shape().rank())?;
+    let to = element_positions(x.shape(), axis, indices)?;
+    write(op.reduction, x, required(inputs, 2)?, &to, 1)
 }
 
 pub(super) fn slices(op: &ScatterNd, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
     concrete_one(op, inputs)?;
-    let name = op.name();
-    let (x, updates) = (required(name, inputs, 0)?, required(name, inputs, 2)?);
+    let (x, updates) = (required(inputs, 0)?, required(inputs, 2)?);
     if updates.is_empty() {
         return Ok(vec![x.to_tensor()?]);
     }
-    let (to, run) = slice_positions(name, x.shape(), 0, required(name, inputs, 1)?)?;
-    write(name, op.reduction, x, updates, &to, run)
+    let (to, run) = slice_positions(x.shape(), 0, required(inputs, 1)?)?;
+    write(op.reduction, x, updates, &to, run)
 }
 
 /// Writes runs of elements to where `to` says, counted in runs.
 fn write(
-    op: &'static str,
     reduction: ScatterReduction,
     x: &TensorView<'_>,
     updates: &TensorView<'_>,
@@ -53,7 +49,7 @@ fn write(
         }
         return Ok(vec![out]);
     }
-    with_type!(op, x.dtype(), number T => {
+    with_type!(x.dtype(), number T => {
         let combine: fn(T, T) -> T = match reduction {
             ScatterReduction::Mul => Number::mul,
             ScatterReduction::Min => Number::least,

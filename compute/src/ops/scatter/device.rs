@@ -72,7 +72,7 @@ pub(super) fn elements(op: &ScatterElements, inputs: &[Option<&ValueInfo>]) -> O
     let operands = Operands::new(inputs)?;
     let dims = operands.data.ty.concrete_shape()?;
     let mut updated = operands.indices.ty.concrete_shape()?.to_vec();
-    let along = axis("ScatterElements", op.axis, dims.rank()).ok()?;
+    let along = axis(op.axis, dims.rank()).ok()?;
     let mut launches = Launches::from(operands.copy()?);
     if updated.contains(&0) {
         return Some(launches);

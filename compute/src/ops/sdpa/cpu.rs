@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::gemm::{self, Packed, Rows};
 use crate::isa::Simd;
 use crate::number::Number;
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::ops::unary::Exp;
 use crate::par::Shared;
 use crate::reduction::fold;
@@ -65,12 +65,12 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let grid = |i, axes| Grid::new(required(op.name(), inputs, i)?, axes);
+    let grid = |i, axes| Grid::new(required(inputs, i)?, axes);
     let (q, k, v) = (grid(0, op.q)?, grid(1, op.k)?, grid(2, op.v)?);
     let mask = optional(inputs, 3).map(|m| Grid::new(m, [0, 1, 2, 3])).transpose()?;
     let mut out = ctx.alloc(dtype, shape)?;
     let &[b, first, second, e] = out.shape().dims() else {
-        return Err(Error::invalid(op.name(), "the output is not of rank 4"));
+        return Err(Error::invalid("the output is not of rank 4"));
     };
     let (h, s) = if op.swapped { (second, first) } else { (first, second) };
     if out.is_empty() {
@@ -103,8 +103,7 @@ pub(super) fn run(
         ctx.parts(units, heads.saturating_mul(s).saturating_mul(t).saturating_mul(d + e) / 8);
     let each = units.div_ceil(parts);
     let parts = units.div_ceil(each);
-    let size = scratch(block, d, t, e)
-        .ok_or_else(|| Error::invalid(op.name(), "the sizes are too large"))?;
+    let size = scratch(block, d, t, e).ok_or_else(|| Error::invalid("the sizes are too large"))?;
     let mut scratch = ctx.scratch(DType::F32, [parts, size])?;
     let scratch = Shared::new(scratch.as_mut_slice::<f32>()?);
     let target = Shared::new(out.as_mut_slice::<f32>()?);

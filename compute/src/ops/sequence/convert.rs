@@ -1,7 +1,7 @@
 //! Tensors into sequences and back.
 
 use super::{data_only, expect_sequence, items, sequence_of, tensor};
-use crate::args::{arity, axis, output, required};
+use crate::args::{axis, output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo, launch};
 use lgp_memory::{DType, Datum, Layout, Tensor, TensorView};
@@ -17,20 +17,18 @@ pub struct SplitToSequence {
 }
 
 impl Op for SplitToSequence {
-    data_only!("SplitToSequence");
+    data_only!("SplitToSequence", 1..=2);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("SplitToSequence", inputs, 1, 2)?;
-        Ok(sequence_of(required("SplitToSequence", inputs, 0)?.ty.dtype))
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        Ok(sequence_of(required(inputs, 0)?.ty.dtype))
     }
 
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        const NAME: &str = "SplitToSequence";
-        let x = tensor(NAME, 0, required(NAME, &inputs, 0)?)?;
-        let axis = axis(NAME, self.axis, x.shape().rank())?;
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let x = tensor(0, required(&inputs, 0)?)?;
+        let axis = axis(self.axis, x.shape().rank())?;
         let size = x.shape()[axis];
         let sizes = inputs.get(1).and_then(Option::as_ref);
-        let sizes = sizes.map(|s| pieces(tensor(NAME, 1, s)?, size)).transpose()?;
+        let sizes = sizes.map(|s| pieces(tensor(1, s)?, size)).transpose()?;
         let squeeze = sizes.is_none() && !self.keep_dims;
         let sizes = sizes.unwrap_or_else(|| vec![1; size]);
         let whole = Layout::contiguous(x.shape())?;
@@ -61,7 +59,7 @@ impl Op for SplitToSequence {
 fn pieces(given: &Tensor, size: usize) -> Result<Vec<usize>> {
     let wrong = || {
         let message = format!("the sizes do not cut {size} into pieces");
-        Error::invalid("SplitToSequence", message)
+        Error::invalid(message)
     };
     if !matches!(given.dtype(), DType::I32 | DType::I64) {
         return Err(wrong());
@@ -93,21 +91,19 @@ pub struct ConcatFromSequence {
 }
 
 impl Op for ConcatFromSequence {
-    data_only!("ConcatFromSequence");
+    data_only!("ConcatFromSequence", 1..=1);
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("ConcatFromSequence", inputs, 1, 1)?;
-        let sequence = required("ConcatFromSequence", inputs, 0)?;
-        expect_sequence("ConcatFromSequence", 0, sequence)?;
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let sequence = required(inputs, 0)?;
+        expect_sequence(0, sequence)?;
         Ok(output(sequence.ty.dtype, None))
     }
 
-    fn run_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
-        const NAME: &str = "ConcatFromSequence";
-        let items = items(NAME, inputs.into_iter().next().flatten())?;
+    fn compute_data(&self, ctx: &Context, inputs: Vec<Option<Datum>>) -> Result<Vec<Datum>> {
+        let items = items(inputs.into_iter().next().flatten())?;
         let mut parts: Vec<Tensor> = Vec::with_capacity(items.len());
         for item in &items {
-            let part = tensor(NAME, 0, item)?;
+            let part = tensor(0, item)?;
             if self.new_axis {
                 let unsqueeze = crate::ops::Unsqueeze { axes: Some(vec![self.axis]) };
                 parts.extend(launch(&unsqueeze, ctx, &[Some(part.view())])?);

@@ -13,11 +13,11 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     crate::args::concrete_one(op, inputs)?;
-    let x = required("Slice", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let infos = infos(inputs)?;
     let infos: Vec<_> = infos.iter().map(Option::as_ref).collect();
     let cuts = op.cuts(&infos, x.shape().rank())?;
-    let cuts = cuts.ok_or_else(|| Error::unsupported("Slice", "so many axes"))?;
+    let cuts = cuts.ok_or_else(|| Error::unsupported("so many axes"))?;
     let mut view = Layout::contiguous(x.shape())?;
     for cut in cuts {
         let (start, len) = cut.on(x.shape()[cut.axis]);

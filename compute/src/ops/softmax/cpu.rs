@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::isa::Simd;
 use crate::movement::around;
 use crate::number::{Number, with_type};
-use crate::op::{Context, Op};
+use crate::op::Context;
 use crate::ops::unary::Exp;
 use crate::reduction::fold;
 use crate::simd::{self, dispatch};
@@ -19,7 +19,7 @@ pub(super) fn run(
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
     let mut out = ctx.alloc(dtype, shape)?;
-    normalize(op, ctx, Some(required(op.name(), inputs, 0)?), &mut out)?;
+    normalize(op, ctx, Some(required(inputs, 0)?), &mut out)?;
     Ok(vec![out])
 }
 
@@ -30,7 +30,7 @@ pub(super) fn normalize(
     x: Option<&TensorView<'_>>,
     out: &mut Tensor,
 ) -> Result<()> {
-    let axis = axis(op.name(), op.axis, out.shape().rank())?;
+    let axis = axis(op.axis, out.shape().rank())?;
     let (_, n, inner) = around(out.shape(), axis);
     if out.is_empty() {
         return Ok(());
@@ -38,7 +38,7 @@ pub(super) fn normalize(
     let (n, inner) = if op.flatten { (n * inner, 1) } else { (n, inner) };
     let block = n * inner;
     let simd = ctx.simd();
-    with_type!(op.name(), out.dtype(), real T => {
+    with_type!(out.dtype(), real T => {
         let x = x.map(TensorView::as_slice::<T>).transpose()?;
         let one = |x: &[T], out: &mut [T]| match inner {
             1 => row(simd, x, out, op.log),

@@ -4,7 +4,7 @@ use super::Softmax;
 use crate::args::axis;
 use crate::device::{Argument, Call, Launches, kernel_of_lines, load};
 use crate::movement::around;
-use crate::op::{Op, ValueInfo};
+use crate::op::ValueInfo;
 
 const BODY: &str = concat!(include_str!("../../device/lines.h"), include_str!("softmax.cl"));
 
@@ -15,7 +15,7 @@ pub(super) fn launches(
 ) -> Option<Launches> {
     let ([Some(x)], [_]) = (inputs, outputs) else { return None };
     let (dtype, shape) = (x.ty.dtype, x.ty.concrete_shape()?);
-    let axis = axis(op.name(), op.axis, shape.rank()).ok()?;
+    let axis = axis(op.axis, shape.rank()).ok()?;
     let (outer, n, inner) = around(&shape, axis);
     let (n, apart) = if op.flatten { (n * inner, 1) } else { (n, inner) };
     let count = outer * apart;

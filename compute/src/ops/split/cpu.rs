@@ -13,8 +13,8 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let pieces = concrete(op, inputs)?;
-    let x = required("Split", inputs, 0)?;
-    let along = axis("Split", op.axis, x.shape().rank())?;
+    let x = required(inputs, 0)?;
+    let along = axis(op.axis, x.shape().rank())?;
     let whole = Layout::contiguous(x.shape())?;
     let mut start = 0;
     let mut out = Vec::with_capacity(pieces.len());

@@ -11,7 +11,7 @@ pub(super) fn launches(
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
     let whole = plain(inputs.first().copied().flatten()?)?;
-    let along = axis("Split", op.axis, whole.dims().len()).ok()?;
+    let along = axis(op.axis, whole.dims().len()).ok()?;
     let (mut launches, mut start) = (Launches::default(), 0);
     for (i, output) in outputs.iter().enumerate() {
         let to = plain(output)?;

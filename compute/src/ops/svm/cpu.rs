@@ -13,14 +13,14 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required("Svm", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let columns = x.shape().last().copied().unwrap_or(0);
     if columns != op.features {
         let message = format!("{columns} features, expected {}", op.features);
-        return Err(Error::invalid("Svm", message));
+        return Err(Error::invalid(message));
     }
     let x = crate::ops::Cast { to: DType::F32 }.run(ctx, &[Some(x.clone())])?;
-    let x = x.first().ok_or_else(|| Error::invalid("Svm", "no input"))?.as_slice::<f32>()?;
+    let x = x.first().ok_or_else(|| Error::invalid("no input"))?.as_slice::<f32>()?;
     let mut out = ctx.alloc(dtype, shape)?;
     let unit = op.scores();
     let cost = op.vectors.len().saturating_add(op.coefficients.len()) + unit;

@@ -1,10 +1,11 @@
 //! Upper or lower case, and words that are left out.
 
 use super::expect_strings;
-use crate::args::{arity, output, required};
+use crate::args::{output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// What happens to the case of letters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,10 +44,13 @@ impl Op for StringNormalizer {
         "StringNormalizer"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("StringNormalizer", inputs, 1, 1)?;
-        let x = required("StringNormalizer", inputs, 0)?;
-        expect_strings("StringNormalizer", 0, x)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        expect_strings(0, x)?;
         let shape = match x.sym_shape() {
             None => None,
             Some([_]) => Some(vec![Dim::Unknown]),
@@ -55,18 +59,18 @@ impl Op for StringNormalizer {
             }
             Some(_) => {
                 let message = format!("the words are {}, expected [c] or [1,c]", x.ty);
-                return Err(Error::invalid("StringNormalizer", message));
+                return Err(Error::invalid(message));
             }
         };
         Ok(output(DType::Str, shape))
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let x = required("StringNormalizer", inputs, 0)?;
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let x = required(inputs, 0)?;
         let dims = x.shape().dims();
         if !matches!(dims, [_] | [1, _]) {
             let message = format!("the words have shape {dims:?}, expected [c] or [1,c]");
-            return Err(Error::invalid("StringNormalizer", message));
+            return Err(Error::invalid(message));
         }
         let fold = |text: &str| {
             if self.case_sensitive { text.to_owned() } else { text.to_lowercase() }

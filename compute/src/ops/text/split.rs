@@ -1,10 +1,11 @@
 //! Strings into their parts.
 
 use super::expect_strings;
-use crate::args::{arity, output, required};
+use crate::args::{output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
+use std::ops::RangeInclusive;
 
 /// `StringSplit`: the parts of each string along a new last axis, filled up with empty strings,
 /// and how many parts each has.
@@ -53,10 +54,13 @@ impl Op for StringSplit {
         "StringSplit"
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity("StringSplit", inputs, 1, 1)?;
-        let x = required("StringSplit", inputs, 0)?;
-        expect_strings("StringSplit", 0, x)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        expect_strings(0, x)?;
         let counts = x.sym_shape().map(<[_]>::to_vec);
         let parts = counts.clone().map(|mut dims| {
             dims.push(Dim::Unknown);
@@ -67,9 +71,8 @@ impl Op for StringSplit {
         Ok(outputs)
     }
 
-    fn run(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        arity("StringSplit", inputs, 1, 1)?;
-        let x = required("StringSplit", inputs, 0)?;
+    fn compute(&self, _: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+        let x = required(inputs, 0)?;
         let all: Vec<Vec<&str>> = x.strings()?.into_iter().map(|text| self.parts(text)).collect();
         let widest = all.iter().map(Vec::len).max().unwrap_or(0);
         // One long string among many short ones must not ask for more memory than there is.

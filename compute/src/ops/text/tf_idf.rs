@@ -1,12 +1,13 @@
 //! How often known sequences of words occur.
 
 use crate::Axes;
-use crate::args::{arity, output, required};
+use crate::args::{output, required};
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::tree_ensemble::row_axes;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 /// What is written for an n-gram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,7 +62,7 @@ impl TfIdfVectorizer {
             NGrams::Ints(pool) => pool.len(),
             NGrams::Texts(pool) => pool.len(),
         };
-        let wrong = |message: String| Err(Error::invalid(NAME, message));
+        let wrong = |message: String| Err(Error::invalid(message).of(NAME));
         let (least, most) = self.lengths;
         if least == 0 || most < least || most > self.counts.len() {
             let known = self.counts.len();
@@ -158,15 +159,18 @@ impl Op for TfIdfVectorizer {
         NAME
     }
 
-    fn infer(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        arity(NAME, inputs, 1, 1)?;
-        let x = required(NAME, inputs, 0)?;
+    fn arity(&self) -> RangeInclusive<usize> {
+        1..=1
+    }
+
+    fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
         let fits = match self.pool {
             NGrams::Ints(_) => matches!(x.ty.dtype, DType::I32 | DType::I64),
             NGrams::Texts(_) => x.ty.dtype == DType::Str,
         };
         if !fits {
-            return Err(crate::op::wrong_dtype(NAME, 0, x.ty.dtype));
+            return Err(crate::error::wrong_dtype(0, x.ty.dtype));
         }
         let width = Dim::Known(self.width());
         let shape = match x.sym_shape() {
@@ -175,7 +179,7 @@ impl Op for TfIdfVectorizer {
             Some([n, _]) => Some(vec![n.clone(), width]),
             Some(_) => {
                 let message = format!("input 0 is {}, expected rank 1 or 2", x.ty);
-                return Err(Error::invalid(NAME, message));
+                return Err(Error::invalid(message));
             }
         };
         Ok(output(DType::F32, shape))
@@ -185,10 +189,10 @@ impl Op for TfIdfVectorizer {
         row_axes(inputs)
     }
 
-    fn run(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = crate::args::concrete_one(self, inputs)?;
         let mut out = ctx.alloc(dtype, shape)?;
-        let x = required(NAME, inputs, 0)?;
+        let x = required(inputs, 0)?;
         let cells = out.as_mut_slice::<f32>()?;
         match &self.pool {
             NGrams::Texts(pool) => {

@@ -13,12 +13,12 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (_, shape) = concrete_one(op, inputs)?;
-    let x = required("Tile", inputs, 0)?;
-    let repeats = integers(&required("Tile", inputs, 1)?.to_tensor()?)?;
+    let x = required(inputs, 0)?;
+    let repeats = integers(&required(inputs, 1)?.to_tensor()?)?;
     let (mut from, mut to) = (Vec::new(), Vec::new());
     for (&dim, repeat) in x.shape().iter().zip(repeats) {
         let repeat = usize::try_from(repeat)
-            .map_err(|_| Error::invalid("Tile", format!("repeat {repeat} is negative")))?;
+            .map_err(|_| Error::invalid(format!("repeat {repeat} is negative")))?;
         from.extend([1, dim]);
         to.extend([repeat, dim]);
     }

@@ -19,7 +19,7 @@ pub(super) fn launches(
 ) -> Option<Launches> {
     let (x, y) = (optional(inputs, 0)?, outputs.first()?);
     let (dtype, shape) = (x.ty.dtype, x.ty.concrete_shape()?);
-    let along = axis("TopK", op.axis, shape.rank()).ok()?;
+    let along = axis(op.axis, shape.rank()).ok()?;
     let (outer, n, inner) = around(&shape, along);
     let k = y.ty.concrete_shape()?[along];
     let lines = outer.checked_mul(inner)?;

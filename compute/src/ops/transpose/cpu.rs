@@ -1,7 +1,7 @@
 //! Transpose on the CPU.
 
 use super::Transpose;
-use crate::args::{arity, required};
+use crate::args::required;
 use crate::error::Result;
 use crate::movement::strided;
 use crate::op::Context;
@@ -12,8 +12,7 @@ pub(super) fn run(
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
-    arity("Transpose", inputs, 1, 1)?;
-    let x = required("Transpose", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let view = Layout::contiguous(x.shape())?.permuted(&op.perm(x.shape().rank())?)?;
     if view.is_contiguous() {
         // Only axes of size 1 moved.

@@ -17,11 +17,11 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let x = required("TreeEnsemble", inputs, 0)?;
+    let x = required(inputs, 0)?;
     let columns = x.shape().last().copied().unwrap_or(0);
     if columns < op.flat.columns {
         let message = format!("{columns} features, expected at least {}", op.flat.columns);
-        return Err(Error::invalid("TreeEnsemble", message));
+        return Err(Error::invalid(message));
     }
     let mut out = ctx.alloc(dtype, shape)?;
     match x.dtype() {
@@ -29,7 +29,7 @@ pub(super) fn run(
         DType::F64 => typed::<f64>(op, ctx, x, columns, &mut out)?,
         _ => {
             let wide = Cast { to: DType::F32 }.run(ctx, &[Some(x.clone())])?;
-            let x = wide.first().ok_or_else(|| Error::invalid("TreeEnsemble", "no input"))?;
+            let x = wide.first().ok_or_else(|| Error::invalid("no input"))?;
             typed::<f32>(op, ctx, &x.view(), columns, &mut out)?;
         }
     }

@@ -85,7 +85,7 @@ impl Flat {
             for &(target, value) in leaf {
                 if target >= targets {
                     let message = format!("a leaf adds to target {target} of {targets}");
-                    return Err(Error::invalid("TreeEnsemble", message));
+                    return Err(Error::invalid(message));
                 }
                 flat.additions.push((small(target)?, value));
             }
@@ -123,12 +123,12 @@ impl Flat {
                         trees.splits.get(index).ok_or_else(|| lost("split", index, count))?;
                     if std::mem::replace(&mut seen[index], true) {
                         let message = format!("split {index} is reached twice");
-                        return Err(Error::invalid("TreeEnsemble", message));
+                        return Err(Error::invalid(message));
                     }
                     let column = small(split.feature)?;
                     if column > COLUMN {
                         let message = format!("feature {column}, expected at most {COLUMN}");
-                        return Err(Error::invalid("TreeEnsemble", message));
+                        return Err(Error::invalid(message));
                     }
                     self.columns = self.columns.max(split.feature + 1);
                     let (kind, threshold) = self.kind(&split.branch)?;
@@ -171,9 +171,9 @@ impl Flat {
 }
 
 fn lost(what: &str, index: usize, count: usize) -> Error {
-    Error::invalid("TreeEnsemble", format!("{what} {index} is named, but there are {count}"))
+    Error::invalid(format!("{what} {index} is named, but there are {count}"))
 }
 
 fn small(n: usize) -> Result<u32> {
-    u32::try_from(n).map_err(|_| Error::invalid("TreeEnsemble", format!("{n} is too large")))
+    u32::try_from(n).map_err(|_| Error::invalid(format!("{n} is too large")))
 }

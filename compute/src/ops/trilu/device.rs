@@ -12,7 +12,7 @@ pub(super) fn launches(op: &Trilu, inputs: &[Option<&ValueInfo>]) -> Option<Laun
     let (dtype, shape) = (x.ty.dtype, x.ty.concrete_shape()?);
     let diagonal = match optional(inputs, 1) {
         None => 0,
-        Some(k) => *k.ints("Trilu", "k").ok()??.first()?,
+        Some(k) => *k.ints("k").ok()??.first()?,
     };
     let [.., rows, columns] = shape.dims()[..] else { return None };
     let count = shape.elements().ok()?;

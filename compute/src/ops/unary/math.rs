@@ -10,6 +10,8 @@ pub(crate) trait Exp: Real {
     fn exp_(self) -> Self;
     fn tanh_(self) -> Self;
     fn erf_(self) -> Self;
+    /// `1 / (1 + exp(-x))`.
+    fn sigmoid_(self) -> Self;
     /// A literal.
     fn lit(value: f64) -> Self;
 }
@@ -78,6 +80,22 @@ impl Exp for f32 {
         if y < -1. { -1. } else { y }
     }
 
+    /// Without a division, which takes as long as all else: the difference of exponents is a first
+    /// guess of the inverse within 5 %, and each of Newton's three steps squares the error.
+    #[inline(always)]
+    fn sigmoid_(self) -> Self {
+        /// Below it the value is no normal number: 0.
+        const LEAST: f32 = -87.;
+        let x = if self < LEAST { LEAST } else { self };
+        let d = 1. + (-x).exp_();
+        let inverse = f32::from_bits(0x7ef3_11c3u32.wrapping_sub(d.to_bits()));
+        let inverse = inverse * (2. - d * inverse);
+        let inverse = inverse * (2. - d * inverse);
+        // The last one as a correction, which rounds least.
+        let inverse = inverse + inverse * (1. - d * inverse);
+        if self < LEAST { 0. } else { inverse }
+    }
+
     #[inline(always)]
     #[allow(clippy::cast_possible_truncation, reason = "literals round to the nearest f32")]
     fn lit(value: f64) -> Self {
@@ -121,9 +139,27 @@ impl Exp for f64 {
     }
 
     #[inline(always)]
+    fn sigmoid_(self) -> Self {
+        1. / (1. + (-self).exp())
+    }
+
+    #[inline(always)]
     fn lit(value: f64) -> Self {
         value
     }
+}
+
+/// Rounds to the nearest integer, halves to the even one.
+#[inline(always)]
+pub(super) fn round_half_even<T: Exp>(x: T) -> T {
+    let down = x.floor();
+    let rest = x - down;
+    let half = T::lit(0.5);
+    let odd = down - (down * half).floor() * T::lit(2.) != T::zero();
+    let up = rest > half || (rest == half && odd);
+    let rounded = if up { down + T::one() } else { down };
+    // Zero keeps the sign of what it was rounded from; NaN and infinities pass through.
+    if rounded == T::zero() { rounded.copysign(x) } else { rounded }
 }
 
 #[cfg(test)]
@@ -132,7 +168,7 @@ mod tests {
 
     #[test]
     fn f32_functions_agree_with_f64() {
-        let mut worst = [0f64; 3];
+        let mut worst = [0f64; 4];
         for i in -110_000..90_000 {
             let x = f32::lit(f64::from(i) * 1e-3);
             let wide = f64::from(x);
@@ -145,8 +181,11 @@ mod tests {
             }
             worst[1] = worst[1].max(error(x.tanh_(), wide.tanh()));
             worst[2] = worst[2].max(error(x.erf_(), wide.erf_()));
+            if i > -87_000 {
+                worst[3] = worst[3].max(error(x.sigmoid_(), 1. / (1. + (-wide).exp())));
+            }
         }
-        assert!(worst[0] < 4e-7 && worst[1] < 4e-7 && worst[2] < 4e-7, "{worst:?}");
+        assert!(worst.iter().all(|worst| *worst < 5e-7), "{worst:?}");
     }
 
     #[test]
@@ -156,6 +195,8 @@ mod tests {
         assert_eq!((100f32.exp_(), (-200f32).exp_()), (inf, 0.));
         assert_eq!((inf.tanh_(), (-inf).tanh_(), 0f32.tanh_()), (1., -1., 0.));
         assert_eq!((inf.erf_(), (-inf).erf_(), 0f32.erf_()), (1., -1., 0.));
+        assert_eq!((inf.sigmoid_(), (-inf).sigmoid_(), 0f32.sigmoid_()), (1., 0., 0.5));
+        assert!(f32::NAN.sigmoid_().is_nan());
         assert!(f32::NAN.exp_().is_nan() && f32::NAN.tanh_().is_nan() && f32::NAN.erf_().is_nan());
     }
 

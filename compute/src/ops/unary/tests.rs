@@ -1,14 +1,17 @@
 //! Element-wise functions against values computed by hand or in f64.
 
+use crate::Op;
+use crate::device::Element;
 use crate::ops::{Clip, Unary, UnaryKind as K};
 use crate::testing::{assert_close, fails, run, run_all, t};
+use lgp_memory::DType;
 
 #[test]
 fn values() {
     let x = [-2f32, -0.5, 0., 0.5, 3.];
     type F = fn(f64) -> f64;
     let sigmoid: F = |x| 1. / (1. + (-x).exp());
-    let cases: [(K, F); 26] = [
+    let cases: &[(K, F)] = &[
         (K::Relu, |x| x.max(0.)),
         (K::LeakyRelu { alpha: 0.25 }, |x| if x < 0. { 0.25 * x } else { x }),
         (K::Elu { alpha: 2. }, |x| if x < 0. { 2. * x.exp_m1() } else { x }),
@@ -38,7 +41,7 @@ fn values() {
         (K::Abs, f64::abs),
         (K::Log, f64::ln),
     ];
-    for (kind, f) in cases {
+    for &(kind, f) in cases {
         let want: Vec<f32> = x.iter().map(|x| f(f64::from(*x)) as f32).collect();
         let wide: Vec<f64> = x.iter().map(|x| f64::from(*x)).collect();
         let wide_want: Vec<f64> = wide.iter().map(|x| f(*x)).collect();
@@ -82,6 +85,31 @@ fn integers_bools_and_nan() {
     assert_close(&run(&op(K::Relu), &[&nan]), &nan, 0.);
     assert_eq!(fails(&op(K::Sigmoid), &[&x]), "Sigmoid: it has no meaning for i32");
     assert_eq!(fails(&op(K::Not), &[&x]), "Not: it has no meaning for i32");
+}
+
+#[test]
+fn rows_have_their_parameters_and_dtypes() {
+    let text = |kind, dtype| {
+        let x = Element { dtype, name: "v" };
+        Unary::new(kind).expression(&[Some(x)]).unwrap_or_default()
+    };
+    let slope = K::LeakyRelu { alpha: 0.5 };
+    for (kind, dtype, want) in [
+        (slope, DType::F16, "v < 0.0f ? F32_BITS(0x3f000000u) * v : v"),
+        (K::HardSwish, DType::F32, "v * limited(v * F32_BITS(0x3e2aaaabu) + 0.5f, 0.0f, 1.0f)"),
+        (K::Neg, DType::I8, "0 - v"),
+        (K::Neg, DType::U8, ""),
+        (K::Sign, DType::U8, "v != 0"),
+        (K::Exp, DType::I32, ""),
+        (K::IsNaN, DType::F32, "v != v"),
+        (K::Not, DType::Bool, "!v"),
+    ] {
+        assert_eq!(text(kind, dtype), want, "{kind:?} of {dtype}");
+    }
+    assert!(text(K::Gelu { tanh: false }, DType::F32).contains("erf("));
+    assert!(text(K::Gelu { tanh: true }, DType::F32).contains("tanh("));
+    assert_eq!(Unary::new(slope).name(), "LeakyRelu");
+    assert_eq!(Unary::new(K::IsInf { positive: true, negative: true }).name(), "IsInf");
 }
 
 #[test]

@@ -13,8 +13,8 @@ pub(super) fn run(
     inputs: &[Option<TensorView<'_>>],
 ) -> Result<Vec<Tensor>> {
     let (dtype, shape) = concrete_one(op, inputs)?;
-    let c = required("Where", inputs, 0)?;
-    let (a, b) = (required("Where", inputs, 1)?, required("Where", inputs, 2)?);
+    let c = required(inputs, 0)?;
+    let (a, b) = (required(inputs, 1)?, required(inputs, 2)?);
     let mut out = ctx.alloc(dtype, shape.clone())?;
     if out.is_empty() {
         return Ok(vec![out]);

@@ -11,6 +11,7 @@ mod log;
 mod machine;
 mod queue;
 mod rest;
+mod seat;
 mod world;
 
 use crate::SimFailure;

@@ -1,6 +1,6 @@
 //! The answers that callers got, and the answers that are valid afterwards.
 
-use super::executor::{Behaviour, are_outputs_of};
+use super::behaviour::{Behaviour, are_outputs_of};
 use super::scene::Scene;
 use lgp_distributed::{TaskError, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState};
 use lgp_memory::NamedTensor;

@@ -170,7 +170,8 @@ impl outside::Scene for Scene {
 
     /// Each runs on its own thread in simulated time, and only one thread runs at a time.
     fn run_models(self: Arc<Self>, work: Box<dyn FnOnce() + Send>) {
-        let (thread, handle) = threads::start(Arc::clone(&self), work);
+        let scene = Arc::clone(&self);
+        let (thread, handle) = threads::start(move || enter(&scene), work);
         self.lock().threads.push(handle);
         tokio::spawn(thread.drive());
     }

@@ -1,10 +1,8 @@
 //! Threads in simulated time: only one of them and the runtime's thread runs, while the others wait
 //! for their turn.
 
-use super::scene::{self, Scene};
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -22,8 +20,12 @@ pub(super) struct Thread {
     asked: Receiver<Wait>,
 }
 
-/// Starts a thread, which runs once it is driven.
-pub(super) fn start(scene: Arc<Scene>, work: Box<dyn FnOnce() + Send>) -> (Thread, JoinHandle<()>) {
+/// Starts a thread, which runs once it is driven. It first calls `enter`, and keeps the result
+/// while it works.
+pub(super) fn start<T>(
+    enter: impl FnOnce() -> T + Send + 'static,
+    work: Box<dyn FnOnce() + Send>,
+) -> (Thread, JoinHandle<()>) {
     let (go, going) = channel();
     let (ask, asked) = channel();
     let runtime = tokio::runtime::Handle::current();
@@ -31,7 +33,7 @@ pub(super) fn start(scene: Arc<Scene>, work: Box<dyn FnOnce() + Send>) -> (Threa
         if going.recv().is_err() {
             return;
         }
-        let _scene = scene::enter(&scene);
+        let _entered = enter();
         let _runtime = runtime.enter();
         INSIDE.set(Some((ask.clone(), going)));
         let _ = catch_unwind(AssertUnwindSafe(work));

@@ -1,9 +1,9 @@
 //! One run: the seed's plan, faults for a while, and then everything must come to rest.
 
 use super::GlueReport;
+use super::behaviour::{Behaviour, inputs_of};
 use super::callers;
 use super::cluster::{CALLERS_MAX, Cluster, Shape, WORKERS_MAX};
-use super::executor::{Behaviour, inputs_of};
 use super::ledger::Way;
 use super::log::{Medium, SimPlace};
 use super::scene::Scene;

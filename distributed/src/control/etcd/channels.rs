@@ -1,12 +1,14 @@
 //! Connections to all endpoints, encrypted if the address says so.
 
-use super::client::ANSWER;
 use crate::control::endpoints::Endpoints;
 use crate::control::tls::Tls;
 use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy::connect::HttpConnector;
 use std::time::Duration;
 use tonic::transport::{Channel, Endpoint};
+
+/// How long an endpoint may take to answer.
+pub(super) const ANSWER: Duration = Duration::from_secs(2);
 
 /// The endpoints to connect to.
 ///

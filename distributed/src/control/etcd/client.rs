@@ -1,7 +1,7 @@
 //! Calls to etcd. Each call has a deadline and tries one endpoint after the other until one
 //! answers.
 
-use super::channels;
+use super::channels::{self, ANSWER};
 use super::pass::{Line, Pass, unsigned};
 use super::proto::cluster_client::ClusterClient;
 use super::proto::compare::{CompareResult, CompareTarget, TargetUnion};
@@ -22,8 +22,6 @@ use tonic::codegen::tokio_stream;
 use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
-/// How long an endpoint may take to answer.
-pub(super) const ANSWER: Duration = Duration::from_secs(2);
 /// How often all endpoints are tried: none answers while the members elect a leader.
 const ROUNDS: usize = 2;
 const BETWEEN_ROUNDS: Duration = Duration::from_millis(300);

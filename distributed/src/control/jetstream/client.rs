@@ -1,7 +1,7 @@
 //! Requests to NATS, each with a deadline. The client reconnects by itself, to any of the given
 //! servers.
 
-use super::connecting::{CONNECTING, options, unconnected};
+use super::connecting::{ANSWER, CONNECTING, options, unconnected};
 use super::{Stream, Trouble};
 use crate::control::aside::Aside;
 use async_nats::{HeaderMap, RequestErrorKind};
@@ -9,10 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use std::time::Duration;
 
-/// How long to wait for an answer.
-pub(super) const ANSWER: Duration = Duration::from_secs(3);
 /// Messages that are requested at once.
 pub(super) const READ_AT_ONCE: u64 = 64;
 

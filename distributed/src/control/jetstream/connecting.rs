@@ -1,7 +1,6 @@
 //! Connects to NATS servers, and explains failures.
 
 use super::Trouble;
-use super::client::ANSWER;
 use crate::control::endpoints::Endpoints;
 use crate::control::tls::{ENCRYPTED, is_of_tls, remedy, suspected};
 use async_nats::{ConnectError, ConnectErrorKind, ConnectOptions};
@@ -9,6 +8,9 @@ use std::time::Duration;
 
 /// How long a connection to one server may take.
 pub(super) const CONNECTING: Duration = Duration::from_secs(3);
+
+/// How long to wait for an answer.
+pub(super) const ANSWER: Duration = Duration::from_secs(3);
 
 /// The connection options.
 pub(super) fn options(servers: &Endpoints) -> ConnectOptions {

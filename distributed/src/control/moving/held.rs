@@ -1,7 +1,7 @@
 //! The lead of a place during a migration: no coordinator starts there meanwhile.
 
 use super::Side;
-use crate::config::unix_ms;
+use crate::clock::unix_ms;
 use crate::error::{Error, Result};
 use std::time::{Duration, Instant};
 

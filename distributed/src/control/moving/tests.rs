@@ -181,7 +181,7 @@ fn what_changed_since_is_taken_along(from: View<'_>, to: View<'_>) {
     run(&from(), &to(), &mut killed_after(800)).expect_err("killed");
     let changes = vec![put(1, 99), Change::Remove { epoch: 7, seq: 2 }, put(1_000, 5)];
     // Another coordinator has started on the source.
-    let epoch = change(&from(), crate::config::unix_ms() + 60_000, changes);
+    let epoch = change(&from(), crate::clock::unix_ms() + 60_000, changes);
     run(&from(), &to(), &mut nobody_watches).expect("it goes on");
     let (found, known) = contents(&to());
     assert_eq!(found, contents(&from()).0);

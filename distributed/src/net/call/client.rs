@@ -14,7 +14,7 @@ use crate::net::transport::endpoint;
 use crate::net::transport::wire;
 use crate::task::{ModelRef, TaskId, TaskRecord, TaskSpec};
 use crate::worker_info::{Stats, WorkerId, WorkerInfo};
-pub(crate) use exchange::Parcel;
+pub(crate) use exchange::{Answered, Parcel};
 use exchange::{ended, odd};
 use quinn::{ClientConfig, Connection};
 use std::net::SocketAddr;

@@ -2,8 +2,8 @@
 //! all it can get must not keep others out.
 
 use crate::error::{Error, Result};
+use crate::net::identity::certificate::Member;
 use crate::net::identity::role::Role;
-use crate::net::identity::tls::Member;
 use crate::net::transport::wire;
 use crate::proto::frame::BODY_BYTES_MAX;
 use crate::worker_info::WorkerId;

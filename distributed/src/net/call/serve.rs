@@ -11,11 +11,11 @@ use crate::error::{Error, Result};
 use crate::net::coordinator::Coordinator;
 use crate::net::coordinator::elsewhere::knows_nothing;
 use crate::net::coordinator::gate::Gate;
+use crate::net::identity::certificate::Member;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::members::Connected;
 use crate::net::identity::renew;
 use crate::net::identity::role::Role;
-use crate::net::identity::tls::Member;
 use crate::net::identity::token::{JoinToken, TokenInfo};
 use crate::net::outside;
 use crate::net::transport::close::{CANCELLED, Close};
@@ -36,20 +36,6 @@ use tokio::time::timeout;
 const CALLS_MAX: u32 = 256;
 /// Time for a call to arrive.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The owner of the processes of local workers, for [`Services`](crate::Services).
-pub trait Supervisor: Send + Sync {
-    /// Brings the number of local workers to `workers`; returns how many there were. Called from
-    /// the runtime of the coordinator, and must not block.
-    ///
-    /// # Errors
-    /// Why not, in words for an administrator.
-    fn scale(&self, workers: usize) -> Result<usize, String>;
-
-    /// Ends the process of a local worker, which may take no orders any more, and starts another
-    /// one in its place; ignores a worker that is not local. As above, it must not block.
-    fn replace(&self, worker: &str);
-}
 
 /// One caller's connection.
 struct Caller {

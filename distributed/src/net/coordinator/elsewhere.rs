@@ -2,19 +2,13 @@
 //! that only the leader takes.
 
 use crate::error::{Error, Result};
-use crate::net::call::{Client, Parcel, PeerCall, Told};
+use crate::net::call::{Answered, Client, Parcel, PeerCall, Told};
 use crate::net::coordinator::Coordinator;
 use crate::net::coordinator::peers::{AGAIN, PATIENCE, Peers};
 use crate::net::outside::planted_here;
 use crate::task::{TaskFilter, TaskId, TaskPage, TaskRecord, TaskSpec};
 use std::pin::pin;
 use tokio::time::{Instant, sleep};
-
-/// An answer, and the outputs of a record.
-pub(crate) enum Answered {
-    Told(Told),
-    Record(Box<TaskRecord>),
-}
 
 /// Whether a coordinator says that it knows nothing of a task.
 pub(crate) fn knows_nothing(error: &Error) -> bool {

@@ -1,7 +1,7 @@
 //! Events of the cluster, for subscribers.
 
 use super::Coordinator;
-use crate::config::unix_ms;
+use crate::clock::unix_ms;
 use crate::proto::event::Event;
 use std::time::Duration;
 use tokio::sync::broadcast;

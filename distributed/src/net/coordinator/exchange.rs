@@ -4,6 +4,7 @@ use crate::batching::Batching;
 use crate::error::{Error, Result};
 use crate::executor::ExecError;
 use crate::net::coordinator::core_handle::CoreHandle;
+use crate::net::coordinator::outputs::Room;
 use crate::net::transfer::tensors::{Fetched, Large, Offer, Peer, TensorCache};
 use crate::net::transport::close::{CANCELLED, TAKEN};
 use crate::net::transport::shared_memory::SharedMemory;
@@ -15,7 +16,6 @@ use crate::task::{ModelRef, TaskSpec};
 use quinn::{Connection, RecvStream, SendStream};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 
 /// An attempt that a worker is given.
 pub(crate) struct Attempt {
@@ -172,9 +172,6 @@ impl<'a> Exchange<'a> {
         Ok(offer)
     }
 }
-
-/// Room for large outputs, which must be kept as long as they are on their way.
-pub(crate) type Room = OwnedSemaphorePermit;
 
 /// The result in an answer, whose tensors follow its header, lie in shared memory, or are asked for
 /// by their digest.

@@ -3,20 +3,20 @@
 //!
 //! The answer has counted by then: its slot is free, and its worker may go.
 
-use super::core_handle::CoreHandle;
-use super::exchange::Room;
-use crate::error::{Error, Result};
+mod write;
+
 use crate::net::transfer::blobs::{BlobStore, Claim};
-use crate::net::transfer::tensors::Large;
 use crate::proto::image::Apart;
-use lgp_memory::NamedTensor;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use tokio::sync::Semaphore;
+use std::sync::atomic::AtomicBool;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Tasks whose outputs are written at a time: more would only share the same disk.
 const WRITING_MAX: usize = 8;
+
+/// Room for large outputs, which must be kept as long as they are on their way.
+pub(crate) type Room = OwnedSemaphorePermit;
 
 /// The outputs outside the journal, and those that are being written.
 pub(super) struct Outputs {
@@ -47,23 +47,6 @@ impl Outputs {
         !self.writing.is_empty()
     }
 
-    /// Begins to write outputs; the core hears the result.
-    pub(super) fn begin(&mut self, shared: &Arc<CoreHandle>, seq: u64, outputs: Vec<NamedTensor>) {
-        self.writing.insert(seq, None);
-        let (places, core) = (Arc::clone(&self.places), Arc::clone(shared));
-        let failing = Arc::clone(&self.failing);
-        shared.runtime().spawn(async move {
-            let place = places.acquire_owned().await;
-            let stored = write(core.blob_store(), &outputs).await;
-            drop(place);
-            let failed_before = failing.swap(stored.is_err(), Relaxed);
-            if let (Err(error), false) = (&stored, failed_before) {
-                tracing::warn!(%error, "outputs of tasks go into the journal");
-            }
-            core.stored(seq, stored.ok());
-        });
-    }
-
     /// Keeps the room of a task's outputs until they are written.
     pub(super) fn keep_room(&mut self, seq: u64, room: Option<Room>) {
         if let Some(kept) = self.writing.get_mut(&seq) {
@@ -86,13 +69,4 @@ impl Outputs {
             blob_store.release(sha256);
         }
     }
-}
-
-async fn write(
-    blob_store: Option<Arc<BlobStore>>,
-    outputs: &[NamedTensor],
-) -> Result<(Apart, Claim)> {
-    let blob_store = blob_store.ok_or(Error::NoJournal)?;
-    let (large, claim) = Large::in_memory(outputs)?.store(&blob_store).await?;
-    Ok((large.apart().ok_or(Error::Stopped)?, claim))
 }

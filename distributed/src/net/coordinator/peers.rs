@@ -1,5 +1,9 @@
 //! The coordinators that take part in a cluster, as one of them sees the others.
 
+mod peer;
+
+pub use peer::Peer;
+
 use crate::config::CoordinatorConfig;
 use crate::control::authority::{Lead, Leading, Present};
 use crate::error::{Error, Result};
@@ -67,19 +71,6 @@ impl About {
         // Every field can be JSON, so this cannot fail.
         serde_json::to_vec(self).unwrap_or_default()
     }
-}
-
-/// A coordinator of a cluster, as another one knows it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Peer {
-    /// Its number: the epoch in the ids of its tasks.
-    pub number: u64,
-    /// Whether it leads.
-    pub leads: bool,
-    /// The address for workers and other coordinators.
-    pub quic: String,
-    /// The address for people and programs, if it has one.
-    pub url: Option<String>,
 }
 
 impl Peer {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::net::coordinator::core_handle::{CoreHandle, Session};
-use crate::net::identity::tls;
+use crate::net::identity::certificate::{names_worker, shown_by};
 use crate::net::outside;
 use crate::net::transport::close::Close;
 use crate::net::transport::shared_memory::{Lender, SharedMemory};
@@ -108,8 +108,8 @@ async fn greet(connection: &Connection) -> Result<Greeted, (Close, Error)> {
     let late = |e: quinn::ConnectionError| (Close::Late, wire::lost(e));
     let mut reports = connection.accept_uni().await.map_err(late)?;
     let hello = hello(&mut reports).await?;
-    let shown = tls::shown_by(connection);
-    if !shown.first().is_some_and(|cert| tls::names_worker(cert, &hello.name)) {
+    let shown = shown_by(connection);
+    if !shown.first().is_some_and(|cert| names_worker(cert, &hello.name)) {
         let what = format!("its certificate is not that of worker {}", hello.name);
         return Err((Close::Identity, Error::Connection(what)));
     }

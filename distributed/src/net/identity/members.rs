@@ -1,9 +1,9 @@
 //! The members that are connected, so that a member whose certificate is revoked or expires can be
 //! disconnected.
 
+use crate::clock::now_s;
+use crate::net::identity::certificate::Member;
 use crate::net::identity::role::Role;
-use crate::net::identity::tls::Member;
-use crate::net::identity::token::now_s;
 use crate::net::transport::close::Close;
 use crate::worker_info::WorkerId;
 use quinn::Connection;

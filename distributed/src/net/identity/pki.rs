@@ -1,23 +1,25 @@
 //! A cluster's certificate authority, kept in the data folder, and the certificates it issues.
 
+mod ca_hash;
 mod identity;
 mod revoked;
 mod server;
 mod store;
 
+pub use ca_hash::CaHash;
 pub use identity::Identity;
 pub use revoked::Revocation;
 pub use server::ServerIdentity;
 pub(crate) use store::{make_with, read_authority};
 
+use crate::clock::now_s;
 #[cfg(any(test, feature = "planted"))]
 use crate::control::authority::Authority;
 use crate::control::authority::{InMemory, Lead};
 use crate::control::persisted::Persisted;
 use crate::error::{Error, Result};
+use crate::net::identity::certificate::{Member, SKEW, member_san};
 use crate::net::identity::role::{COORDINATOR_SAN, Role};
-use crate::net::identity::tls::{self, Member};
-use crate::net::identity::token::now_s;
 use crate::worker_info::WorkerId;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateSigningRequestParams, CertifiedIssuer, DnType,
@@ -28,9 +30,7 @@ use ring::hmac;
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sha2::{Digest, Sha256};
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -42,9 +42,6 @@ const LIFE_MAX: Duration = Duration::from_secs(3600 * 24 * 3650);
 const LIFE: Duration = Duration::from_secs(24 * 3600);
 /// How long ago a member's certificate may have expired unless [`Pki::with_absence_max`] says otherwise.
 const ABSENCE_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// A certificate is valid this long before it was made, for clocks that are behind.
-pub(crate) const SKEW: Duration = Duration::from_secs(300);
-
 /// A cluster's certificate authority. Its key never leaves this process and its data folder.
 /// Clones share it.
 #[derive(Clone)]
@@ -71,42 +68,6 @@ impl fmt::Debug for Pki {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The key must not reach a log.
         f.debug_struct("Pki").field("hash", &self.authority.hash).finish_non_exhaustive()
-    }
-}
-
-/// SHA-256 of an authority's certificate, by which joiners recognise a cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct CaHash([u8; 32]);
-
-impl CaHash {
-    /// The fingerprint of a certificate (DER): its SHA-256.
-    #[must_use]
-    pub fn of(ca: &[u8]) -> Self {
-        Self(Sha256::digest(ca).into())
-    }
-}
-
-impl fmt::Display for CaHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&hex::encode(self.0))
-    }
-}
-
-impl fmt::Debug for CaHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for CaHash {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self> {
-        let mut hash = [0; 32];
-        hex::decode_to_slice(text, &mut hash).map(|()| Self(hash)).map_err(|_| Error::Parse {
-            what: "hash of a certificate authority",
-            given: text.chars().take(64).collect(),
-            expected: "64 hexadecimal digits",
-        })
     }
 }
 
@@ -247,7 +208,7 @@ impl Pki {
     }
 
     fn member(&self, role: Role, name: &WorkerId, now: SystemTime) -> Result<CertificateParams> {
-        let names = [role.san().to_owned(), tls::member_san(role, name)];
+        let names = [role.san().to_owned(), member_san(role, name)];
         let mut params = params(&names, "cluster member")?;
         params.is_ca = IsCa::ExplicitNoCa;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];

@@ -8,12 +8,12 @@ pub(crate) use identity::{RenewingIdentity, is_final};
 pub use request::renew;
 pub(crate) use request::renewed;
 
+use crate::clock::now_s;
 use crate::error::Result;
 use crate::net::coordinator::gate::Gate;
+use crate::net::identity::certificate::Member;
 use crate::net::identity::enrol::{self, JoinRefusal};
 use crate::net::identity::members::Connected;
-use crate::net::identity::tls::Member;
-use crate::net::identity::token::now_s;
 use crate::net::transport::rpc::{self, Certification, Certified, Renewal};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;

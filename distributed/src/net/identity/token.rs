@@ -5,7 +5,6 @@
 mod store;
 
 pub use store::Tokens;
-pub(crate) use store::now_s;
 
 use crate::error::Error;
 use crate::net::identity::enrol::JoinRefusal;

@@ -3,22 +3,22 @@
 //! The files of a model follow one another as one run of bytes, whose SHA-256 is the model's
 //! digest. The application knows the files of a digest.
 
+mod cache;
 mod collect;
 mod fetch;
 
+pub use cache::ModelCache;
 pub(crate) use fetch::Fetcher;
 
 use crate::error::Result;
-use crate::executor::ExecError;
 use crate::net::transport::rpc;
 use crate::net::transport::wire;
-use crate::task::ModelRef;
 use bytes::Bytes;
 use quinn::SendStream;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Bytes that are read and sent at a time.
@@ -54,27 +54,6 @@ pub struct BlobPart {
     pub name: String,
     /// Bytes of the file, which follow those of the parts before it.
     pub bytes: u64,
-}
-
-/// The worker's side: where fetched models are kept. Called on blocking threads, except for
-/// [`ModelCache::lacks`].
-pub trait ModelCache: Send + Sync {
-    /// Where to collect the bytes of a model whose files are not here; `None` where they are. A
-    /// fetch continues after the bytes that are there already. Must answer within milliseconds.
-    fn lacks(&self, model: &ModelRef) -> Option<PathBuf>;
-
-    /// Makes room for `bytes` more bytes.
-    ///
-    /// # Errors
-    /// [`ExecError`] when no room can be made.
-    fn make_room(&self, model: &ModelRef, bytes: u64) -> Result<(), ExecError>;
-
-    /// Takes over a whole run of bytes that has the model's digest.
-    ///
-    /// # Errors
-    /// [`ExecError`] when the bytes are no model, or cannot be kept.
-    fn keep(&self, model: &ModelRef, collected: &Path, parts: &[BlobPart])
-    -> Result<(), ExecError>;
 }
 
 /// The response to a request for a blob; on `Found`, the bytes follow.

@@ -1,10 +1,10 @@
 //! Why a connection is closed: codes that both ends understand.
 
-use crate::error::Error;
-use crate::net::identity::enrol::JoinRefusal;
+mod refusal;
+
+pub(crate) use refusal::final_error;
+
 use quinn::{ConnectionError, VarInt};
-use std::net::SocketAddr;
-use std::time::SystemTime;
 
 /// Code of a stream whose answer was taken, with the tensors that it names by their digest.
 pub(crate) const TAKEN: VarInt = VarInt::from_u32(2);
@@ -98,40 +98,9 @@ impl Close {
     }
 }
 
-/// Whether the other side found that the certificate is not valid yet, or expired longer ago than
-/// that side accepts.
-fn is_out_of_time(error: &ConnectionError) -> bool {
-    // RFC 8446, section 6: alert 45.
-    alert(error) == Some(45)
-}
-
 /// Whether the TLS handshake failed: trust does not come by trying again.
 pub(crate) fn is_untrusted(error: &ConnectionError) -> bool {
     alert(error).is_some()
-}
-
-/// The error for the end of a connection to a coordinator, where trying again is no use. The
-/// certificate that was shown is valid until `until`.
-pub(crate) fn final_error(
-    addr: SocketAddr,
-    error: &ConnectionError,
-    until: SystemTime,
-) -> Option<Error> {
-    let refused = |refusal| Some(Error::JoinRefused { addr, refusal });
-    if is_out_of_time(error) {
-        // The coordinator's clock decides; where this clock disagrees, one of the two is wrong.
-        return refused(match SystemTime::now() < until {
-            true => JoinRefusal::ClocksDiffer,
-            false => JoinRefusal::CertificateLapsed,
-        });
-    }
-    let reason = match Close::given_by_peer(error) {
-        Some(Close::Revoked) => return refused(JoinRefusal::CertificateRevoked),
-        Some(close) if close.is_final() => close.reason().to_owned(),
-        _ if is_untrusted(error) => error.to_string(),
-        _ => return None,
-    };
-    Some(Error::Refused { addr, reason })
 }
 
 /// The TLS alert that ended a connection, given or received.

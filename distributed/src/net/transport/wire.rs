@@ -1,5 +1,9 @@
 //! Frames on QUIC streams.
 
+mod lost;
+
+pub use lost::lost;
+
 use crate::error::{Error, Result};
 use crate::net::transport::shared_memory::SharedMemory;
 use crate::proto::frame::{self, FrameError, PREFIX_BYTES, Prefix};
@@ -15,10 +19,6 @@ use std::time::Duration;
 const COPIED_BYTES_MAX: usize = 16 << 10;
 /// Most bytes that the first read of a task's or an answer's stream takes.
 const FIRST_READ_BYTES: usize = 64 << 10;
-
-pub fn lost(error: impl std::fmt::Display) -> Error {
-    Error::Connection(error.to_string())
-}
 
 fn truncated(given: usize, expected: usize) -> Error {
     FrameError::Truncated { given, expected }.into()

@@ -9,10 +9,10 @@ use crate::net::transport::close::Close;
 use crate::net::transport::endpoint::streams_for;
 use crate::net::transport::shared_memory::{self, SharedMemory};
 use crate::net::transport::wire;
-use crate::net::worker::Worker;
 use crate::net::worker::attempts::Attempts;
 use crate::net::worker::loading::{Order, load_models};
 use crate::net::worker::task::{WorkerSession, deliver, work};
+use crate::net::worker::{STOP_TIMEOUT, Worker};
 use crate::proto::frame;
 use crate::proto::message::{AttemptId, Heartbeat, Hello, Kind, VERSION, VERSION_MIN, Welcome};
 use quinn::{Connection, ConnectionError, RecvStream, SendStream, VarInt};
@@ -26,9 +26,6 @@ use tokio::task::JoinSet;
 const WELCOME_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time for the coordinator to dismiss a worker that holds nothing any more.
 const DISMISSAL_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Time for abandoned runs to stop.
-pub(super) const STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Most streams that the coordinator may open, however many tasks it gives.
 const STREAMS_MAX: u32 = 1 << 17;

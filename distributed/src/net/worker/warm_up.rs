@@ -3,7 +3,7 @@
 
 use crate::executor::{ExecError, ExecErrorKind, Executor, ExecutorStatus, Stop};
 use crate::net::outside;
-use crate::net::worker::session::STOP_TIMEOUT;
+use crate::net::worker::STOP_TIMEOUT;
 use crate::proto::message::{Load, TensorMeta};
 use crate::proto::tensors::{RANK_MAX, TENSORS_MAX, dtype_of};
 use crate::task::ModelRef;

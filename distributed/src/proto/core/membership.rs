@@ -1,41 +1,24 @@
 //! Workers: joining, suspicion, loss and leaving.
 
+mod join;
+
+pub use join::Join;
+
 use super::Core;
-use crate::executor::{DeviceStatus, ExecutorStatus};
+use crate::executor::DeviceStatus;
 use crate::proto::event::Event;
 use crate::proto::message::Stint;
 use crate::proto::placement::{Seat, Timed, Worker};
 use crate::proto::state::{Action, SessionId};
 use crate::proto::timers::Timer;
 use crate::task::{ModelRef, TaskError, TaskErrorKind};
-use crate::worker_info::{DeviceInfo, Transport, WorkerId, WorkerInfo, WorkerState};
+use crate::worker_info::{DeviceInfo, Transport, WorkerInfo, WorkerState};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Most lost workers that stay listed, and for how long.
 const LOST_LISTED_MAX: usize = 64;
 const LOST_LISTED_FOR: Duration = Duration::from_secs(600);
-
-/// What a worker says when it joins.
-#[derive(Debug, Clone)]
-pub struct Join {
-    pub id: WorkerId,
-    /// Tells processes of one name apart: a later one has a larger number.
-    pub incarnation: u64,
-    pub pid: Option<u32>,
-    /// Tasks that each device may hold, and threads that it runs them with.
-    pub slots: u32,
-    pub threads: u32,
-    pub status: ExecutorStatus,
-    /// Bytes that the inputs of one task may have.
-    pub input_bytes_max: u64,
-    /// The machine that it runs on.
-    pub machine: String,
-    /// The version of its program.
-    pub version: String,
-    /// The stint of its last welcome.
-    pub stint: Option<Stint>,
-}
 
 /// How a connection ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,31 +1,21 @@
 //! Submissions: tasks are accepted alone, or as a graph of tasks that depend on one another.
 
+mod order;
+
+pub use order::Order;
+
 use super::Core;
 use super::batch::{in_dependency_order, same_key};
 use crate::error::{Error, Result};
 use crate::proto::state::Digest;
 use crate::proto::tasks::{Request, Task};
 use crate::proto::timers::Timer;
-use crate::task::{TaskId, TaskSpec, TaskState};
+use crate::task::{TaskId, TaskState};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Most tasks that one task may depend on.
 pub(crate) const DEPENDENCIES_MAX: usize = 256;
-
-/// A task that was checked and may be submitted.
-#[derive(Debug, Clone)]
-pub struct Order {
-    pub spec: Arc<TaskSpec>,
-    /// Bytes of its inputs.
-    pub input_bytes: usize,
-    /// Bytes that it takes in the queue: none where its inputs lie on the disk.
-    pub queued_bytes: usize,
-    /// The digest that tells its request from another one, if it has an idempotency key.
-    pub digest: Digest,
-    /// Tasks of the same submission that it depends on, by their position.
-    pub within: Vec<usize>,
-}
 
 impl Core {
     /// Accepts a task.

@@ -1,10 +1,13 @@
 //! A device of a worker, which takes tasks.
 
+mod held;
+
+pub(in crate::proto) use held::Held;
+
 use super::holdings::{Holdings, Tally};
 use super::hot::{Hot, heard_ns, mib};
 use super::lanes::Lanes;
 use super::models::ModelState;
-use super::standing::Standing;
 use crate::executor::DeviceStatus;
 use crate::proto::balance::load;
 use crate::proto::message::AttemptId;
@@ -14,15 +17,6 @@ use crate::task::ModelRef;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// An attempt that takes a slot.
-#[derive(Debug, Clone)]
-pub(in crate::proto) struct Held {
-    /// The time of its dispatch or, later, of the last heartbeat that named it.
-    pub(in crate::proto) confirmed: Duration,
-    pub(in crate::proto) model: Arc<ModelRef>,
-    pub(in crate::proto) standing: Standing,
-}
 
 /// An attempt that a worker may still hold when it comes back.
 #[derive(Debug, Clone)]

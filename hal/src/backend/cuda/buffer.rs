@@ -1,7 +1,7 @@
 //! A buffer in the memory of an NVIDIA device.
 
 use super::code;
-use super::device::Shared;
+use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
 use cudarc::driver::result;

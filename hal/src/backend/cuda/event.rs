@@ -1,6 +1,6 @@
 //! CUDA events.
 
-use super::device::Shared;
+use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use cudarc::driver::sys::CUevent_flags;

@@ -1,7 +1,7 @@
 //! Host memory that an NVIDIA device reaches by itself.
 
 use super::code;
-use super::device::Shared;
+use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::pinned::Pinned;
 use cudarc::driver::result;

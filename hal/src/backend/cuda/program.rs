@@ -1,8 +1,8 @@
 //! A program on an NVIDIA device, and the packing of its kernels' arguments.
 
 use super::buffer::CudaBuffer;
-use super::device::Shared;
 use super::nvrtc::{Image, Signature};
+use super::shared::Shared;
 use crate::backend::binary;
 use crate::error::{Error, Result};
 use crate::program::{Arg, Launch, Program};

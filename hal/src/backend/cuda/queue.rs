@@ -1,10 +1,10 @@
 //! A CUDA stream.
 
-use super::blas::Handle;
+use super::blas::handle::Handle;
 use super::buffer::CudaBuffer;
-use super::device::Shared;
 use super::event::CudaEvent;
 use super::program::CudaProgram;
+use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::event::Event;

@@ -1,7 +1,7 @@
 //! A buffer in the memory of an OpenCL device.
 
-use super::device::Shared;
 use super::is_out_of_memory;
+use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
 use opencl3::memory::{CL_MEM_READ_WRITE, ClMem};

@@ -4,7 +4,8 @@ use super::buffer::ClBuffer;
 use super::program::ClProgram;
 use super::queue::ClQueue;
 use super::quirks::Quirks;
-use super::{Entry, info, is_loss, pinned};
+use super::shared::Shared;
+use super::{Entry, info, pinned};
 use crate::amd::sysfs::{Reader, Sysfs};
 use crate::backend::{Found, cpu};
 use crate::buffer::Buffer;
@@ -19,45 +20,8 @@ use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
 use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
-use opencl3::error_codes::ClError;
 use std::path::Path;
 use std::sync::Arc;
-
-/// What buffers, programs and queues of one opened device have in common.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub(super) id: DeviceId,
-    pub(super) caps: Caps,
-    pub(super) device: opencl3::device::Device,
-    pub(super) context: Context,
-    pub(super) quirks: Quirks,
-    pub(super) life: Life,
-}
-
-impl Shared {
-    /// Who makes program binaries: a driver for a device.
-    pub(super) fn maker(&self) -> String {
-        format!("opencl {} {}", self.caps.driver, self.device.name().unwrap_or_default())
-    }
-
-    /// An error of a driver call.
-    pub(super) fn failed(&self, call: &'static str) -> impl Fn(ClError) -> Error {
-        move |error| self.judge(call, error, false)
-    }
-
-    /// An error of a driver call that waited for commands.
-    pub(super) fn waited(&self, call: &'static str) -> impl Fn(ClError) -> Error {
-        move |error| self.judge(call, error, true)
-    }
-
-    fn judge(&self, call: &'static str, error: ClError, waited: bool) -> Error {
-        let (device, code) = (self.id, error.to_string());
-        match is_loss(&error, waited, &self.quirks) {
-            true => self.life.end(Error::DeviceLost { device, call, code }),
-            false => Error::Driver { device, call, code },
-        }
-    }
-}
 
 /// An OpenCL device with a context of its own.
 #[derive(Debug)]
@@ -167,6 +131,7 @@ impl Device for ClDevice {
 mod tests {
     use super::*;
     use crate::backend::BackendKind;
+    use opencl3::error_codes::ClError;
 
     #[test]
     fn a_lost_device_answers_each_call_with_its_loss() {

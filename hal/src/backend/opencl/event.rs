@@ -1,6 +1,6 @@
 //! OpenCL events.
 
-use super::device::Shared;
+use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use opencl3::error_codes::{CL_PROFILING_INFO_NOT_AVAILABLE, ClError};

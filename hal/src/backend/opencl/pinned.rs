@@ -1,7 +1,7 @@
 //! Host memory of the driver's own, which its transfers reach without a copy in between.
 
-use super::device::Shared;
 use super::is_out_of_memory;
+use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::pinned::Pinned;
 use opencl3::command_queue::CommandQueue;

@@ -1,7 +1,7 @@
 //! A program compiled by an OpenCL driver, and the setting of its kernels' arguments.
 
 use super::buffer::ClBuffer;
-use super::device::Shared;
+use super::shared::Shared;
 use crate::backend::binary;
 use crate::error::{Error, Result};
 use crate::portable::with_prelude;

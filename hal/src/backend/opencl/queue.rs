@@ -1,10 +1,10 @@
 //! An in-order OpenCL command queue.
 
 use super::buffer::ClBuffer;
-use super::device::Shared;
 use super::event::ClEvent;
 use super::is_out_of_memory;
 use super::program::{ClProgram, set_args};
+use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::event::Event;

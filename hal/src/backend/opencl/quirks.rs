@@ -1,7 +1,7 @@
 //! What single drivers do otherwise than the rest: the one table that the code asks, by effect and
 //! never by a driver's name.
 
-use crate::advice::Hides;
+use crate::backend::Hides;
 use crate::versions::Versions;
 
 /// What code has to heed of a driver.

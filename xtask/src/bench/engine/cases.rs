@@ -1,8 +1,8 @@
 //! What is compared: networks and their uses, precisions, threads and batches.
 
+use super::engines::Engine;
 use super::inputs::{self, Input};
 use super::nets::{NETS, Net, Use};
-use super::process::Engine;
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 

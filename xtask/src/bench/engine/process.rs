@@ -1,49 +1,13 @@
 //! An engine as a process: what it is told and what it answers, a line each.
 
 use super::cases::Case;
+use super::engines::Engine;
 use crate::cmd;
 use anyhow::{Context, Result, bail, ensure};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-
-/// Who is compared.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Engine {
-    Ours,
-    OnnxRuntime,
-    OpenVino,
-    Rten,
-    Tract,
-}
-
-impl Engine {
-    pub(super) const ALL: [Self; 5] =
-        [Self::Ours, Self::OnnxRuntime, Self::OpenVino, Self::Rten, Self::Tract];
-
-    /// Its name in raw runs and on command lines.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::OnnxRuntime => "onnxruntime",
-            Self::OpenVino => "openvino",
-            Self::Rten => "rten",
-            Self::Tract => "tract",
-        }
-    }
-
-    /// Its name in tables.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::Ours => "ours",
-            Self::OnnxRuntime => "ONNX Runtime",
-            Self::OpenVino => "OpenVINO",
-            Self::Rten => "rten",
-            Self::Tract => "tract",
-        }
-    }
-}
 
 /// Where the programs lie.
 pub(super) struct Programs {

@@ -1,8 +1,8 @@
 //! The comparison as Markdown: a row for each case, with ratios and goals.
 
 use super::cases::Case;
+use super::engines::Engine;
 use super::nets::Net;
-use super::process::Engine;
 use super::{Figures, Load, Outcome};
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,7 +1,8 @@
 //! `bench cluster`: a cluster of this machine alone, with one worker and with more.
 
 use super::Common;
-use super::frame::{Better, Prepared, Run};
+use super::frame::{Prepared, Run};
+use super::sample::Better;
 use crate::cluster::{Cluster, digits, temporary};
 use crate::device;
 use crate::failure::{Failure, Result};

@@ -1,6 +1,6 @@
 //! Compares a run with an earlier one, each quantity by an interval, and refuses runs that measured different things.
 
-use super::frame::{Better, Frame, Machine, Sample, VERSION};
+use super::sample::{Better, Machine, Sample, VERSION};
 use crate::failure::{Failure, Result};
 use crate::output;
 use lgp_measure::stats::{self, CONFIDENCE, Verdict};
@@ -155,10 +155,17 @@ impl Compared {
 }
 
 impl Comparison {
-    pub(super) fn of(path: &Path, old: &Baseline, new: &Frame, tolerance: f64) -> Self {
+    /// Compares this machine's values with those of the baseline.
+    pub(super) fn of(
+        path: &Path,
+        old: &Baseline,
+        machine: &Machine,
+        samples: &BTreeMap<String, Sample>,
+        tolerance: f64,
+    ) -> Self {
         let mut regressions = Vec::new();
         let metrics = old.samples.iter().map(|(name, old)| {
-            let compared = match new.samples.get(name) {
+            let compared = match samples.get(name) {
                 None => Compared::without(NOT_MEASURED),
                 Some(new) => {
                     let (compared, is_regression) = compare(old, new, tolerance);
@@ -172,8 +179,8 @@ impl Comparison {
         Self {
             baseline: path.display().to_string(),
             baseline_version: old.version.clone(),
-            same_version: old.version == new.version,
-            same_machine: old.machine == new.machine,
+            same_version: old.version == VERSION,
+            same_machine: old.machine == *machine,
             confidence: CONFIDENCE,
             tolerance,
             metrics,

@@ -1,7 +1,8 @@
 //! `bench devices`: compares each device that runs models with the processor.
 
 use super::Common;
-use super::frame::{Better, Prepared, Run, number};
+use super::frame::{Prepared, Run, number};
+use super::sample::Better;
 use crate::cluster::digits;
 use crate::device::{self, Limits, NotUsed};
 use crate::failure::{Failure, Result};

@@ -1,7 +1,8 @@
 //! `bench end-to-end`: the demo several times, from images to answers with a worker killed halfway.
 
 use super::Common;
-use super::frame::{Better, Prepared};
+use super::frame::Prepared;
+use super::sample::Better;
 use crate::cluster::{digits, temporary};
 use crate::commands::demo::{self, WORKERS};
 use crate::device;

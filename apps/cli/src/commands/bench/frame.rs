@@ -2,82 +2,17 @@
 
 use super::Common;
 use super::compare::{Baseline, Comparison};
+use super::sample::{Better, Machine, Sample, VERSION};
 use crate::failure::{Failure, Result};
 use crate::files::{self, Staged};
 use crate::output::{self, Output};
-use lgp_measure::stats::{self, percentile};
-use lgp_sdk::device::DeviceId;
-use lgp_sdk::model::SessionOptions;
-use serde::{Deserialize, Serialize};
+use lgp_measure::stats::percentile;
+use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-
-/// The version of this program.
-pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// A measured quantity.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Sample {
-    pub(super) unit: String,
-    pub(super) better: Better,
-    /// Every value, in order.
-    pub(super) values: Vec<f64>,
-}
-
-/// The direction in which a quantity is better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Better {
-    Lower,
-    Higher,
-    Neither,
-}
-
-impl Better {
-    /// The name in the JSON.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Lower => "lower",
-            Self::Higher => "higher",
-            Self::Neither => "neither",
-        }
-    }
-}
-
-impl From<Better> for stats::Better {
-    fn from(better: Better) -> Self {
-        match better {
-            Better::Lower => Self::Lower,
-            Better::Higher => Self::Higher,
-            Better::Neither => Self::Neither,
-        }
-    }
-}
-
-/// The machine that measured.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Machine {
-    pub(super) cpu: String,
-    pub(super) cores: usize,
-    pub(super) memory_bytes: Option<u64>,
-}
-
-impl Machine {
-    /// This machine.
-    pub(super) fn this() -> Result<Self> {
-        let processor = lgp_hal::open(DeviceId::CPU)
-            .map_err(|error| Failure::from_error("device_broken", &error))?;
-        Ok(Self {
-            cpu: processor.name().to_owned(),
-            cores: SessionOptions::default().threads,
-            memory_bytes: processor.caps().memory_bytes,
-        })
-    }
-}
 
 /// A measurement that is to be made: its baseline is of its kind, and its file can be written.
 pub(super) struct Prepared<'a> {
@@ -202,7 +137,8 @@ impl<'a> Run<'a> {
         out: Output,
     ) -> Result<()> {
         if let Some((path, baseline)) = &self.baseline {
-            let compared = Comparison::of(path, baseline, &self.frame, self.common.tolerance);
+            let Frame { machine, samples, .. } = &self.frame;
+            let compared = Comparison::of(path, baseline, machine, samples, self.common.tolerance);
             self.frame.comparison = Some(compared);
         }
         let report = Report { frame: self.frame, details };
@@ -254,14 +190,6 @@ mod tests {
             [(0., "0"), (0.01234, "0.0123"), (1.5, "1.50"), (123.46, "123.5"), (98_765.4, "98765")]
         {
             assert_eq!(number(value), text);
-        }
-    }
-
-    #[test]
-    fn a_direction_has_the_name_that_its_json_has() {
-        for better in [Better::Lower, Better::Higher, Better::Neither] {
-            let json = serde_json::to_value(better).expect("a text");
-            assert_eq!(json, Value::from(better.name()));
         }
     }
 

@@ -1,7 +1,8 @@
 //! `bench local`: load time, latency and memory of a model file on this machine.
 
 use super::Common;
-use super::frame::{Better, Prepared};
+use super::frame::Prepared;
+use super::sample::Better;
 use crate::cluster::digits;
 use crate::commands::run::{self, Loaded, Machine};
 use crate::dims::Dims;

@@ -1,7 +1,8 @@
 //! `bench memory`: the speed and waste of memory allocators, and the RAM for loading and running a model.
 
 use super::Common;
-use super::frame::{Better, Run};
+use super::frame::Run;
+use super::sample::Better;
 use crate::cluster::digits;
 use crate::failure::{Failure, Result};
 use crate::output::Output;

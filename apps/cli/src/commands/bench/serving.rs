@@ -2,7 +2,8 @@
 //! connections, and at a fixed rate whatever happens to earlier requests.
 
 use super::Common;
-use super::frame::{Better, Prepared, Run};
+use super::frame::{Prepared, Run};
+use super::sample::Better;
 use crate::cluster::{self, Cluster, Listeners, Signals, temporary};
 use crate::device;
 use crate::failure::{Failure, Result};

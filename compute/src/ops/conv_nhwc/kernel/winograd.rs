@@ -113,6 +113,8 @@ pub(crate) struct Output<'a, const S: usize> {
     pub(crate) out: *mut f32,
     /// Distance of the outputs' rows.
     pub(crate) row: usize,
+    /// Distance of outputs side by side.
+    pub(crate) column: usize,
     /// Height and width that are stored, up to `S - 2`.
     pub(crate) size: (usize, usize),
     /// Its residual begins where `out` does.
@@ -127,7 +129,7 @@ impl<const S: usize> Output<'_, S> {
     #[inline(always)]
     pub(crate) unsafe fn finish<V: Vector>(&self, m: usize, (y, x): (usize, usize), sum: V) {
         let e = &self.epilogue;
-        let (left, at) = (self.maps - m, y * self.row + x * self.maps + m);
+        let (left, at) = (self.maps - m, y * self.row + x * self.column + m);
         // SAFETY: as the caller promises; bias and residual reach as far.
         unsafe {
             let mut v = sum;
@@ -148,13 +150,20 @@ impl<const S: usize> Output<'_, S> {
     #[inline(always)]
     pub(crate) unsafe fn activate(&self) {
         let Some(activation) = self.epilogue.activation else { return };
+        // Outputs that lie side by side are one run.
+        let (runs, length) = match self.column == self.maps {
+            true => (1, self.size.1 * self.maps),
+            false => (self.size.1, self.maps),
+        };
         for y in 0..self.size.0 {
-            // SAFETY: as the caller promises.
-            let row = unsafe {
-                let row = self.out.add(y * self.row);
-                std::slice::from_raw_parts_mut(row, self.size.1 * self.maps)
-            };
-            activation.apply(row);
+            for x in 0..runs {
+                // SAFETY: as the caller promises.
+                let run = unsafe {
+                    let run = self.out.add(y * self.row + x * self.column);
+                    std::slice::from_raw_parts_mut(run, length)
+                };
+                activation.apply(run);
+            }
         }
     }
 }

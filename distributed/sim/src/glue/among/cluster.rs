@@ -3,8 +3,9 @@
 
 use super::authority::Register;
 use super::history::History;
-use super::log::{Seat, SharedLog};
+use super::log::SharedLog;
 use super::queue::Queue;
+use super::seat::Seat;
 use crate::glue::cluster::{PATIENCE, identity_of_worker, pki};
 use crate::glue::executor::{Life, SimExecutor};
 use crate::glue::ledger::Ledger;

@@ -3,11 +3,10 @@
 //! when its outcome is unknown.
 
 use super::away::{Away, Fate};
-use super::queue::Queue;
 use crate::glue::net::Node;
 use crate::glue::scene::Scene;
 use lgp_distributed::inside::image::Image;
-use lgp_distributed::inside::log::{Change, Each, Log, Opened, Opener, Place, Told};
+use lgp_distributed::inside::log::{Change, Each, Opener};
 use lgp_distributed::inside::outside::GlueFault;
 use lgp_distributed::inside::record::Key;
 use lgp_distributed::{JournalError, TaskState, inside};
@@ -113,6 +112,37 @@ impl SharedLog {
         self.lock().ends.clone()
     }
 
+    /// Opens the log for a process of a machine. Answers the last commit, and the leads and epochs
+    /// of all openers.
+    pub(super) fn open(
+        &self,
+        node: Node,
+        dead: &AtomicBool,
+        opener: Opener,
+        each: &mut Each<'_>,
+    ) -> Result<(Link, Vec<u64>), JournalError> {
+        let mut state = self.lock();
+        let fate = state.away.fate(node);
+        if fate == Fate::Lost || dead.load(Ordering::SeqCst) {
+            return Err(away());
+        }
+        if opener.lead <= state.lead {
+            return Err(JournalError::InUse { path: path() });
+        }
+        for (key, bytes) in &state.records {
+            let damaged = |what| JournalError::Damaged { path: path(), what };
+            each(*key, bytes).map_err(damaged)?;
+        }
+        state.epochs.extend([opener.epoch, opener.lead]);
+        state.lead = opener.lead;
+        state.last = Link { number: state.last.number + 1, by: opener.lead, own: 0 };
+        state.commits.push(opener.lead);
+        if fate == Fate::Unheard {
+            return Err(away());
+        }
+        Ok((state.last, state.epochs.iter().copied().collect()))
+    }
+
     /// Requests a commit after `last`.
     pub(super) fn ask(&self, node: Node, (last, next): (Link, Link), changes: &[Change]) -> Asked {
         let mut state = self.lock();
@@ -169,49 +199,5 @@ impl State {
             scene.fail(format!("the record of {key:?} had {before:?}, and now {end:?}"));
         }
         end.and_then(|end| self.ends.insert(key, end));
-    }
-}
-
-/// One coordinator's view of the log.
-pub(super) struct Seat {
-    pub(super) log: SharedLog,
-    pub(super) node: Node,
-    /// Whether its process has ended.
-    pub(super) dead: Arc<AtomicBool>,
-    /// The log that the process has open.
-    pub(super) running: Arc<Mutex<Option<Arc<Queue>>>>,
-}
-
-impl Place for Seat {
-    fn open(&self, opener: Opener, each: &mut Each<'_>) -> Result<Opened, JournalError> {
-        let mut state = self.log.lock();
-        let fate = state.away.fate(self.node);
-        if fate == Fate::Lost || self.dead.load(Ordering::SeqCst) {
-            return Err(away());
-        }
-        if opener.lead <= state.lead {
-            return Err(JournalError::InUse { path: path() });
-        }
-        for (key, bytes) in &state.records {
-            let damaged = |what| JournalError::Damaged { path: path(), what };
-            each(*key, bytes).map_err(damaged)?;
-        }
-        state.epochs.extend([opener.epoch, opener.lead]);
-        state.lead = opener.lead;
-        state.last = Link { number: state.last.number + 1, by: opener.lead, own: 0 };
-        state.commits.push(opener.lead);
-        if fate == Fate::Unheard {
-            return Err(away());
-        }
-        let (last, epochs) = (state.last, state.epochs.iter().copied().collect());
-        drop(state);
-        self.log.scene.note(|| format!("machine {} opens the log: {opener:?}", self.node));
-        let (log, node, running) = (self.log.clone(), self.node, Arc::clone(&self.running));
-        let start = move |told: Told| -> Result<Arc<dyn Log>, JournalError> {
-            let (queue, handle) = Queue::start(log, node, last, told);
-            *running.lock().unwrap_or_else(PoisonError::into_inner) = Some(queue);
-            Ok(handle)
-        };
-        Ok(Opened { epoch: opener.epoch, epochs, start: Box::new(start) })
     }
 }

@@ -6,7 +6,6 @@ use crate::net::call::{
     ADMIN_CALL_BYTES_MAX, ANSWER_BYTES_MAX, Answer, CALL_BYTES_MAX, Call, Item, PeerCall, Spec,
     Told, room,
 };
-use crate::net::coordinator::elsewhere::Answered;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::transport::close::{Close, final_error};
 use crate::net::transport::rpc;
@@ -49,6 +48,12 @@ impl Parcel {
         describe(&all)?;
         Ok(Self { items, inputs: all })
     }
+}
+
+/// An answer, and the outputs of a record.
+pub(crate) enum Answered {
+    Told(Told),
+    Record(Box<TaskRecord>),
 }
 
 impl Client {

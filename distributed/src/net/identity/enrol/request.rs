@@ -1,11 +1,12 @@
 //! The joiner's side: it checks whom it talks to, and only then shows its secret.
 
 use super::JoinRefusal;
+use crate::clock::now_s;
 use crate::error::{Error, Result};
 use crate::net::identity::pki::{self, Identity};
 use crate::net::identity::role::{COORDINATOR_SAN, Protocol, Role};
 use crate::net::identity::tls;
-use crate::net::identity::token::{self, JoinToken};
+use crate::net::identity::token::JoinToken;
 use crate::net::transport::close::{Close, is_untrusted};
 use crate::net::transport::coordinators::Coordinators;
 use crate::net::transport::endpoint;
@@ -108,8 +109,7 @@ async fn exchange(
         _ => failed(addr, token, &error),
     })?;
     let (key, csr) = pki::request()?;
-    let request =
-        Enrol { secret: token.secret, name: name.to_string(), csr, now_s: token::now_s(), role };
+    let request = Enrol { secret: token.secret, name: name.to_string(), csr, now_s: now_s(), role };
     let answer = rpc::ask::<Certification>(&connection, &request).await;
     let answer = answer.map_err(|error| match connection.close_reason() {
         Some(reason) => failed(addr, token, &reason),

@@ -2,8 +2,8 @@
 //! renewed any more. Time is an argument, in seconds since 1970.
 
 use crate::error::Error;
+use crate::net::identity::certificate::Member;
 use crate::net::identity::role::Role;
-use crate::net::identity::tls::Member;
 use crate::worker_info::WorkerId;
 use serde::{Deserialize, Serialize};
 

@@ -4,13 +4,13 @@
 //! no new authority is made: workers that joined would no longer recognise their cluster.
 
 use super::{CaHash, LIFE_MAX, Pki, Revoked, pki_error};
+use crate::clock::now_s;
 use crate::control::authority::{Authority, Folder, Lead};
 use crate::control::files;
 use crate::control::moving::marker;
 use crate::control::persisted::Persisted;
 use crate::control::shared::{self, Control};
 use crate::error::{Error, Result};
-use crate::net::identity::token::now_s;
 use rcgen::PublicKeyData;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -193,8 +193,8 @@ fn parse(text: &str, kept: (Arc<Lead>, Persisted<Revoked>)) -> Result<Pki> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::identity::certificate::Member;
     use crate::net::identity::role::Role;
-    use crate::net::identity::tls::Member;
     use std::time::Duration;
 
     fn folder() -> (tempfile::TempDir, std::path::PathBuf) {

@@ -3,6 +3,7 @@
 
 use crate::config::WorkerConfig;
 use crate::error::{Error, Result};
+use crate::net::identity::certificate::SKEW;
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::pki::{self, Identity};
 use crate::net::identity::renew::request::{once, renewed};
@@ -160,7 +161,7 @@ fn client(identity: &Identity, slots: u32) -> Result<ClientConfig> {
 /// is bounded by the life, whatever the clocks say.
 fn due(identity: &Identity, now: SystemTime) -> Result<(Duration, Duration)> {
     let (from, until) = identity.validity()?;
-    let life = until.duration_since(from).unwrap_or_default().saturating_sub(pki::SKEW);
+    let life = until.duration_since(from).unwrap_or_default().saturating_sub(SKEW);
     let spent = life * 2 / 3;
     let at = until.checked_sub(life - spent).unwrap_or(until);
     Ok((at.duration_since(now).unwrap_or_default().min(spent), life))
@@ -176,7 +177,7 @@ mod tests {
         let hours = |n: u64| Duration::from_secs(n * 3600);
         let pki = Pki::generate().expect("random numbers").with_certificate_life(hours(24));
         let identity = pki.issue_worker("w").expect("a name");
-        let made = identity.validity().expect("sound").0 + pki::SKEW;
+        let made = identity.validity().expect("sound").0 + SKEW;
         for (now, expected) in [
             (made, hours(16)),
             (made + hours(10), hours(6)),

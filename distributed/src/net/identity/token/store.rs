@@ -1,13 +1,14 @@
 //! The table of tokens on the disk: a use that was taken stays taken, whatever happens later.
 
 use super::{JoinToken, Maker, Secret, Table, TokenInfo};
+use crate::clock::now_s;
 use crate::control::persisted::Persisted;
 use crate::error::{Error, Result};
 use crate::net::identity::enrol::JoinRefusal;
 use crate::net::identity::pki::{CaHash, Pki};
 use crate::net::identity::role::Role;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The authority's file of tokens.
 const TOKENS: &str = "tokens.json";
@@ -24,11 +25,6 @@ pub struct Tokens(Arc<Inner>);
 struct Inner {
     authority: CaHash,
     table: Persisted<Table>,
-}
-
-/// Seconds since 1970, by the system's clock.
-pub(crate) fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 impl Tokens {
