@@ -22,7 +22,7 @@ pub(crate) fn count(arity: &RangeInclusive<usize>, given: usize) -> Result<()> {
 }
 
 /// An input that must be there.
-pub(crate) fn required<'a, T>(inputs: &'a [Option<T>], i: usize) -> Result<&'a T> {
+pub(crate) fn required<T>(inputs: &[Option<T>], i: usize) -> Result<&T> {
     inputs
         .get(i)
         .and_then(Option::as_ref)

@@ -244,7 +244,8 @@ mod tests {
 
     #[test]
     fn axes_outlive_a_reshape() {
-        let cases: [(&str, &str, &[(usize, usize)]); 12] = [
+        type Case<'a> = (&'a str, &'a str, &'a [(usize, usize)]);
+        let cases: [Case<'_>; 12] = [
             ("n 12 8", "n 96", &[(0, 0)]),
             ("n s 96", "n s 12 8", &[(0, 0), (1, 1)]),
             ("n s 8", "? 8", &[(2, 1)]),

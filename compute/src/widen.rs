@@ -6,6 +6,9 @@ use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use lgp_memory::{DType, Tensor, TensorView};
 
+/// What computes the outputs of inputs.
+type Compute<'a> = dyn Fn(&[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> + 'a;
+
 /// Whether an operator's first input, which decides its type, is f16 or bf16.
 pub(crate) fn is_half(inputs: &[Option<TensorView<'_>>]) -> bool {
     let first = inputs.first().and_then(Option::as_ref);
@@ -29,7 +32,7 @@ pub(crate) fn widened<O: Op + ?Sized>(
 fn in_f32(
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
-    compute: &dyn Fn(&[Option<TensorView<'_>>]) -> Result<Vec<Tensor>>,
+    compute: &Compute<'_>,
 ) -> Result<Vec<Tensor>> {
     let narrow = inputs.first().and_then(Option::as_ref).map_or(DType::F32, TensorView::dtype);
     let wide: Vec<Option<Tensor>> = inputs

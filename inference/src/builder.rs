@@ -1,8 +1,8 @@
 //! Writes a model node by node, for everything that makes models: training, compression, tests.
 
 use crate::error::{Error, Result};
-use crate::operators::Operators;
 use crate::model::{Attr, Model, ModelNode, ValueSpec};
+use crate::operators::Operators;
 use lgp_memory::{Tensor, TensorType};
 use std::collections::{BTreeMap, HashSet};
 

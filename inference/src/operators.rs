@@ -98,10 +98,8 @@ impl std::fmt::Debug for Operators {
 /// The same names with the same makers.
 impl PartialEq for Operators {
     fn eq(&self, other: &Self) -> bool {
-        let same = |(a, b): ((&(String, String), &Make), (&(String, String), &Make))| {
-            a.0 == b.0 && Arc::ptr_eq(a.1, b.1)
-        };
-        self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(same)
+        let mut pairs = self.0.iter().zip(&other.0);
+        self.0.len() == other.0.len() && pairs.all(|(a, b)| a.0 == b.0 && Arc::ptr_eq(a.1, b.1))
     }
 }
 

@@ -97,7 +97,7 @@ fn made(graph: &Graph, node: &Node, rows: &str, parts: &[Part]) -> Part {
             return id.is_none();
         };
         // A size that the number of rows is a part of would be another for one row.
-        let others = |dim: &Dim| !is_rows(dim) && !(sized && *dim == Dim::Unknown);
+        let others = |dim: &Dim| !(is_rows(dim) || sized && *dim == Dim::Unknown);
         axis.in_output(o) == Some(0)
             && dims.0.first().is_some_and(is_rows)
             && dims.0.iter().skip(1).all(others)

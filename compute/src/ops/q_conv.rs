@@ -213,7 +213,7 @@ fn dense(
     let [kh, kw] = geometry.kernel;
     let per_group = geometry.channels / g;
     let at = |map: usize, c: usize, tap: usize| weight[(map * per_group + c) * kh * kw + tap];
-    let segments = if per_group % 4 == 0 { Segments::Taps } else { Segments::Lines };
+    let segments = if per_group.is_multiple_of(4) { Segments::Taps } else { Segments::Lines };
     if segments == Segments::Lines && (g > 1 || geometry.dilations[1] != 1) {
         return Err(Error::unsupported(format!("{geometry:?}")));
     }

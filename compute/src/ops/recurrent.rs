@@ -229,9 +229,13 @@ impl Op for Recurrent {
         let (Some(x), Some(weight), Some(info)) = (shape(0), shape(1), optional(inputs, 0)) else {
             return 0;
         };
-        // What every step adds to the gates of one direction.
+        // What every step adds to the gates of one direction, and the weight of its states laid out.
+        let size = info.ty.dtype.size();
         let dims = x.iter().take(2).chain(weight.get(1));
-        dims.fold(info.ty.dtype.size(), |n, &d| n.saturating_mul(d))
+        let projected = dims.fold(size, |n, &d| n.saturating_mul(d));
+        let states = shape(2).unwrap_or_default();
+        let laid_out = states.iter().skip(1).fold(size, |n, &d| n.saturating_mul(d));
+        projected.saturating_add(laid_out)
     }
 
     fn widens_halves(&self) -> bool {

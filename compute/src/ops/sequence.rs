@@ -34,7 +34,7 @@ fn items(input: Option<Datum>) -> Result<Vec<Datum>> {
 }
 
 /// The tensor that an input is.
-fn tensor<'a>(i: usize, input: &'a Datum) -> Result<&'a Tensor> {
+fn tensor(i: usize, input: &Datum) -> Result<&Tensor> {
     input.tensor().ok_or_else(|| wrong_kind(i, input.kind(), "a tensor"))
 }
 

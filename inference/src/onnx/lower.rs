@@ -31,8 +31,7 @@ pub(crate) fn lower(model: &Model, options: SessionOptions) -> Result<Graph> {
         names.insert(spec.name.clone(), id);
     }
     let outputs: Vec<&str> = model.outputs().iter().map(|o| o.name.as_str()).collect();
-    let mut lowering =
-        Lowering {
+    let mut lowering = Lowering {
         opsets: model.opsets().clone(),
         operators: model.operators.clone(),
         unsupported: Unsupported::default(),

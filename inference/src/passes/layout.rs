@@ -68,6 +68,15 @@ impl Pass for ChannelsLast {
     }
 }
 
+/// A node on channels-last tensors.
+struct Converted {
+    steps: Vec<Step>,
+    /// Which inputs of the node the steps read channels-last.
+    reads: Vec<bool>,
+    /// Which outputs of the node they write so.
+    writes: Vec<bool>,
+}
+
 /// The graph while its nodes are written again.
 struct Rewrite<'a> {
     graph: &'a mut Graph,
@@ -89,7 +98,7 @@ impl Rewrite<'_> {
             node.outputs.iter().flatten().for_each(|id| self.plain[id.0] = true);
             return self.push(node);
         }
-        let Some((steps, reads, writes)) = self.converted(&node)? else {
+        let Some(Converted { steps, reads, writes }) = self.converted(&node)? else {
             return self.node(node, false);
         };
         let count = steps.len();
@@ -124,9 +133,8 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// The steps that stand in for a node, which of its inputs they read channels-last, and which
-    /// of its outputs they write so.
-    fn converted(&mut self, node: &Node) -> Result<Option<(Vec<Step>, Vec<bool>, Vec<bool>)>> {
+    /// The steps that stand in for a node.
+    fn converted(&mut self, node: &Node) -> Result<Option<Converted>> {
         let given = self.graph.infos(node);
         let outputs = node.op.infer(&given).map_err(|e| node_error(node, e))?;
         let Some(form) = form(node, &given, &outputs) else { return Ok(None) };
@@ -141,7 +149,7 @@ impl Rewrite<'_> {
                 self.graph.release(*id, &mut self.uses);
             }
         }
-        Ok(Some((steps, reads, writes)))
+        Ok(Some(Converted { steps, reads, writes }))
     }
 
     /// The values that a converted node makes.

@@ -29,6 +29,9 @@ impl Pass for StoredWeights {
     }
 }
 
+/// An operator and what it reads.
+type Stored = (Arc<dyn Op>, Vec<Option<ValueId>>);
+
 /// The operator that reads an input as it is stored, and what it reads then: the constants that a
 /// decoder makes floats of stand in the input's place.
 fn stored(
@@ -36,7 +39,7 @@ fn stored(
     index: usize,
     input: usize,
     producers: &[Option<usize>],
-) -> Option<(Arc<dyn Op>, Vec<Option<ValueId>>)> {
+) -> Option<Stored> {
     let node = &graph.nodes[index];
     let id = node.inputs.get(input).copied().flatten()?;
     let decoder = &graph.nodes[producers[id.0]?];

@@ -2,13 +2,15 @@
 
 use super::cpu::Sizes;
 use super::{Activation, Cell, Recurrent};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::gemm;
 use crate::isa::Simd;
 use crate::matrix::{Mat, product};
 use crate::number::Number;
 use crate::op::Context;
 use crate::ops::unary::Exp;
 use crate::simd::dispatch;
+use lgp_memory::{DType, Tensor};
 
 /// What a step of one direction needs, and the states that it changes.
 pub(super) struct Step<'a, T> {
@@ -16,7 +18,9 @@ pub(super) struct Step<'a, T> {
     sizes: Sizes,
     activations: &'a [Activation],
     clip: Option<T>,
-    recurrent: &'a [T],
+    /// The weights of the states, laid out for the products of all steps: those of all gates, or of
+    /// a GRU's first two and of its last one.
+    weights: [Tensor; 2],
     bias: Option<&'a [T]>,
     peepholes: Option<&'a [T]>,
     /// The states `[batch, hidden]` before the step.
@@ -25,25 +29,31 @@ pub(super) struct Step<'a, T> {
     new_hidden: Vec<T>,
     new_cell: Vec<T>,
     scratch: Vec<T>,
+    /// Products of the states `[batch, gates · hidden]`.
+    products: Vec<T>,
 }
 
-impl<'a, T: Exp + Number> Step<'a, T> {
+impl<'a, T: Weights> Step<'a, T> {
     pub(super) fn new(
+        ctx: &Context,
         op: &'a Recurrent,
         sizes: &Sizes,
         direction: usize,
-        recurrent: &'a [T],
+        recurrent: &[T],
         bias: Option<&'a [T]>,
         peepholes: Option<&'a [T]>,
-    ) -> Self {
+    ) -> Result<Self> {
         let n = op.cell.activations();
         let state = vec![T::ZERO; sizes.batch * sizes.hidden];
-        Self {
+        let (first, last) = recurrent.split_at(columns(op.cell, sizes) * sizes.hidden);
+        let laid_out = |weight| T::laid_out(ctx, weight, sizes.hidden);
+        let weights = [laid_out(first)?, laid_out(last)?];
+        Ok(Self {
             cell: op.cell,
             sizes: *sizes,
             activations: &op.activations[direction * n..][..n],
             clip: op.clip.map(|clip| T::lit(clip.into())),
-            recurrent,
+            weights,
             bias,
             peepholes,
             hidden: state.clone(),
@@ -51,7 +61,8 @@ impl<'a, T: Exp + Number> Step<'a, T> {
             new_hidden: state.clone(),
             new_cell: state.clone(),
             scratch: state,
-        }
+            products: vec![T::ZERO; sizes.batch * sizes.gates * sizes.hidden],
+        })
     }
 
     /// What each projected input starts from: both biases, except where one of them belongs inside
@@ -77,11 +88,12 @@ impl<'a, T: Exp + Number> Step<'a, T> {
         let (all, simd) = (gates * hidden, ctx.simd());
         let stride = self.sizes.stride() * all;
         let rows = &mut projected[self.sizes.row(t, 0) * all..];
-        // A GRU's last gate multiplies something else.
-        let n = if matches!(self.cell, Cell::Gru { .. }) { 2 * hidden } else { all };
-        let weight = Mat::rows(self.recurrent, hidden).t();
-        let state = Mat::rows(&self.hidden, hidden);
-        product(ctx, (batch, n, hidden), state, weight, rows, stride, true)?;
+        let n = columns(self.cell, &self.sizes);
+        let products = &mut self.products[..batch * n];
+        T::multiply(ctx, (batch, n, hidden), &self.hidden, &self.weights[0], products)?;
+        for (b, products) in products.chunks_exact(n).enumerate() {
+            add(&mut rows[b * stride..][..n], products);
+        }
         match self.cell {
             Cell::Rnn => {
                 for (b, new) in self.new_hidden.chunks_exact_mut(hidden).enumerate() {
@@ -113,7 +125,6 @@ impl<'a, T: Exp + Number> Step<'a, T> {
     fn gru(&mut self, ctx: &Context, rows: &mut [T], stride: usize, linear: bool) -> Result<()> {
         let Sizes { batch, hidden, .. } = self.sizes;
         let simd = ctx.simd();
-        let weight = Mat::rows(&self.recurrent[2 * hidden * hidden..], hidden).t();
         for b in 0..batch {
             let gates = &mut rows[b * stride..][..2 * hidden];
             clip(simd, self.clip, gates);
@@ -121,15 +132,11 @@ impl<'a, T: Exp + Number> Step<'a, T> {
         }
         let size = (batch, hidden, hidden);
         if linear {
-            match self.bias {
-                Some(bias) => {
-                    let bias = &bias[bias.len() - hidden..];
-                    self.scratch.chunks_exact_mut(hidden).for_each(|s| s.copy_from_slice(bias));
-                }
-                None => self.scratch.fill(T::ZERO),
+            T::multiply(ctx, size, &self.hidden, &self.weights[1], &mut self.scratch)?;
+            if let Some(bias) = self.bias {
+                let bias = &bias[bias.len() - hidden..];
+                self.scratch.chunks_exact_mut(hidden).for_each(|s| add(s, bias));
             }
-            let state = Mat::rows(&self.hidden, hidden);
-            product(ctx, size, state, weight, &mut self.scratch, hidden, true)?;
             for (b, scratch) in self.scratch.chunks_exact(hidden).enumerate() {
                 let (reset, new) = rows[b * stride + hidden..][..2 * hidden].split_at_mut(hidden);
                 for (n, (r, s)) in new.iter_mut().zip(reset.iter().zip(scratch)) {
@@ -144,8 +151,11 @@ impl<'a, T: Exp + Number> Step<'a, T> {
                     *s = *r * *h;
                 }
             }
-            let state = Mat::rows(&self.scratch, hidden);
-            product(ctx, size, state, weight, &mut rows[2 * hidden..], stride, true)?;
+            let products = &mut self.products[..batch * hidden];
+            T::multiply(ctx, size, &self.scratch, &self.weights[1], products)?;
+            for (b, products) in products.chunks_exact(hidden).enumerate() {
+                add(&mut rows[b * stride + 2 * hidden..][..hidden], products);
+            }
         }
         for b in 0..batch {
             let (update, rest) = rows[b * stride..][..3 * hidden].split_at_mut(hidden);
@@ -198,6 +208,83 @@ impl<'a, T: Exp + Number> Step<'a, T> {
         h.apply(simd, hidden);
         hidden.iter_mut().zip(&*output).for_each(|(h, o)| *h = *h * *o);
     }
+}
+
+/// Columns of the product of all states that each step begins with: a GRU's last gate multiplies
+/// something else.
+fn columns(cell: Cell, sizes: &Sizes) -> usize {
+    let gates = if matches!(cell, Cell::Gru { .. }) { 2 } else { sizes.gates };
+    gates * sizes.hidden
+}
+
+/// Numbers with a product whose right side is laid out once for many steps.
+pub(super) trait Weights: Exp + Number {
+    /// A weight `[n, k]` as [`Weights::multiply`] reads it.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn laid_out(ctx: &Context, weight: &[Self], k: usize) -> Result<Tensor>;
+
+    /// `out = a · wᵀ` of `[m, k]` and `[n, k]`; the sizes are m, n and k.
+    ///
+    /// # Errors
+    /// Out of memory.
+    fn multiply(
+        ctx: &Context,
+        size: (usize, usize, usize),
+        a: &[Self],
+        weight: &Tensor,
+        out: &mut [Self],
+    ) -> Result<()>;
+}
+
+impl Weights for f32 {
+    fn laid_out(ctx: &Context, weight: &[Self], k: usize) -> Result<Tensor> {
+        let n = weight.len().checked_div(k).unwrap_or(0);
+        let words = gemm::Packed::words(k, n)
+            .ok_or_else(|| Error::invalid(format!("a weight of {n} x {k} is too large")))?;
+        let mut packed = ctx.scratch(DType::F32, [words])?;
+        gemm::pack(weight, (k, n), (1, k), packed.as_mut_slice()?);
+        Ok(packed)
+    }
+
+    fn multiply(
+        ctx: &Context,
+        (m, n, k): (usize, usize, usize),
+        a: &[Self],
+        weight: &Tensor,
+        out: &mut [Self],
+    ) -> Result<()> {
+        let packed = gemm::Packed::new(weight.as_slice()?, k, n)
+            .ok_or_else(|| Error::invalid("the weight is laid out otherwise"))?;
+        let rows = gemm::Rows { words: a, row: k };
+        gemm::multiply(ctx, m, rows, packed, out, gemm::Word::F32, gemm::Epilogue::default());
+        Ok(())
+    }
+}
+
+impl Weights for f64 {
+    fn laid_out(ctx: &Context, weight: &[Self], _: usize) -> Result<Tensor> {
+        let mut copy = ctx.scratch(DType::F64, [weight.len()])?;
+        copy.as_mut_slice()?.copy_from_slice(weight);
+        Ok(copy)
+    }
+
+    fn multiply(
+        ctx: &Context,
+        size: (usize, usize, usize),
+        a: &[Self],
+        weight: &Tensor,
+        out: &mut [Self],
+    ) -> Result<()> {
+        let (_, n, k) = size;
+        product(ctx, size, Mat::rows(a, k), Mat::rows(weight.as_slice()?, k).t(), out, n, false)
+    }
+}
+
+/// `out += x`, element by element.
+fn add<T: Exp>(out: &mut [T], x: &[T]) {
+    out.iter_mut().zip(x).for_each(|(out, x)| *out = *out + *x);
 }
 
 /// `out += a · b`, element by element.

@@ -1,14 +1,13 @@
 //! Recurrent layers on the CPU: one matrix product for the inputs of all steps, then a small one
 //! and the gates at each step.
 
-use super::cells::Step;
+use super::cells::{Step, Weights};
 use super::{Direction, Recurrent};
 use crate::args::{concrete, optional, required};
 use crate::error::{Error, Result};
 use crate::matrix::{Mat, product};
-use crate::number::{Number, with_type};
+use crate::number::with_type;
 use crate::op::Context;
-use crate::ops::unary::Exp;
 use lgp_memory::{Tensor, TensorView};
 
 pub(super) fn run(
@@ -68,7 +67,7 @@ impl Sizes {
     }
 }
 
-fn layers<T: Exp + Number>(
+fn layers<T: Weights>(
     op: &Recurrent,
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
@@ -109,7 +108,7 @@ fn lengths(inputs: &[Option<TensorView<'_>>], sizes: &Sizes) -> Result<Vec<usize
     given.as_slice::<i32>()?.iter().map(one).collect()
 }
 
-fn layer<T: Exp + Number>(
+fn layer<T: Weights>(
     op: &Recurrent,
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
@@ -128,7 +127,7 @@ fn layer<T: Exp + Number>(
     let weight = part(1, all * features)?.unwrap_or_default();
     let recurrent = part(2, all * hidden)?.unwrap_or_default();
     let bias = part(3, 2 * all)?;
-    let mut step = Step::new(op, sizes, direction, recurrent, bias, part(7, 3 * hidden)?);
+    let mut step = Step::new(ctx, op, sizes, direction, recurrent, bias, part(7, 3 * hidden)?)?;
 
     let mut projected = ctx.scratch(T::DTYPE, [steps * batch, all])?;
     let projected = projected.as_mut_slice::<T>()?;
