@@ -44,7 +44,12 @@ impl Op for MatMulInteger {
         if let (Some(b), Some(zero)) = (b.sym_shape(), optional(inputs, 3))
             && let Some(zero) = zero.sym_shape()
         {
-            per("column of b", zero, b.last().filter(|_| b.len() > 1), b.len())?;
+            let mut columns = b.to_vec();
+            match &mut columns[..] {
+                [.., inner, _] => *inner = Dim::Known(1),
+                _ => columns.clear(),
+            }
+            per("column of b", zero, &columns)?;
         }
         if let (Some(a), Some(zero)) = (a.sym_shape(), optional(inputs, 2))
             && let Some(zero) = zero.sym_shape()
@@ -60,7 +65,7 @@ impl Op for MatMulInteger {
                 }
                 all => all,
             };
-            per("row of a", zero, a.iter().rev().nth(1), a.len().saturating_sub(1))?;
+            per("row of a", zero, &a[..a.len().saturating_sub(1)])?;
         }
         Ok(output(DType::I32, shape))
     }
@@ -113,16 +118,14 @@ pub(crate) fn byte(dtype: DType) -> Result<()> {
     }
 }
 
-/// Fails unless zero points are one, or one for each row or column.
-fn per(what: &str, zero: &[Dim], size: Option<&Dim>, rank: usize) -> Result<()> {
+/// Fails unless zero points are one, one for each row or column, or as many for each matrix: of shape
+/// `all`.
+fn per(what: &str, zero: &[Dim], all: &[Dim]) -> Result<()> {
     if zero.iter().all(|d| *d == Dim::Known(1)) {
         return Ok(());
     }
-    let fits = match (zero.last(), size) {
-        (Some(last), Some(size)) => dims::expect("", size, last).is_ok(),
-        _ => false,
-    };
-    if fits && (zero.len() == 1 || zero.len() == rank) {
+    let flat = all.last().map_or(&[][..], std::slice::from_ref);
+    if [flat, all].into_iter().any(|some| dims::expect_all("", some, zero).is_ok()) {
         return Ok(());
     }
     let zero = lgp_memory::SymShape(zero.to_vec());

@@ -40,3 +40,11 @@ fn batches_broadcast_and_vectors_lose_their_axis() {
     assert_eq!(infers(&MatMulInteger, &[info("u8 n 3"), info("i8 3 4")]), "i32 [n,4]");
     assert!(infers(&MatMulInteger, &[info("f32 n 3"), info("i8 3 4")]).contains("i8 or u8"));
 }
+
+#[test]
+fn zero_points_of_other_matrices_are_named() {
+    let of = |a, za, b, zb| infers(&MatMulInteger, &[info(a), info(b), info(za), info(zb)]);
+    assert_eq!(of("u8 2 5 3", "u8 2 5 1", "i8 2 3 4", "i8 2 1 4"), "i32 [2,5,4]");
+    assert!(of("u8 2 5 3", "u8 1", "i8 2 3 4", "i8 1 1 4").contains("each column of b"));
+    assert!(of("u8 2 5 3", "u8 1 5 1", "i8 2 3 4", "i8 1").contains("each row of a"));
+}
