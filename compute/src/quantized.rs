@@ -3,6 +3,7 @@
 use crate::args::axis;
 use crate::error::{Error, Result};
 use crate::op::ValueInfo;
+use crate::reorder::moved_axis;
 use lgp_memory::{DType, TensorView};
 use std::borrow::Cow;
 
@@ -184,6 +185,19 @@ impl Granularity {
             }
         }
     }
+}
+
+/// The axis of the scales where the axes of x, the first input, lie in `order`; `None` unless the
+/// scales, the second input, are one for each element of `axis`, without blocks.
+pub(crate) fn moved_scales(
+    order: &[usize],
+    axis: i64,
+    block: usize,
+    inputs: &[Option<&ValueInfo>],
+) -> Option<i64> {
+    let rank = |i: usize| inputs.get(i).copied().flatten().and_then(ValueInfo::rank);
+    let fits = block == 0 && rank(0) == Some(order.len()) && rank(1) == Some(1);
+    moved_axis(order, axis).filter(|_| fits)
 }
 
 /// Fails unless a zero point has its scale's shape, as far as both are known.

@@ -10,8 +10,8 @@ use crate::args::{axis, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::quantized::{range, same_shape, small_float};
-use crate::reorder::{Reordered, elementwise, moved_axis};
+use crate::quantized::{moved_scales, range, same_shape, small_float};
+use crate::reorder::{Reordered, elementwise};
 use lgp_memory::{DType, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
@@ -112,10 +112,7 @@ impl Op for QuantizeLinear {
         if let Some(same) = elementwise(&self.axes(inputs, outputs), order, inputs, outputs) {
             return Some(same);
         }
-        // A scale an element of one axis.
-        let rank = |i: usize| inputs.get(i).copied().flatten().and_then(ValueInfo::rank);
-        let fits = self.block == 0 && rank(0) == Some(order.len()) && rank(1) == Some(1);
-        let axis = moved_axis(order, self.axis).filter(|_| fits)?;
+        let axis = moved_scales(order, self.axis, self.block, inputs)?;
         Some(Reordered::first(Self { axis, ..self.clone() }, inputs, 1))
     }
 
