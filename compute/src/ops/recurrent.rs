@@ -233,9 +233,9 @@ impl Op for Recurrent {
         let size = info.ty.dtype.size();
         let dims = x.iter().take(2).chain(weight.get(1));
         let projected = dims.fold(size, |n, &d| n.saturating_mul(d));
-        let states = shape(2).unwrap_or_default();
-        let laid_out = states.iter().skip(1).fold(size, |n, &d| n.saturating_mul(d));
-        projected.saturating_add(laid_out)
+        let hidden = shape(2).and_then(|states| states.get(2).copied()).unwrap_or(0);
+        let words = cells::words(self.cell, self.cell.gates(), hidden).unwrap_or(usize::MAX);
+        projected.saturating_add(words.saturating_mul(size))
     }
 
     fn widens_halves(&self) -> bool {

@@ -45,7 +45,8 @@ impl<'a, T: Weights> Step<'a, T> {
     ) -> Result<Self> {
         let n = op.cell.activations();
         let state = vec![T::ZERO; sizes.batch * sizes.hidden];
-        let (first, last) = recurrent.split_at(columns(op.cell, sizes) * sizes.hidden);
+        let (first, last) =
+            recurrent.split_at(columns(op.cell, sizes.gates, sizes.hidden) * sizes.hidden);
         let laid_out = |weight| T::laid_out(ctx, weight, sizes.hidden);
         let weights = [laid_out(first)?, laid_out(last)?];
         Ok(Self {
@@ -88,7 +89,7 @@ impl<'a, T: Weights> Step<'a, T> {
         let (all, simd) = (gates * hidden, ctx.simd());
         let stride = self.sizes.stride() * all;
         let rows = &mut projected[self.sizes.row(t, 0) * all..];
-        let n = columns(self.cell, &self.sizes);
+        let n = columns(self.cell, self.sizes.gates, hidden);
         let products = &mut self.products[..batch * n];
         T::multiply(ctx, (batch, n, hidden), &self.hidden, &self.weights[0], products)?;
         for (b, products) in products.chunks_exact(n).enumerate() {
@@ -212,9 +213,17 @@ impl<'a, T: Weights> Step<'a, T> {
 
 /// Columns of the product of all states that each step begins with: a GRU's last gate multiplies
 /// something else.
-fn columns(cell: Cell, sizes: &Sizes) -> usize {
-    let gates = if matches!(cell, Cell::Gru { .. }) { 2 } else { sizes.gates };
-    gates * sizes.hidden
+fn columns(cell: Cell, gates: usize, hidden: usize) -> usize {
+    let gates = if matches!(cell, Cell::Gru { .. }) { 2 } else { gates };
+    gates.saturating_mul(hidden)
+}
+
+/// Words of the weights of the states as [`Step`] lays them out; `None` when that overflows.
+pub(super) fn words(cell: Cell, gates: usize, hidden: usize) -> Option<usize> {
+    let first = columns(cell, gates, hidden);
+    let last = gates.checked_mul(hidden)?.checked_sub(first)?;
+    let words = |n| gemm::Packed::words(hidden, n);
+    words(first)?.checked_add(words(last)?)
 }
 
 /// Numbers with a product whose right side is laid out once for many steps.
