@@ -1,7 +1,8 @@
 //! What kernels do to a result before it leaves the cache: activations that products and
 //! convolutions share.
 
-use crate::ops::{Exp, UnaryKind};
+use crate::ops::UnaryKind;
+use crate::ops::math;
 
 /// A function of each element of a result. The formulas are those of the ONNX operators of the
 /// same names.
@@ -78,29 +79,41 @@ impl Activation {
     }
 
     /// Applies the function to every element. To be called inside [`crate::simd::dispatch`] or a
-    /// function that enables the vectors wanted.
+    /// function that enables the vectors wanted; `fused` where that enables multiply-adds of one
+    /// instruction.
     #[inline(always)]
-    pub(crate) fn apply(self, x: &mut [f32]) {
+    pub(crate) fn apply(self, fused: bool, x: &mut [f32]) {
+        if fused {
+            self.each::<true>(x);
+        } else {
+            self.each::<false>(x);
+        }
+    }
+
+    #[inline(always)]
+    fn each<const FUSED: bool>(self, x: &mut [f32]) {
         match self {
             Self::None => {}
             Self::Relu => each(x, |x| if x < 0. { 0. } else { x }),
             Self::Clip { min, max } => each(x, |x| clamp(x, min, max)),
             Self::LeakyRelu { alpha } => each(x, |x| if x < 0. { alpha * x } else { x }),
-            Self::Sigmoid => each(x, Exp::sigmoid_),
+            Self::Sigmoid => each(x, math::sigmoid::<FUSED>),
             Self::HardSigmoid { alpha, beta } => each(x, |x| clamp(alpha * x + beta, 0., 1.)),
-            Self::Silu => each(x, |x| x * x.sigmoid_()),
+            Self::Silu => each(x, |x| x * math::sigmoid::<FUSED>(x)),
             Self::HardSwish => each(x, |x| x * clamp(x * (1. / 6.) + 0.5, 0., 1.)),
             Self::Gelu { tanh: false } => {
-                each(x, |x| 0.5 * x * (1. + (x * std::f32::consts::FRAC_1_SQRT_2).erf_()));
+                let root = std::f32::consts::FRAC_1_SQRT_2;
+                each(x, |x| 0.5 * x * (1. + math::erf::<FUSED>(x * root)));
             }
             Self::Gelu { tanh: true } => {
                 let root = 0.797_884_6;
-                each(x, |x| 0.5 * x * (1. + (root * (x + 0.044_715 * x * x * x)).tanh_()));
+                let inner = |x: f32| root * (x + 0.044_715 * x * x * x);
+                each(x, |x| 0.5 * x * (1. + math::tanh::<FUSED>(inner(x))));
             }
-            Self::Tanh => each(x, Exp::tanh_),
+            Self::Tanh => each(x, math::tanh::<FUSED>),
             Self::Mish => each(x, |x| {
                 // tanh(ln(1 + e)) without the logarithm; from 20 on it is 1.
-                let e = if x > 20. { 1. } else { x.exp_() };
+                let e = if x > 20. { 1. } else { math::exp::<FUSED>(x) };
                 let n = e * (e + 2.);
                 if x > 20. { x } else { x * n / (n + 2.) }
             }),
@@ -146,8 +159,11 @@ mod tests {
             let want = run(&Unary::new(kind), &[&x]);
             let mut got = data.clone();
             let activation = Activation::from_unary(kind).unwrap();
-            activation.apply(&mut got);
+            activation.apply(false, &mut got);
             assert_close(&t(&[got.len()], &got), &want, 1e-6);
+            let mut fused = data.clone();
+            activation.apply(true, &mut fused);
+            assert_close(&t(&[fused.len()], &fused), &want, 1e-6);
             if let Some((low, high)) = activation.bounds() {
                 let clamped: Vec<f32> = data.iter().map(|&x| clamp(x, low, high)).collect();
                 assert_close(&t(&[got.len()], &clamped), &want, 0.);
@@ -159,10 +175,10 @@ mod tests {
     #[test]
     fn silu_and_clip() {
         let mut x = [-2f32, 0., 7.];
-        Activation::Clip { min: -1., max: 6. }.apply(&mut x);
+        Activation::Clip { min: -1., max: 6. }.apply(false, &mut x);
         assert_eq!(x, [-1., 0., 6.]);
         let mut x = [0f32, 1., -100.];
-        Activation::Silu.apply(&mut x);
+        Activation::Silu.apply(false, &mut x);
         assert!((x[1] - 0.731_058_6).abs() < 1e-6 && x[0] == 0. && x[2].abs() < 1e-30, "{x:?}");
     }
 }

@@ -215,7 +215,7 @@ pub use q_pool::{QGlobalAveragePool, QMaxPool};
 pub use quantize_linear::QuantizeLinear;
 pub use random::{Multinomial, Random, RandomKind};
 pub use range::Range;
-pub use recurrent::{Activation, Cell, Direction, Recurrent};
+pub use recurrent::{Activation, Cell, Direction, Recurrent, RecurrentPacked};
 pub use reduce::{Reduce, ReduceKind};
 pub use relative_position_bias::RelativePositionBias;
 pub use reshape::Reshape;
@@ -250,7 +250,7 @@ pub use tree_ensemble::{
     TreeEnsemble, Trees,
 };
 pub use trilu::Trilu;
-pub(crate) use unary::Exp;
+pub(crate) use unary::math;
 pub use unary::{Unary, UnaryKind};
 pub use unique::Unique;
 pub use unpack_bits::UnpackBits;

@@ -17,6 +17,8 @@ pub(crate) const PANEL: usize = 32;
 pub(super) trait Vector: Copy {
     /// Words of a vector.
     const LANES: usize;
+    /// Whether the machine's instructions include multiply-adds of one instruction.
+    const FUSED: bool;
     unsafe fn zero() -> Self;
     unsafe fn load(p: *const f32) -> Self;
     unsafe fn store(self, p: *mut f32);
@@ -73,6 +75,40 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
     }
 }
 
+/// `c = a · b` or `c += a · b` for one row and `N` groups of `NV` vectors of columns, which are each
+/// wherever their pointers lead. One group alone would wait for its own sums at each step.
+///
+/// # Safety
+/// As [`tile`].
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "the indices are also those of the packed panels")]
+pub(super) unsafe fn row<V: Vector, const NV: usize, const N: usize>(
+    k: usize,
+    a: *const f32,
+    b: [*const f32; N],
+    c: [*mut f32; N],
+    add: bool,
+) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let mut sums = [[V::zero(); NV]; N];
+        for step in 0..k {
+            let left = V::splat(a.add(step));
+            for i in 0..N {
+                for j in 0..NV {
+                    let right = V::load(b[i].add(step * PANEL + j * V::LANES));
+                    sums[i][j] = sums[i][j].add_product(left, right);
+                }
+            }
+        }
+        for i in 0..N {
+            for j in 0..NV {
+                store::<V>(sums[i][j], c[i].add(j * V::LANES), add);
+            }
+        }
+    }
+}
+
 /// Writes a vector of sums, or adds them to what is there. Sums are f32 for every kind of word.
 #[inline(always)]
 unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
@@ -92,6 +128,7 @@ pub(super) struct Four([f32; 4]);
 
 impl Vector for Four {
     const LANES: usize = 4;
+    const FUSED: bool = false;
     #[inline(always)]
     unsafe fn zero() -> Self {
         Self([0.; 4])
@@ -138,6 +175,7 @@ mod x86 {
             pub(in crate::gemm) struct $name($t);
             impl Vector for $name {
                 const LANES: usize = $lanes;
+                const FUSED: bool = true;
                 #[inline(always)]
                 unsafe fn zero() -> Self {
                     // SAFETY: as the trait's callers promise.

@@ -1,6 +1,7 @@
 //! Packed products against a naive loop.
 
 use super::*;
+use crate::isa::Isa;
 use crate::testing::noise;
 use half::bf16;
 
@@ -16,9 +17,11 @@ fn naive(m: usize, n: usize, k: usize, a: &[f32], b: &[f32]) -> Vec<f64> {
     c
 }
 
-const SIZES: [(usize, usize, usize); 11] = [
+const SIZES: [(usize, usize, usize); 13] = [
     (1, 1, 1),
     (1, 33, 7),
+    (1, 170, 600),
+    (1, 256, 40),
     (3, 32, 64),
     (12, 32, 5),
     (13, 31, 100),

@@ -4,19 +4,26 @@ mod activation;
 mod cells;
 mod cpu;
 mod device;
+mod packed;
+mod sizes;
 #[cfg(test)]
 mod tests;
+mod weights;
 
 use crate::Axes;
-use crate::args::{float, optional, rank, required, same_dtype};
+use crate::args::{concrete, float, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
+use crate::number::with_type;
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
+use crate::rewrite::{Hints, Step};
+use lgp_memory::{DType, Dim, Shape, SymShape, Tensor, TensorType, TensorView};
+use sizes::Sizes;
 use std::ops::RangeInclusive;
 
 pub use activation::Activation;
+pub use packed::RecurrentPacked;
 
 /// What a layer computes at each step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +117,12 @@ impl Recurrent {
         };
         let direction = Direction::Forward;
         Self { cell, direction, activations, clip: None, batch_first: false }
+    }
+
+    /// Bytes of what the inputs of all steps add to the gates of one direction.
+    fn projected_bytes(&self, x: &Shape, hidden: usize, size: usize) -> usize {
+        let rows = x.iter().take(2).fold(size, |n, &d| n.saturating_mul(d));
+        rows.saturating_mul(self.cell.gates()).saturating_mul(hidden)
     }
 
     /// A state's shape.
@@ -226,16 +239,24 @@ impl Op for Recurrent {
 
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let shape = |i: usize| optional(inputs, i).and_then(|info| info.ty.concrete_shape());
-        let (Some(x), Some(weight), Some(info)) = (shape(0), shape(1), optional(inputs, 0)) else {
+        let (Some(x), Some(recurrent), Some(info)) = (shape(0), shape(2), optional(inputs, 0))
+        else {
             return 0;
         };
-        // What every step adds to the gates of one direction, and the weight of its states laid out.
+        let (features, hidden) = (x.get(2).copied(), recurrent.get(2).copied());
+        let (features, hidden) = (features.unwrap_or(0), hidden.unwrap_or(0));
+        let words = match info.ty.dtype {
+            DType::F64 => weights::all_words::<f64>(self, features, hidden),
+            _ => weights::all_words::<f32>(self, features, hidden),
+        };
+        let words =
+            words.map_or(usize::MAX, |words| words.into_iter().fold(0, usize::saturating_add));
         let size = info.ty.dtype.size();
-        let dims = x.iter().take(2).chain(weight.get(1));
-        let projected = dims.fold(size, |n, &d| n.saturating_mul(d));
-        let hidden = shape(2).and_then(|states| states.get(2).copied()).unwrap_or(0);
-        let words = cells::words(self.cell, self.cell.gates(), hidden).unwrap_or(usize::MAX);
-        projected.saturating_add(words.saturating_mul(size))
+        self.projected_bytes(&x, hidden, size).saturating_add(words.saturating_mul(size))
+    }
+
+    fn prepared(&self, inputs: &[Option<&ValueInfo>], hints: Hints) -> Result<Option<Step>> {
+        if hints.on_device { Ok(None) } else { packed::prepared(self, inputs) }
     }
 
     fn widens_halves(&self) -> bool {
@@ -243,6 +264,24 @@ impl Op for Recurrent {
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        cpu::run(self, ctx, inputs)
+        let mut outputs = allocated(self, ctx, inputs)?;
+        let (x, recurrent) = (required(inputs, 0)?, required(inputs, 2)?);
+        let sizes = Sizes::of(self, x.shape(), recurrent.shape()[2]);
+        with_type!(x.dtype(), real T => {
+            let [input, state] = weights::all_words::<T>(self, sizes.features, sizes.hidden)?;
+            let mut input = ctx.scratch(x.dtype(), [input])?;
+            let mut state = ctx.scratch(x.dtype(), [state])?;
+            let given = [required(inputs, 1)?.as_slice::<T>()?, recurrent.as_slice::<T>()?];
+            let to = [input.as_mut_slice()?, state.as_mut_slice()?];
+            weights::lay_out(self, (sizes.features, sizes.hidden), given, to);
+            let weights = [input.as_slice()?, state.as_slice()?];
+            cpu::run::<T>(self, ctx, inputs, &sizes, weights, &mut outputs)
+        })?;
+        Ok(outputs)
     }
+}
+
+/// The outputs of a run, of the types that the operator infers.
+fn allocated(op: &dyn Op, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
+    concrete(op, inputs)?.into_iter().map(|(dtype, shape)| ctx.alloc(dtype, shape)).collect()
 }

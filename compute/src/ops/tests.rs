@@ -457,6 +457,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         Box::new(Recurrent::new(Cell::Rnn)),
         Box::new(Recurrent::new(Cell::Gru { linear_before_reset: true })),
         Box::new(Recurrent::new(Cell::Lstm { input_forget: false })),
+        Box::new(RecurrentPacked { layer: Recurrent::new(Cell::Rnn), features: 2, hidden: 2 }),
         Box::new(Reduce::new(ReduceKind::Sum, None)),
         Box::new(Reshape::default()),
         Box::new(resize),

@@ -2,7 +2,7 @@
 
 mod cpu;
 mod device;
-mod math;
+pub(crate) mod math;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -156,7 +156,7 @@ impl Epilogue for ToFloats<'_> {
         if let Some(residual) = self.residual {
             out.iter_mut().zip(&residual[at..]).for_each(|(out, r)| *out += r);
         }
-        self.activation.apply(out);
+        self.activation.apply(false, out);
     }
 
     #[cfg(target_arch = "x86_64")]

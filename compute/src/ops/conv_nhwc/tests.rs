@@ -107,7 +107,7 @@ fn agrees_with_the_plain_operator() {
                 for (sum, r) in sum.iter_mut().zip(residual.as_slice::<f32>().unwrap()) {
                     *sum += r;
                 }
-                activation.apply(&mut sum);
+                activation.apply(false, &mut sum);
                 let got = run(&op, &[&x, &packed, &bias, &residual]);
                 assert_close(&got, &t(want.shape(), &sum), tolerance);
             }
@@ -170,7 +170,7 @@ fn products_of_bf16_agree_with_the_plain_operator() {
                     let wide = wide.as_slice::<f32>().unwrap();
                     sum.iter_mut().zip(wide).for_each(|(sum, r)| *sum += r);
                 }
-                activation.apply(&mut sum);
+                activation.apply(false, &mut sum);
                 let inputs = [Some(&half), Some(&packed), Some(&bias), residual];
                 let got = run_all(&op, &inputs).unwrap().remove(0);
                 assert_eq!(got.dtype(), DType::BF16);

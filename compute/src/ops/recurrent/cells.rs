@@ -1,16 +1,14 @@
 //! One step of each cell, for a whole batch.
 
-use super::cpu::Sizes;
+use super::sizes::Sizes;
+use super::weights::Weights;
 use super::{Activation, Cell, Recurrent};
-use crate::error::{Error, Result};
-use crate::gemm;
+use crate::error::Result;
 use crate::isa::Simd;
-use crate::matrix::{Mat, product};
 use crate::number::Number;
 use crate::op::Context;
 use crate::ops::unary::Exp;
 use crate::simd::dispatch;
-use lgp_memory::{DType, Tensor};
 
 /// What a step of one direction needs, and the states that it changes.
 pub(super) struct Step<'a, T> {
@@ -18,9 +16,11 @@ pub(super) struct Step<'a, T> {
     sizes: Sizes,
     activations: &'a [Activation],
     clip: Option<T>,
-    /// The weights of the states, laid out for the products of all steps: those of all gates, or of
-    /// a GRU's first two and of its last one.
-    weights: [Tensor; 2],
+    /// The laid-out weights of the states: those of all gates, or of a GRU's first two and of its
+    /// last one.
+    weights: [&'a [T]; 2],
+    /// Columns of the first of them.
+    columns: usize,
     bias: Option<&'a [T]>,
     peepholes: Option<&'a [T]>,
     /// The states `[batch, hidden]` before the step.
@@ -34,27 +34,26 @@ pub(super) struct Step<'a, T> {
 }
 
 impl<'a, T: Weights> Step<'a, T> {
+    /// `weights` are the recurrent weights of the direction, laid out.
     pub(super) fn new(
-        ctx: &Context,
         op: &'a Recurrent,
         sizes: &Sizes,
         direction: usize,
-        recurrent: &[T],
+        weights: &'a [T],
         bias: Option<&'a [T]>,
         peepholes: Option<&'a [T]>,
-    ) -> Result<Self> {
+    ) -> Self {
         let n = op.cell.activations();
         let state = vec![T::ZERO; sizes.batch * sizes.hidden];
-        let (first, last) =
-            recurrent.split_at(columns(op.cell, sizes.gates, sizes.hidden) * sizes.hidden);
-        let laid_out = |weight| T::laid_out(ctx, weight, sizes.hidden);
-        let weights = [laid_out(first)?, laid_out(last)?];
-        Ok(Self {
+        let columns = sizes.first_columns(op);
+        let first = T::words(columns, sizes.hidden).unwrap_or(0).min(weights.len());
+        Self {
             cell: op.cell,
             sizes: *sizes,
             activations: &op.activations[direction * n..][..n],
             clip: op.clip.map(|clip| T::lit(clip.into())),
-            weights,
+            weights: weights.split_at(first).into(),
+            columns,
             bias,
             peepholes,
             hidden: state.clone(),
@@ -63,7 +62,7 @@ impl<'a, T: Weights> Step<'a, T> {
             new_cell: state.clone(),
             scratch: state,
             products: vec![T::ZERO; sizes.batch * sizes.gates * sizes.hidden],
-        })
+        }
     }
 
     /// What each projected input starts from: both biases, except where one of them belongs inside
@@ -89,9 +88,9 @@ impl<'a, T: Weights> Step<'a, T> {
         let (all, simd) = (gates * hidden, ctx.simd());
         let stride = self.sizes.stride() * all;
         let rows = &mut projected[self.sizes.row(t, 0) * all..];
-        let n = columns(self.cell, self.sizes.gates, hidden);
+        let n = self.columns;
         let products = &mut self.products[..batch * n];
-        T::multiply(ctx, (batch, n, hidden), &self.hidden, &self.weights[0], products)?;
+        T::multiply(ctx, (batch, n, hidden), &self.hidden, self.weights[0], None, products)?;
         for (b, products) in products.chunks_exact(n).enumerate() {
             add(&mut rows[b * stride..][..n], products);
         }
@@ -133,11 +132,8 @@ impl<'a, T: Weights> Step<'a, T> {
         }
         let size = (batch, hidden, hidden);
         if linear {
-            T::multiply(ctx, size, &self.hidden, &self.weights[1], &mut self.scratch)?;
-            if let Some(bias) = self.bias {
-                let bias = &bias[bias.len() - hidden..];
-                self.scratch.chunks_exact_mut(hidden).for_each(|s| add(s, bias));
-            }
+            let bias = self.bias.map(|bias| &bias[bias.len() - hidden..]);
+            T::multiply(ctx, size, &self.hidden, self.weights[1], bias, &mut self.scratch)?;
             for (b, scratch) in self.scratch.chunks_exact(hidden).enumerate() {
                 let (reset, new) = rows[b * stride + hidden..][..2 * hidden].split_at_mut(hidden);
                 for (n, (r, s)) in new.iter_mut().zip(reset.iter().zip(scratch)) {
@@ -153,7 +149,7 @@ impl<'a, T: Weights> Step<'a, T> {
                 }
             }
             let products = &mut self.products[..batch * hidden];
-            T::multiply(ctx, size, &self.scratch, &self.weights[1], products)?;
+            T::multiply(ctx, size, &self.scratch, self.weights[1], None, products)?;
             for (b, products) in products.chunks_exact(hidden).enumerate() {
                 add(&mut rows[b * stride + 2 * hidden..][..hidden], products);
             }
@@ -208,86 +204,6 @@ impl<'a, T: Weights> Step<'a, T> {
         clip(simd, self.clip, hidden);
         h.apply(simd, hidden);
         hidden.iter_mut().zip(&*output).for_each(|(h, o)| *h = *h * *o);
-    }
-}
-
-/// Columns of the product of all states that each step begins with: a GRU's last gate multiplies
-/// something else.
-fn columns(cell: Cell, gates: usize, hidden: usize) -> usize {
-    let gates = if matches!(cell, Cell::Gru { .. }) { 2 } else { gates };
-    gates.saturating_mul(hidden)
-}
-
-/// Words of the weights of the states as [`Step`] lays them out; `None` when that overflows.
-pub(super) fn words(cell: Cell, gates: usize, hidden: usize) -> Option<usize> {
-    let first = columns(cell, gates, hidden);
-    let last = gates.checked_mul(hidden)?.checked_sub(first)?;
-    let words = |n| gemm::Packed::words(hidden, n);
-    words(first)?.checked_add(words(last)?)
-}
-
-/// Numbers with a product whose right side is laid out once for many steps.
-pub(super) trait Weights: Exp + Number {
-    /// A weight `[n, k]` as [`Weights::multiply`] reads it.
-    ///
-    /// # Errors
-    /// Out of memory.
-    fn laid_out(ctx: &Context, weight: &[Self], k: usize) -> Result<Tensor>;
-
-    /// `out = a · wᵀ` of `[m, k]` and `[n, k]`; the sizes are m, n and k.
-    ///
-    /// # Errors
-    /// Out of memory.
-    fn multiply(
-        ctx: &Context,
-        size: (usize, usize, usize),
-        a: &[Self],
-        weight: &Tensor,
-        out: &mut [Self],
-    ) -> Result<()>;
-}
-
-impl Weights for f32 {
-    fn laid_out(ctx: &Context, weight: &[Self], k: usize) -> Result<Tensor> {
-        let n = weight.len().checked_div(k).unwrap_or(0);
-        let words = gemm::Packed::words(k, n)
-            .ok_or_else(|| Error::invalid(format!("a weight of {n} x {k} is too large")))?;
-        let mut packed = ctx.scratch(DType::F32, [words])?;
-        gemm::pack(weight, (k, n), (1, k), packed.as_mut_slice()?);
-        Ok(packed)
-    }
-
-    fn multiply(
-        ctx: &Context,
-        (m, n, k): (usize, usize, usize),
-        a: &[Self],
-        weight: &Tensor,
-        out: &mut [Self],
-    ) -> Result<()> {
-        let packed = gemm::Packed::new(weight.as_slice()?, k, n)
-            .ok_or_else(|| Error::invalid("the weight is laid out otherwise"))?;
-        let rows = gemm::Rows { words: a, row: k };
-        gemm::multiply(ctx, m, rows, packed, out, gemm::Word::F32, gemm::Epilogue::default());
-        Ok(())
-    }
-}
-
-impl Weights for f64 {
-    fn laid_out(ctx: &Context, weight: &[Self], _: usize) -> Result<Tensor> {
-        let mut copy = ctx.scratch(DType::F64, [weight.len()])?;
-        copy.as_mut_slice()?.copy_from_slice(weight);
-        Ok(copy)
-    }
-
-    fn multiply(
-        ctx: &Context,
-        size: (usize, usize, usize),
-        a: &[Self],
-        weight: &Tensor,
-        out: &mut [Self],
-    ) -> Result<()> {
-        let (_, n, k) = size;
-        product(ctx, size, Mat::rows(a, k), Mat::rows(weight.as_slice()?, k).t(), out, n, false)
     }
 }
 

@@ -1,7 +1,9 @@
 //! Recurrent layers against their equations, one scalar at a time.
 
 use super::{Activation, Cell, Direction, Recurrent};
-use crate::testing::{assert_close, fails, noise, run_all, t};
+use crate::op::{Op, ValueInfo};
+use crate::rewrite::{Hints, Operand};
+use crate::testing::{assert_close, constant, fails, noise, run_all, t};
 use lgp_memory::Tensor;
 
 fn sigmoid(x: f32) -> f32 {
@@ -131,11 +133,28 @@ fn layers_follow_their_equations() {
             }
         }
         assert_close(&out[0], &t(&[steps, 2, batch, n], &y), 1e-5);
+        assert_eq!(prepared(&op, &inputs), out);
         assert_close(&out[1], &t(&[2, batch, n], &last_h), 1e-5);
         if matches!(cell, Cell::Lstm { .. }) {
             assert_close(&out[2], &t(&[2, batch, n], &last_c), 1e-5);
         }
     }
+}
+
+/// The outputs with weights that were laid out before.
+fn prepared(op: &Recurrent, inputs: &[Option<&Tensor>]) -> Vec<Tensor> {
+    let infos: Vec<Option<ValueInfo>> =
+        inputs.iter().map(|x| x.map(|x| constant(x.clone()))).collect();
+    let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
+    let hints = Hints { isa: None, bf16: false, on_device: false };
+    let step = op.prepared(&infos, hints).unwrap().unwrap();
+    let read = step.inputs.iter().map(|operand| match operand {
+        Operand::Input(i) => inputs[*i],
+        Operand::Constant(laid_out) => Some(laid_out),
+        Operand::Absent | Operand::Made(_) => None,
+    });
+    let read: Vec<Option<&Tensor>> = read.collect();
+    run_all(&*step.op.unwrap(), &read).unwrap()
 }
 
 #[test]

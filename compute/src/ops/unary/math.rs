@@ -16,84 +16,138 @@ pub(crate) trait Exp: Real {
     fn lit(value: f64) -> Self;
 }
 
+/// `a · b + c`, rounded once where it is `FUSED`: one instruction then, but a call where the
+/// function around it does not enable that instruction.
+#[inline(always)]
+fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// A polynomial, the coefficient of the highest power first.
+#[inline(always)]
+fn polynomial<const FUSED: bool, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let mut sum = coefficients[0];
+    for c in &coefficients[1..] {
+        sum = multiply_add::<FUSED>(sum, x, *c);
+    }
+    sum
+}
+
+/// 1.5 · 2^23: adding it rounds to an integer that then stands in the low bits.
+const ROUND: f32 = 12_582_912.;
+
+/// `(y, n)` so that `exp(x)` is `y · 2^n`, with n as `n + ROUND`; x is at most 104 from 0.
+#[inline(always)]
+fn exp_parts<const FUSED: bool>(x: f32) -> (f32, f32) {
+    const LN2_HIGH: f32 = 0.693_359_375;
+    const LN2_LOW: f32 = -2.121_944_4e-4;
+    let shifted = multiply_add::<FUSED>(x, std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = multiply_add::<FUSED>(n, -LN2_LOW, multiply_add::<FUSED>(n, -LN2_HIGH, x));
+    // Cephes' expf polynomial on [-ln 2 / 2, ln 2 / 2].
+    let p = polynomial::<FUSED, 6>(
+        r,
+        [1.987_569_15e-4, 1.398_199_95e-3, 8.333_451_9e-3, 4.166_579_6e-2, 1.666_666_55e-1, 0.5],
+    );
+    (multiply_add::<FUSED>(p, r * r, r) + 1., shifted)
+}
+
+/// The exponential function within 2 units in the last place; overflows to infinity, underflows
+/// through denormals.
+#[inline(always)]
+pub(crate) fn exp<const FUSED: bool>(x: f32) -> f32 {
+    let x = if x > 89. { 89. } else { x };
+    let x = if x < -104. { -104. } else { x };
+    let (y, shifted) = exp_parts::<FUSED>(x);
+    // 2^n in two factors, because n reaches beyond both ends of the exponent.
+    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
+    let half = n >> 1;
+    let power = |n: i32| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned());
+    y * power(half) * power(n.wrapping_sub(half))
+}
+
+#[inline(always)]
+pub(crate) fn tanh<const FUSED: bool>(x: f32) -> f32 {
+    let z = x * x;
+    // Cephes' tanhf polynomial, for |x| < 0.625, where 1 - 2 / (…) would cancel.
+    let p = polynomial::<FUSED, 5>(
+        z,
+        [-5.704_988_72e-3, 2.063_908_87e-2, -5.373_971_55e-2, 1.333_144_19e-1, -3.333_328_20e-1],
+    );
+    let small = multiply_add::<FUSED>(p * z, x, x);
+    let large = 1. - 2. / (exp::<FUSED>(2. * x.abs()) + 1.);
+    let large = if x < 0. { -large } else { large };
+    if x.abs() < 0.625 { small } else { large }
+}
+
+/// A quotient of polynomials, the best of degrees 5 and 5 in x² by relative error up to 3.92, from
+/// where on the function is 1 in f32. Within 3.5e-7 of the value.
+#[inline(always)]
+pub(crate) fn erf<const FUSED: bool>(x: f32) -> f32 {
+    const END: f32 = 3.92;
+    let x = if x > END { END } else { x };
+    let x = if x < -END { -END } else { x };
+    let z = x * x;
+    let p = polynomial::<FUSED, 6>(
+        z,
+        [
+            2.050_082_2e-6,
+            2.848_837_5e-4,
+            3.765_655_7e-3,
+            5.274_884_4e-2,
+            1.904_073_5e-1,
+            1.128_379_11,
+        ],
+    );
+    let q = polynomial::<FUSED, 6>(
+        z,
+        [3.809_171_5e-5, 1.162_545_2e-3, 1.496_929_4e-2, 1.141_094_8e-1, 5.020_768_6e-1, 1.],
+    );
+    let y = x * p / q;
+    let y = if y > 1. { 1. } else { y };
+    if y < -1. { -1. } else { y }
+}
+
+/// `1 / (1 + exp(-x))` without a division, which takes as long as all else: the difference of
+/// exponents is a first guess of the inverse within 5 %, and each of Newton's three steps squares
+/// the error.
+#[inline(always)]
+pub(crate) fn sigmoid<const FUSED: bool>(x: f32) -> f32 {
+    /// Below it the value is no normal number: 0.
+    const LEAST: f32 = -87.;
+    let limited = if x < LEAST { LEAST } else { x };
+    let limited = if limited > -LEAST { -LEAST } else { limited };
+    let (y, shifted) = exp_parts::<FUSED>(-limited);
+    // The power of two is a normal number here.
+    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(1f32.to_bits()));
+    let d = multiply_add::<FUSED>(y, power, 1.);
+    let inverse = f32::from_bits(0x7ef3_11c3u32.wrapping_sub(d.to_bits()));
+    let inverse = inverse * multiply_add::<FUSED>(-d, inverse, 2.);
+    let inverse = inverse * multiply_add::<FUSED>(-d, inverse, 2.);
+    // The last one as a correction, which rounds least.
+    let inverse = multiply_add::<FUSED>(inverse, multiply_add::<FUSED>(-d, inverse, 1.), inverse);
+    if x < LEAST { 0. } else { inverse }
+}
+
 impl Exp for f32 {
-    /// Within 2 units in the last place; overflows to infinity, underflows through denormals.
     #[inline(always)]
     fn exp_(self) -> Self {
-        /// 1.5 · 2^23: adding it rounds to an integer that then stands in the low bits.
-        const ROUND: f32 = 12_582_912.;
-        const LN2_HIGH: f32 = 0.693_359_375;
-        const LN2_LOW: f32 = -2.121_944_4e-4;
-        let x = if self > 89. { 89. } else { self };
-        let x = if x < -104. { -104. } else { x };
-        let shifted = x * std::f32::consts::LOG2_E + ROUND;
-        let n = shifted - ROUND;
-        let r = x - n * LN2_HIGH - n * LN2_LOW;
-        // Cephes' expf polynomial on [-ln 2 / 2, ln 2 / 2].
-        let p = 1.987_569_15e-4 * r + 1.398_199_95e-3;
-        let p = p * r + 8.333_451_9e-3;
-        let p = p * r + 4.166_579_6e-2;
-        let p = p * r + 1.666_666_55e-1;
-        let p = p * r + 5.000_000_12e-1;
-        let y = p * (r * r) + r + 1.;
-        // 2^n in two factors, because n reaches beyond both ends of the exponent.
-        let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
-        let half = n >> 1;
-        let power = |n: i32| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned());
-        y * power(half) * power(n.wrapping_sub(half))
+        exp::<false>(self)
     }
 
     #[inline(always)]
     fn tanh_(self) -> Self {
-        let z = self * self;
-        // Cephes' tanhf polynomial, for |x| < 0.625, where 1 - 2 / (…) would cancel.
-        let p = -5.704_988_72e-3 * z + 2.063_908_87e-2;
-        let p = p * z - 5.373_971_55e-2;
-        let p = p * z + 1.333_144_19e-1;
-        let p = p * z - 3.333_328_20e-1;
-        let small = p * z * self + self;
-        let large = 1. - 2. / ((2. * self.abs()).exp_() + 1.);
-        let large = if self < 0. { -large } else { large };
-        if self.abs() < 0.625 { small } else { large }
+        tanh::<false>(self)
     }
 
-    /// A quotient of polynomials, the best of degrees 5 and 5 in x² by relative error up to 3.92,
-    /// from where on the function is 1 in f32. Within 3.5e-7 of the value.
     #[inline(always)]
     fn erf_(self) -> Self {
-        const END: f32 = 3.92;
-        let x = if self > END { END } else { self };
-        let x = if x < -END { -END } else { x };
-        let z = x * x;
-        let p = 2.050_082_2e-6 * z + 2.848_837_5e-4;
-        let p = p * z + 3.765_655_7e-3;
-        let p = p * z + 5.274_884_4e-2;
-        let p = p * z + 1.904_073_5e-1;
-        let p = p * z + 1.128_379_11;
-        let q = 3.809_171_5e-5 * z + 1.162_545_2e-3;
-        let q = q * z + 1.496_929_4e-2;
-        let q = q * z + 1.141_094_8e-1;
-        let q = q * z + 5.020_768_6e-1;
-        let q = q * z + 1.;
-        let y = x * p / q;
-        let y = if y > 1. { 1. } else { y };
-        if y < -1. { -1. } else { y }
+        erf::<false>(self)
     }
 
-    /// Without a division, which takes as long as all else: the difference of exponents is a first
-    /// guess of the inverse within 5 %, and each of Newton's three steps squares the error.
     #[inline(always)]
     fn sigmoid_(self) -> Self {
-        /// Below it the value is no normal number: 0.
-        const LEAST: f32 = -87.;
-        let x = if self < LEAST { LEAST } else { self };
-        let d = 1. + (-x).exp_();
-        let inverse = f32::from_bits(0x7ef3_11c3u32.wrapping_sub(d.to_bits()));
-        let inverse = inverse * (2. - d * inverse);
-        let inverse = inverse * (2. - d * inverse);
-        // The last one as a correction, which rounds least.
-        let inverse = inverse + inverse * (1. - d * inverse);
-        if self < LEAST { 0. } else { inverse }
+        sigmoid::<false>(self)
     }
 
     #[inline(always)]

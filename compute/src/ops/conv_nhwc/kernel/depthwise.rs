@@ -47,7 +47,7 @@ impl<T: Element, const K: usize, const S: usize> Body for Row<'_, T, K, S> {
             // SAFETY: the outputs were just written.
             let out =
                 unsafe { std::slice::from_raw_parts_mut(self.out, self.outputs * self.channels) };
-            T::activate(activation, out);
+            T::activate::<V>(activation, out);
         }
     }
 }
@@ -132,7 +132,7 @@ impl<T: Element> Body for Pixel<'_, T> {
         if let Some(activation) = e.activation {
             // SAFETY: the output was just written.
             let out = unsafe { std::slice::from_raw_parts_mut(self.out, self.channels) };
-            T::activate(activation, out);
+            T::activate::<V>(activation, out);
         }
     }
 }

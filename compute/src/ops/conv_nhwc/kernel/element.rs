@@ -20,7 +20,7 @@ pub(crate) trait Element: Copy {
     unsafe fn store_some<V: Vector>(v: V, to: *mut Self, n: usize);
 
     /// Applies an activation to each element.
-    fn activate(activation: Activation, x: &mut [Self]);
+    fn activate<V: Vector>(activation: Activation, x: &mut [Self]);
 
     /// Reads `min(n, V::LANES)` elements.
     #[inline(always)]
@@ -59,8 +59,8 @@ impl Element for f32 {
         unsafe { v.store_some(to, n) }
     }
     #[inline(always)]
-    fn activate(activation: Activation, x: &mut [Self]) {
-        activation.apply(x);
+    fn activate<V: Vector>(activation: Activation, x: &mut [Self]) {
+        activation.apply(V::FUSED, x);
     }
 }
 
@@ -86,14 +86,14 @@ impl Element for bf16 {
         unsafe { v.store_some_bf16(to, n) }
     }
     #[inline(always)]
-    fn activate(activation: Activation, x: &mut [Self]) {
+    fn activate<V: Vector>(activation: Activation, x: &mut [Self]) {
         const BLOCK: usize = 64;
         for x in x.chunks_mut(BLOCK) {
             let mut wide = [0f32; BLOCK];
             for (wide, x) in wide.iter_mut().zip(&*x) {
                 *wide = f32::from_bits(u32::from(x.to_bits()) << 16);
             }
-            activation.apply(&mut wide);
+            activation.apply(V::FUSED, &mut wide);
             for (x, &wide) in x.iter_mut().zip(&wide) {
                 *x = rounded(wide);
             }

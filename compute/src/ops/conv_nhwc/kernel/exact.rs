@@ -50,7 +50,7 @@ impl<const S: usize> Body for Exact<'_, S> {
             }
         }
         // SAFETY: all outputs were just written.
-        unsafe { to.activate() };
+        unsafe { to.activate::<V>() };
     }
 }
 

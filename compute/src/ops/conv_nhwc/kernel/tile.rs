@@ -272,7 +272,7 @@ unsafe fn complete<V: Vector, W: Words<V>>(t: &Block<'_>) {
             }
             let Some(activation) = &e.activation else { continue };
             let row = std::slice::from_raw_parts_mut(t.c.add(at), to - from);
-            activation.apply(row);
+            activation.apply(V::FUSED, row);
             if !e.out_bf16.is_null() {
                 let to = std::slice::from_raw_parts_mut(e.out_bf16.add(at), to - from);
                 to.iter_mut().zip(&*row).for_each(|(to, &x)| *to = rounded(x));

@@ -15,6 +15,8 @@ const LANES_MAX: usize = 16;
 /// are inlined into functions that enable those. Pointers must be valid for the elements named.
 pub(crate) trait Vector: Copy {
     const LANES: usize;
+    /// Whether the CPU features include multiply-adds of one instruction.
+    const FUSED: bool;
     unsafe fn splat(x: f32) -> Self;
     /// Reads `LANES` elements.
     unsafe fn load(from: *const f32) -> Self;
@@ -89,6 +91,7 @@ pub(crate) struct Four([f32; 4]);
 
 impl Vector for Four {
     const LANES: usize = 4;
+    const FUSED: bool = false;
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         Self([x; 4])
@@ -139,6 +142,7 @@ impl Vector for Four {
 #[cfg(target_arch = "x86_64")]
 impl Vector for __m256 {
     const LANES: usize = 8;
+    const FUSED: bool = true;
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         // SAFETY: the caller has AVX.
@@ -201,6 +205,7 @@ unsafe fn mask256(n: usize) -> __m256i {
 #[cfg(target_arch = "x86_64")]
 impl Vector for __m512 {
     const LANES: usize = 16;
+    const FUSED: bool = true;
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         // SAFETY: the caller has AVX-512.

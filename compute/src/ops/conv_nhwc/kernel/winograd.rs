@@ -148,7 +148,7 @@ impl<const S: usize> Output<'_, S> {
     /// # Safety
     /// All outputs were written.
     #[inline(always)]
-    pub(crate) unsafe fn activate(&self) {
+    pub(crate) unsafe fn activate<V: Vector>(&self) {
         let Some(activation) = self.epilogue.activation else { return };
         // Outputs that lie side by side are one run.
         let (runs, length) = match self.column == self.maps {
@@ -162,7 +162,7 @@ impl<const S: usize> Output<'_, S> {
                     let run = self.out.add(y * self.row + x * self.column);
                     std::slice::from_raw_parts_mut(run, length)
                 };
-                activation.apply(run);
+                activation.apply(V::FUSED, run);
             }
         }
     }
@@ -221,7 +221,7 @@ impl<const S: usize> Body for Inverse<'_, S> {
             m += V::LANES;
         }
         // SAFETY: all outputs were just written.
-        unsafe { to.activate() };
+        unsafe { to.activate::<V>() };
     }
 }
 
