@@ -1,8 +1,8 @@
 //! Dtypes, shapes, layouts, host tensors on aligned buffers, pools, and planned arenas.
 //!
 //! This layer knows shapes and bytes, not maths: `lgp-compute` computes with tensors. A device's
-//! buffers come from `lgp-hal`; a [`DevicePool`] decides who gets which part of them, and its
-//! [`MemoryLog`] can be replayed without the device.
+//! buffers come from `lgp-hal`; a [`DevicePool`] hands out parts of them, and its [`MemoryLog`] can
+//! be replayed without the device.
 //!
 //! ```
 //! use lgp_memory::{DType, Pool, Tensor};

@@ -1,14 +1,17 @@
 //! Reuse of host buffers: constant-time bins for small ones, best fit for large ones.
 
-use crate::buffer::{Block, Buffer};
-use crate::error::{Error, Result};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+mod classes;
+pub(crate) mod idle;
 
-/// Sizes up to this many bytes are rounded to a size class and reused exactly.
-const SMALL_BYTES_MAX: usize = 64 * 1024;
-/// Larger sizes are rounded to this granularity.
-const LARGE_STEP: usize = 4096;
+pub use idle::PoolStats;
+
+use crate::buffer::Buffer;
+use crate::buffer::block::Block;
+use crate::error::{Error, Result};
+use classes::rounded;
+use idle::Shared;
+use std::sync::Arc;
+
 /// A large block serves a request only if it is at most this many times as large: a small request
 /// must not pin a huge block.
 const LARGE_SLACK: usize = 2;
@@ -30,30 +33,6 @@ const BRIEF_SLACK: usize = 8;
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Pool(Arc<Shared>);
-
-/// Counts of a [`Pool`]. Bytes are those of the blocks, rounded up.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PoolStats {
-    /// Buffers handed out.
-    pub allocations: u64,
-    /// Of those, how many reused a block.
-    pub hits: u64,
-    /// Bytes in live buffers.
-    pub in_use_bytes: usize,
-    /// The most that `in_use_bytes` ever was.
-    pub high_water_bytes: usize,
-    /// Bytes waiting for reuse.
-    pub idle_bytes: usize,
-}
-
-impl PoolStats {
-    /// The share of allocations that reused a block, 0 to 1.
-    #[must_use]
-    #[allow(clippy::cast_precision_loss, reason = "a ratio for people")]
-    pub fn hit_rate(&self) -> f64 {
-        if self.allocations == 0 { 0. } else { self.hits as f64 / self.allocations as f64 }
-    }
-}
 
 impl Pool {
     /// An empty pool.
@@ -104,144 +83,11 @@ impl Pool {
     }
 }
 
-impl PoolStats {
-    fn lend(&mut self, bytes: usize) {
-        self.allocations += 1;
-        self.in_use_bytes += bytes;
-        self.high_water_bytes = self.high_water_bytes.max(self.in_use_bytes);
-    }
-}
-
-/// State shared by the clones of a pool and its buffers.
-#[derive(Debug, Default)]
-pub(crate) struct Shared(Mutex<State>);
-
-impl Shared {
-    /// Takes a buffer's block back.
-    pub(crate) fn put(&self, block: Block) {
-        // Excess blocks are freed after the lock is released.
-        let _refused = self.lock().put(block);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is consistent between any two statements that could panic.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Idle blocks by capacity, and the counts.
-#[derive(Debug, Default)]
-struct State {
-    /// One bin per size class, last in first out: the most recently used block is warm in the
-    /// cache.
-    small: Vec<Vec<Block>>,
-    large: BTreeMap<usize, Vec<Block>>,
-    stats: PoolStats,
-}
-
-impl State {
-    fn take(&mut self, capacity: usize, slack: usize) -> Option<Block> {
-        let block = if capacity <= SMALL_BYTES_MAX {
-            self.small.get_mut(class(capacity))?.pop()?
-        } else {
-            let most = capacity.saturating_mul(slack);
-            let mut fitting = self.large.range_mut(capacity..=most);
-            let (&fit, blocks) = fitting.next()?;
-            let block = blocks.pop()?;
-            if blocks.is_empty() {
-                self.large.remove(&fit);
-            }
-            block
-        };
-        self.stats.hits += 1;
-        self.stats.idle_bytes -= block.capacity();
-        Some(block)
-    }
-
-    /// Takes a block back, and returns the excess blocks: smaller ones first, because larger ones
-    /// can serve in their place.
-    fn put(&mut self, block: Block) -> Vec<Block> {
-        let capacity = block.capacity();
-        self.stats.in_use_bytes -= capacity;
-        let mut refused = Vec::new();
-        while self.stats.idle_bytes + capacity > self.stats.high_water_bytes {
-            let Some(smaller) = self.large.range_mut(..capacity).next() else {
-                refused.push(block);
-                return refused;
-            };
-            let (&size, blocks) = smaller;
-            refused.extend(blocks.pop());
-            if blocks.is_empty() {
-                self.large.remove(&size);
-            }
-            self.stats.idle_bytes -= size;
-        }
-        self.stats.idle_bytes += capacity;
-        if capacity <= SMALL_BYTES_MAX {
-            let class = class(capacity);
-            if self.small.len() <= class {
-                self.small.resize_with(class + 1, Vec::new);
-            }
-            self.small[class].push(block);
-        } else {
-            self.large.entry(capacity).or_default().push(block);
-        }
-        refused
-    }
-
-    fn release_idle(&mut self) {
-        self.small.clear();
-        self.large.clear();
-        self.stats.idle_bytes = 0;
-    }
-}
-
-/// The capacity that serves `len > 0` bytes: a size class, or a multiple of the large step.
-fn rounded(len: usize) -> Option<usize> {
-    if len <= SMALL_BYTES_MAX {
-        Some(class_bytes(class(len)))
-    } else {
-        len.checked_next_multiple_of(LARGE_STEP)
-    }
-}
-
-/// The smallest class that holds `len` bytes. Classes are 64, 128, 192, 256, and from there four
-/// steps per doubling, so that rounding wastes less than a quarter.
-fn class(len: usize) -> usize {
-    let lines = len.div_ceil(64).max(1);
-    if lines <= 4 {
-        return lines - 1;
-    }
-    // lines is in (2^(n+2), 2^(n+3)], divided into four steps of 2^n.
-    let n = (lines - 1).ilog2() as usize - 2;
-    4 * n + (lines - (4 << n)).div_ceil(1 << n) + 3
-}
-
-/// Bytes of a class.
-fn class_bytes(class: usize) -> usize {
-    if class < 4 {
-        return 64 * (class + 1);
-    }
-    let (n, step) = ((class - 4) / 4, (class - 4) % 4 + 1);
-    64 * ((4 + step) << n)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::buffer::ALIGNMENT;
     use proptest::prelude::*;
-
-    #[test]
-    fn classes_are_tight_and_monotonic() {
-        for len in 1..=SMALL_BYTES_MAX {
-            let bytes = class_bytes(class(len));
-            assert!(bytes >= len && bytes.is_multiple_of(64), "{len} -> {bytes}");
-            assert!(len <= 256 || bytes < len + len / 4 + 64, "{len} -> {bytes}");
-            assert_eq!(class(bytes), class(len), "{len} -> {bytes}");
-            assert!(class(len) == 0 || class_bytes(class(len) - 1) < len);
-        }
-    }
 
     #[test]
     fn reuse_is_counted() {

@@ -34,7 +34,7 @@ pub trait SegmentSource {
     /// A segment of `bytes` bytes.
     ///
     /// # Errors
-    /// If there is none.
+    /// When the source has no such segment.
     fn segment(&mut self, bytes: usize) -> Result<Self::Segment>;
 }
 

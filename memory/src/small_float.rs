@@ -106,7 +106,7 @@ impl Format {
         }
     }
 
-    /// The code of the nearest number to a non-negative one, unless that is too large.
+    /// The code of the number nearest to a non-negative `x`; `None` if `x` is too large.
     fn round(&self, x: f64) -> Option<u8> {
         let least = 1 - self.bias;
         if x >= 2f64.powi(i32::from(self.largest >> self.mantissa) + 1 - self.bias) {
@@ -116,7 +116,7 @@ impl Format {
         // Scaling by a power of two is exact, so only `round_ties_even` rounds.
         let places = i32::try_from(self.mantissa).unwrap_or(0);
         let units = (x * 2f64.powi(places - exponent)).round_ties_even();
-        // Both are small: a few units above an exponent below 32.
+        // Both terms are small: a few units, and an exponent below 32.
         #[allow(clippy::cast_possible_truncation, reason = "a handful of units")]
         let code = units as i32 + ((exponent - least) << self.mantissa);
         u8::try_from(code).ok().filter(|&code| code <= self.largest)

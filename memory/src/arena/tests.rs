@@ -1,6 +1,7 @@
 //! Tests of planning and of the arena.
 
 use super::*;
+use crate::buffer::ALIGNMENT;
 use proptest::prelude::*;
 
 fn mib(bytes: usize) -> f64 {

@@ -41,7 +41,7 @@ impl Drop for Lease {
 /// A block of a device's memory. Dropping it returns it to its pool.
 #[derive(Debug)]
 pub struct DeviceBlock {
-    // Dropped before the lease: the buffer must be released before others get the range.
+    // Dropped before the lease: the buffer must be released before the range is handed out again.
     buffer: Arc<dyn Buffer>,
     offset: usize,
     lease: Lease,

@@ -102,8 +102,8 @@ impl<'a> Series<'a> {
         spikes
     }
 
-    /// The end of a growth that is a spike at `at`: after it nothing higher comes in time, or only
-    /// after a fall as large as a spike.
+    /// The maximum of the spike at `at`. The spike ends when no higher point follows within the
+    /// rule's time, or when the bytes fall by as much as a spike grows.
     fn top(&self, at: usize, rule: SpikeRule) -> usize {
         let mut top = at;
         for (next, &(time, bytes)) in self.points.iter().enumerate().skip(at) {

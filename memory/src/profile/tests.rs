@@ -135,7 +135,7 @@ fn what_was_held_before_is_no_spike() {
 }
 
 proptest! {
-    /// Whatever a log holds, peaks are peaks, and owners' growth covers each spike.
+    /// For any log, peaks are peaks, and owners' growth covers each spike.
     #[test]
     fn profiles_add_up(
         events in prop::collection::vec((0u64..5, 0usize..4, 0usize..2000, 0u64..20), 0..80),
