@@ -1,5 +1,5 @@
-//! Why a graphics card that the kernel sees is not used, and the exact line that mends it. The
-//! reasoning is pure; what it needs to know of the machine is gathered first.
+//! Why a graphics card that the kernel sees is not used, and the exact line that fixes it. The
+//! reasoning is pure; the facts about the machine are collected first.
 
 use crate::amd::ids::AmdChip;
 use crate::amd::sysfs::Card;
@@ -7,25 +7,25 @@ use crate::backend::{BackendKind, Hides, Missing, Platform, Probe};
 use std::io;
 use std::path::Path;
 
-/// A reason and the line to type or to set.
+/// A reason, and the line to type or to set that fixes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advice {
     pub(crate) reason: String,
     pub(crate) hint: Option<String>,
 }
 
-/// Whether this process may talk to a card.
+/// Whether this process may open a card's render node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RenderNode {
-    /// It may.
+    /// The node can be opened.
     Open,
-    /// The node at this path belongs to others.
+    /// This process has no permission for the node at this path.
     Denied(String),
     /// There is no node at this path.
     Absent(String),
 }
 
-/// What the advice depends on besides the card.
+/// The facts that the advice depends on, besides the card.
 #[derive(Debug, Clone)]
 pub(crate) struct Situation<'a> {
     /// Whether the card's backend is in this build.
@@ -34,7 +34,7 @@ pub(crate) struct Situation<'a> {
     pub(crate) platforms: &'a [Platform],
     /// Why the card's backend has no devices.
     pub(crate) missing: Option<&'a Missing>,
-    /// What of the environment the OpenCL drivers heed.
+    /// The environment variables that OpenCL drivers read.
     pub(crate) variables: &'a Variables,
     /// The card's render node.
     pub(crate) render_node: RenderNode,
@@ -45,9 +45,10 @@ pub(crate) struct Situation<'a> {
 pub(crate) struct Variables {
     /// rusticl's own switch, `RUSTICL_ENABLE`: the drivers whose cards it shows.
     rusticl_enable: Option<String>,
-    /// AMD's, `ROC_ENABLE_PRE_VEGA`: 1 shows cards older than Vega.
+    /// AMD's switch, `ROC_ENABLE_PRE_VEGA`: 1 shows cards older than Vega.
     enable_pre_vega: Option<String>,
-    /// The loader's, `OCL_ICD_VENDORS`: the only folder or file where it looks for drivers.
+    /// The loader's path, `OCL_ICD_VENDORS`: the only folder or file where the loader looks for
+    /// drivers.
     icd_vendors: Option<String>,
 }
 
@@ -62,7 +63,7 @@ impl Variables {
     }
 }
 
-/// What is the same for every card of the machine.
+/// The facts that hold for every card of the machine.
 pub(crate) struct Environment<'a> {
     opencl: Option<&'a Probe>,
     cuda: Option<&'a Probe>,
@@ -70,7 +71,7 @@ pub(crate) struct Environment<'a> {
 }
 
 impl<'a> Environment<'a> {
-    /// Gathers it.
+    /// Collects the facts.
     pub(crate) fn read(probes: &'a [(BackendKind, &'static str, Option<Probe>)]) -> Self {
         let of = |kind| probes.iter().find(|line| line.0 == kind).and_then(|line| line.2.as_ref());
         Self {
@@ -106,7 +107,7 @@ fn access(opened: io::Result<()>, path: String) -> RenderNode {
     match opened.map_err(|error| error.kind()) {
         Err(io::ErrorKind::NotFound) => RenderNode::Absent(path),
         Err(io::ErrorKind::PermissionDenied) => RenderNode::Denied(path),
-        // Busy or asleep is the driver's affair, not a matter of permissions.
+        // Errors of a busy or sleeping card are not errors of permissions.
         _ => RenderNode::Open,
     }
 }
@@ -179,7 +180,7 @@ fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
     advice("no OpenCL driver for AMD cards is installed", INSTALL_RUSTICL)
 }
 
-/// Why AMD's own OpenCL driver, which is there, does not show the card.
+/// Why AMD's own OpenCL driver, although installed, does not show the card.
 fn amd_own(card: &Card, variables: &Variables) -> Advice {
     let before_vega = card.chip.is_some_and(AmdChip::is_before_vega);
     let shown = variables.enable_pre_vega.as_deref().is_some_and(|value| value != "0");
@@ -204,7 +205,7 @@ fn amd_own(card: &Card, variables: &Variables) -> Advice {
     advice(reason, INSTALL_RUSTICL)
 }
 
-/// What is wrong with the kernel driver that has an AMD card, if anything is.
+/// The problem with the kernel driver that holds an AMD card, if there is one.
 fn amd_kernel_driver(card: &Card) -> Option<Advice> {
     match card.driver.as_deref() {
         Some("amdgpu") => None,
@@ -224,7 +225,7 @@ fn amd_kernel_driver(card: &Card) -> Option<Advice> {
     }
 }
 
-/// Why rusticl, which is there, does not show the card.
+/// Why rusticl, although installed, does not show the card.
 fn rusticl(enable: Option<&str>) -> Advice {
     let drivers = || enable.unwrap_or_default().split(',').map(str::trim);
     let Some(value) = enable.filter(|_| drivers().any(|driver| !driver.is_empty())) else {

@@ -1,5 +1,5 @@
-//! What AMD cards say about themselves through the kernel: identity, telemetry, and what the
-//! compute driver knows. The root of sysfs is a parameter, so that tests run on fixture trees.
+//! Facts about AMD cards from the kernel: identity, telemetry, and properties from the compute
+//! driver. The root of sysfs is a parameter, so that tests run on fixture trees.
 
 pub(crate) mod ids;
 pub(crate) mod kfd;

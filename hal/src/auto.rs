@@ -1,4 +1,4 @@
-//! Which device `auto` means.
+//! The device that `auto` selects.
 
 use crate::backend::{BACKENDS, BackendKind, Line};
 use crate::caps::{Caps, DeviceKind};
@@ -12,21 +12,21 @@ use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What the better of two devices has more of.
+/// The order of devices: the better one is greater.
 type Worth = (u8, Option<u64>, Reverse<u32>);
 
-/// How good a device is for models; `None` for one that `auto` never takes: a driver's device of
-/// type CPU is the processor in disguise, and slower.
+/// How good a device is for models; `None` for a device that `auto` never selects. A driver's
+/// device of type CPU is the processor again, and slower.
 fn worth(id: DeviceId, kind: DeviceKind, memory: Option<u64>) -> Option<Worth> {
     if kind == DeviceKind::Cpu && id.backend != BackendKind::Cpu {
         return None;
     }
-    // Of equals the larger memory, then the lower number.
+    // Between equal ranks the larger memory wins, then the lower number.
     Some((id.backend.line().rank?, memory, Reverse(id.ordinal)))
 }
 
-/// The device that `auto` means: the usable one that is fastest by kind, and the processor if
-/// there is no better. An OpenCL device of type CPU is never chosen.
+/// The device that `auto` selects: the usable device of the fastest kind, or the processor if there
+/// is no better one. An OpenCL device of type CPU is never selected.
 #[must_use]
 pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
     let usable = devices.iter().filter(|info| info.usable);
@@ -37,11 +37,11 @@ pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
     candidates.max().map_or(DeviceId::CPU, |(_, id)| id)
 }
 
-/// Opens the device that `auto` means. It answers as [`select_auto`] of all devices would, but
-/// tests no more of them than it must, and loads no driver where the system shows no graphics card.
+/// Opens the device that [`select_auto`] would select of all devices. It tests no more devices than
+/// necessary, and loads no driver where the system shows no graphics card.
 ///
 /// # Errors
-/// What opening the processor answers where nothing else can be used.
+/// The error of opening the processor, when no other device can be used.
 pub fn open_auto() -> Result<Arc<dyn Device>> {
     let options = ProbeOptions::default();
     let table = if shows_graphics(&options) { BACKENDS } else { &[] };
@@ -71,7 +71,7 @@ fn open_best(table: &'static [Line]) -> Option<Arc<dyn Device>> {
     })
 }
 
-/// Whether the system shows a graphics card of any maker, as far as that can be said without a
+/// Whether the system shows a graphics card of any vendor, as far as that is known without a
 /// driver.
 fn shows_graphics(options: &ProbeOptions) -> bool {
     if !cfg!(target_os = "linux") {
@@ -80,7 +80,7 @@ fn shows_graphics(options: &ProbeOptions) -> bool {
     let card = |name: std::ffi::OsString| name.to_string_lossy().starts_with("card");
     let cards = std::fs::read_dir(options.sysfs_root.join("class/drm"));
     cards.is_ok_and(|mut cards| cards.any(|entry| entry.is_ok_and(|it| card(it.file_name()))))
-        // NVIDIA's driver without its display part, and Windows's subsystem for Linux.
+        // NVIDIA's driver without its display part, and the Windows Subsystem for Linux.
         || ["/dev/nvidiactl", "/dev/dxg"].iter().any(|node| Path::new(node).exists())
 }
 

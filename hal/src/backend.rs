@@ -1,5 +1,5 @@
-//! What a backend is, and the table of all of them: the only lines of the workspace that ask for
-//! a backend's cargo feature.
+//! The trait of backends, and the table of all of them: the only lines of the workspace that ask
+//! for a backend's cargo feature.
 
 pub(crate) mod cpu;
 pub(crate) mod host;
@@ -21,7 +21,7 @@ use crate::telemetry::Telemetry;
 use std::sync::Arc;
 
 /// The families of devices. Every variant exists in every build, so that settings and errors can
-/// speak of a backend that is not compiled in.
+/// name a backend that is not compiled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BackendKind {
     /// A recording device for tests; opened by name, never listed.
@@ -38,7 +38,7 @@ impl BackendKind {
     /// Every backend, in the order of the table.
     pub const ALL: [Self; 4] = [Self::Null, Self::Cpu, Self::OpenCl, Self::Cuda];
 
-    /// The line of the table about it.
+    /// The backend's line of the table.
     pub(crate) const fn line(self) -> &'static Line {
         // The lines stand in the order of the variants; a test compares them.
         &BACKENDS[self as usize]
@@ -49,21 +49,22 @@ impl BackendKind {
 pub(crate) struct Line {
     /// The family of devices.
     pub(crate) kind: BackendKind,
-    /// Its name in device ids, settings and messages.
+    /// The family's name in device ids, settings and messages.
     pub(crate) name: &'static str,
-    /// The cargo feature that brings it.
+    /// The cargo feature that compiles the backend in.
     pub(crate) feature: &'static str,
     /// The backend, if this build has it.
     pub(crate) backend: Option<&'static dyn Backend>,
-    /// What `auto` prefers has more of it; `None` for devices that it never takes.
+    /// The rank for `auto`, which prefers higher ones; `None` for devices that it never selects.
     pub(crate) rank: Option<u8>,
-    /// The driver that its devices need, for people; `None` for those that need none.
+    /// The driver that the devices need, for people; `None` for devices that need none.
     pub(crate) driver: Option<&'static str>,
-    /// What its compiler reads before a portable kernel; `None` for one that compiles no programs.
+    /// The header that the compiler reads before a portable kernel; `None` for a backend that
+    /// compiles no programs.
     pub(crate) prelude: Option<&'static str>,
 }
 
-/// Every backend there is, compiled in or not.
+/// Every backend, compiled in or not.
 pub(crate) const BACKENDS: &[Line] = &[
     Line {
         kind: BackendKind::Null,
@@ -116,7 +117,7 @@ const CUDA: Option<&dyn Backend> = Some(&cuda::Cuda);
 #[cfg(not(feature = "cuda"))]
 const CUDA: Option<&dyn Backend> = None;
 
-/// A family of devices: what it finds and how it opens one.
+/// A family of devices: it finds and opens them.
 pub(crate) trait Backend: Sync {
     /// Looks for devices without opening them. It never panics and needs no library, driver or
     /// device to be present.
@@ -125,43 +126,43 @@ pub(crate) trait Backend: Sync {
     /// Opens a device, without the self-test.
     ///
     /// # Errors
-    /// [`crate::Error::NoDevice`] with the reason, or what the driver refused.
+    /// [`crate::Error::NoDevice`] with the reason, or the driver's refusal.
     fn open(&self, ordinal: u32) -> Result<Arc<dyn Device>>;
 
-    /// What the sensors of a found device say, where the backend can ask them.
+    /// The sensor values of a found device, where the backend can read them.
     fn telemetry(&self, _found: &Found) -> Option<Telemetry> {
         None
     }
 }
 
-/// What a backend found.
+/// The result of a backend's search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Probe {
     /// The devices, by ordinal.
     pub(crate) found: Vec<Found>,
-    /// The OpenCL platforms seen, those without devices too.
+    /// The OpenCL platforms found, including those without devices.
     pub(crate) platforms: Vec<Platform>,
     /// Why there are no devices.
     pub(crate) missing: Option<Missing>,
 }
 
-/// An OpenCL driver as its loader lists it.
+/// An OpenCL driver as the loader lists it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(dead_code, reason = "a build with the processor only loads no driver library")]
 pub(crate) struct Platform {
-    /// What it calls itself.
+    /// The platform's own name.
     pub(crate) name: String,
-    /// Why it may show no AMD card, where it is a driver for them.
+    /// Why the driver may show no AMD card, if it is a driver for AMD cards.
     pub(crate) hides: Option<Hides>,
 }
 
-/// Why an OpenCL driver for AMD cards may be there and show none.
+/// Why an installed OpenCL driver for AMD cards may show none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hides {
-    /// Mesa's rusticl shows the cards of those drivers alone that `RUSTICL_ENABLE` names.
+    /// Mesa's rusticl shows only the cards of the drivers that `RUSTICL_ENABLE` names.
     UnlessNamed,
-    /// AMD's own shows cards older than Vega only where `ROC_ENABLE_PRE_VEGA` is set, and none
-    /// without the kernel's compute driver.
+    /// AMD's own driver shows cards older than Vega only where `ROC_ENABLE_PRE_VEGA` is set, and no
+    /// card without the kernel's compute driver.
     PreVega,
     /// Mesa's Clover cannot drive the cards that models run on.
     All,
@@ -172,7 +173,7 @@ pub(crate) enum Hides {
 pub(crate) struct Found {
     /// The device's name for people.
     pub(crate) name: String,
-    /// What it can do.
+    /// The device's capabilities.
     pub(crate) caps: Caps,
 }
 
@@ -182,9 +183,9 @@ pub(crate) struct Found {
 pub(crate) enum Missing {
     /// The driver library cannot be loaded.
     Library(String),
-    /// The library is there but knows no driver.
+    /// The library is installed but finds no driver.
     Driver(String),
-    /// The drivers are there but see no device.
+    /// The drivers are installed but find no device.
     Devices(String),
 }
 

@@ -5,8 +5,8 @@ use crate::gemm::Gemm;
 use crate::queue::Queue;
 use std::fmt::Debug;
 
-/// Products of matrices as the device's vendor computes them. [`crate::Device::blas`] has it, where
-/// the library is there.
+/// Products of matrices by the vendor's library, which [`crate::Device::blas`] returns if it is
+/// installed.
 pub trait Blas: Debug + Send + Sync {
     /// Queues a product on a queue of the device.
     ///

@@ -6,21 +6,21 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A fixed number of bytes in one device's memory; freed when the last handle goes and no queued
-/// command needs it. Its content moves through a [`crate::Queue`].
+/// A fixed number of bytes in one device's memory. The memory is freed when the last handle is
+/// dropped and no queued command needs it. A [`crate::Queue`] reads and writes the content.
 pub trait Buffer: Debug + Send + Sync {
     /// The size in bytes.
     fn bytes(&self) -> usize;
 
-    /// The `bytes` bytes from `offset` on, as a buffer of their own that shares this one's memory
-    /// and keeps it. Kernels must not write to two slices that overlap while either is read.
+    /// The `bytes` bytes from `offset` on, as a buffer that shares this one's memory and keeps it
+    /// alive. Kernels must not write to two slices that overlap while either is read.
     ///
     /// # Errors
     /// [`Error::OutOfBounds`]; [`Error::Unaligned`] for an offset that is no multiple of
     /// [`crate::Caps::alignment_bytes`]; or the driver's refusal.
     fn slice(self: Arc<Self>, offset: usize, bytes: usize) -> Result<Arc<dyn Buffer>>;
 
-    /// The backend's own type behind the trait.
+    /// The backend's own type, for a downcast.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn refuse_unaligned(offset: usize, alignment: usize) -> Result<()> {
     Ok(())
 }
 
-/// The range `offset..offset + bytes`, if a buffer of `capacity` bytes has it.
+/// The range `offset..offset + bytes`, if it lies in a buffer of `capacity` bytes.
 pub(crate) fn range(offset: usize, bytes: usize, capacity: usize) -> Result<Range<usize>> {
     match offset.checked_add(bytes) {
         Some(end) if end <= capacity => Ok(offset..end),

@@ -1,16 +1,16 @@
-//! What a device can do, as far as the layers above need to know before they use it.
+//! The capabilities of a device that the layers above need before they use it.
 
 use crate::id::PciAddress;
 use serde::Serialize;
 
-/// What kind of hardware stands behind a device.
+/// The kind of a device's hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
-    /// No hardware at all: the recording device, or not known.
+    /// No hardware (the recording device), or unknown.
     #[default]
     Virtual,
-    /// A processor, be it through OpenCL.
+    /// A processor, also one that is used through OpenCL.
     Cpu,
     /// A graphics card, or the graphics part of a processor.
     Gpu,
@@ -18,30 +18,30 @@ pub enum DeviceKind {
     Accelerator,
 }
 
-/// The capabilities of one device. A number that the device does not tell is `None` or 0.
+/// The capabilities of one device. A number that the device does not report is `None` or 0.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Caps {
     /// The kind of hardware.
     pub kind: DeviceKind,
-    /// Who made it.
+    /// The vendor.
     pub vendor: String,
     /// The driver and its version.
     pub driver: String,
-    /// Where it sits on the PCI bus.
+    /// The device's PCI address.
     pub pci: Option<PciAddress>,
     /// Cores, compute units or streaming multiprocessors.
     pub compute_units: u32,
     /// Highest clock of the cores.
     pub clock_mhz_max: Option<u32>,
-    /// Memory of the device, all of it.
+    /// All memory of the device.
     pub memory_bytes: Option<u64>,
     /// The largest single buffer; on Polaris under rusticl a quarter of the memory.
     pub allocation_bytes_max: Option<u64>,
-    /// Alignment that every buffer starts with.
+    /// The alignment of every buffer's first byte.
     pub alignment_bytes: u32,
     /// Local (shared) memory of one work-group.
     pub local_memory_bytes: u64,
-    /// Most work-items of one work-group; 0 without programs.
+    /// The maximum number of work-items in a work-group; 0 without programs.
     pub work_group_max: u32,
     /// Work-items that run in lock-step: the preferred work-group multiple; 0 without programs.
     pub wave: u32,

@@ -12,7 +12,7 @@ use crate::self_test::{Operands, Outcomes};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// An opened device. Buffers, programs and queues keep what they need of it alive, so they may
+/// An opened device. Buffers, programs and queues keep the parts that they need alive, so they may
 /// outlive the handle.
 pub trait Device: Debug + Send + Sync {
     /// The device's name in settings and messages.
@@ -21,10 +21,10 @@ pub trait Device: Debug + Send + Sync {
     /// The device's name for people.
     fn name(&self) -> &str;
 
-    /// What the device can do.
+    /// The device's capabilities.
     fn caps(&self) -> &Caps;
 
-    /// Bytes of the device's memory that nobody has taken now, where driver or system tell it.
+    /// Free bytes of the device's memory, if the driver or the system reports them.
     fn free_bytes(&self) -> Option<u64> {
         None
     }
@@ -42,8 +42,8 @@ pub trait Device: Debug + Send + Sync {
     /// When the driver refuses.
     fn queue(&self) -> Result<Box<dyn Queue>>;
 
-    /// Makes a queue whose events tell the device's time ([`crate::Event::since`]), which some
-    /// drivers do at the cost of speed.
+    /// Makes a queue whose events record the device's time ([`crate::Event::since`]), which costs
+    /// speed with some drivers.
     ///
     /// # Errors
     /// When the driver refuses.
@@ -51,14 +51,14 @@ pub trait Device: Debug + Send + Sync {
         self.queue()
     }
 
-    /// The vendor's library of linear algebra; `None` where there is none, as [`Caps::gemm`] says.
+    /// The vendor's library of linear algebra; `None` without one, as [`Caps::gemm`] reports.
     fn blas(&self) -> Option<Arc<dyn Blas>> {
         None
     }
 
-    /// Allocates `bytes` bytes of host memory that the device reaches by itself, for
-    /// [`Queue::write_async`] and [`Queue::read_async`]. It is taken from every program of the
-    /// host: a few blocks that are used again, not one for each tensor.
+    /// Allocates `bytes` bytes of host memory that the device accesses directly, for
+    /// [`Queue::write_async`] and [`Queue::read_async`]. Pinned memory is taken from all programs
+    /// of the host: reuse a few blocks instead of making one for each tensor.
     ///
     /// # Errors
     /// [`crate::Error::OutOfMemory`].
@@ -72,23 +72,23 @@ pub trait Device: Debug + Send + Sync {
     /// device without programs.
     fn compile(&self, source: &str, options: &str) -> Result<Arc<dyn Program>>;
 
-    /// Loads a program that was compiled earlier, even by another process, instead of compiling its
+    /// Loads a program that was compiled earlier, also by another process, instead of compiling its
     /// source again.
     ///
     /// # Safety
-    /// The bytes must be those of a [`Program::binary`], for drivers run what they are given.
-    /// Damage by accident is found and refused, as is what another device or driver made; a
+    /// The bytes must come from [`Program::binary`], because drivers execute them unchecked.
+    /// Accidental damage is detected and refused, as is a binary of another device or driver; a
     /// forgery is not.
     ///
     /// # Errors
-    /// [`crate::Error::Binary`], which compiling the source answers; [`crate::Error::Unsupported`]
-    /// on a device without programs.
+    /// [`crate::Error::Binary`], after which the source must be compiled;
+    /// [`crate::Error::Unsupported`] on a device without programs.
     unsafe fn load(&self, binary: &[u8]) -> Result<Arc<dyn Program>>;
 
-    /// Calculates the self-test's operations with the device's own arithmetic. A device that
-    /// cannot calculate answers no outcome at all.
+    /// Calculates the self-test's operations with the device's own arithmetic. A device without
+    /// arithmetic returns no outcomes.
     ///
     /// # Errors
-    /// When the device fails at it.
+    /// When the device fails to calculate.
     fn arithmetic(&self, operands: &Operands) -> Result<Outcomes>;
 }

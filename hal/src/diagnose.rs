@@ -1,4 +1,4 @@
-//! The doctor's findings: what was looked at, how it is, and the line that mends it.
+//! The doctor's findings: the subject, its status, and the line that fixes it.
 
 mod access;
 mod bar;
@@ -17,13 +17,13 @@ use scene::Scene;
 use serde::Serialize;
 use std::fmt;
 
-/// How something is.
+/// The status of a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Status {
     /// As it should be.
     Ok,
-    /// Worth knowing, nothing to mend.
+    /// Worth knowing; nothing to fix.
     Info,
     /// It works less well than it could.
     Warn,
@@ -45,18 +45,18 @@ impl fmt::Display for Status {
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at: `cpu`, `opencl`, `opencl:0`, `pci:0000:01:00.0`, `vulkan-layers`, `auto`.
+    /// The subject: `cpu`, `opencl`, `opencl:0`, `pci:0000:01:00.0`, `vulkan-layers`, `auto`.
     pub subject: String,
-    /// How it is.
+    /// The subject's status.
     pub status: Status,
-    /// What was found, for people.
+    /// The finding, for people.
     pub message: String,
-    /// The line to type or to set, where there is something to mend.
+    /// The line to type or to set, if there is something to fix.
     pub fix: Option<String>,
 }
 
 impl Finding {
-    /// A finding with nothing to type.
+    /// A finding without a line to type.
     pub fn new(subject: impl Into<String>, status: Status, message: impl Into<String>) -> Self {
         Self { subject: subject.into(), status, message: message.into(), fix: None }
     }
@@ -69,13 +69,13 @@ impl Finding {
     }
 }
 
-/// Looks at everything that bears on the use of devices.
+/// Checks everything that affects the use of devices.
 #[must_use]
 pub fn diagnose(options: &ProbeOptions) -> Vec<Finding> {
     examine(options).1
 }
 
-/// The devices, and what [`diagnose`] says of them: both of one look.
+/// The devices and the findings of [`diagnose`], from one probe.
 #[must_use]
 pub fn examine(options: &ProbeOptions) -> (Vec<DeviceInfo>, Vec<Finding>) {
     let survey = Survey::new(BACKENDS, options);
@@ -87,7 +87,7 @@ fn finding(subject: &str, status: Status, message: impl Into<String>) -> Finding
     Finding::new(subject, status, message)
 }
 
-/// What is checked besides the devices themselves: a file each.
+/// The checks besides the devices themselves: a file each.
 const CHECKS: &[fn(&Scene<'_>) -> Vec<Finding>] =
     &[access::check, bar::check, drivers::check, layers::check];
 
@@ -114,7 +114,7 @@ pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> 
     all.extend(CHECKS.iter().flat_map(|check| check(&scene)));
     let auto = select_auto(&survey.devices);
     all.push(finding("auto", Status::Ok, format!("models run on {auto}")));
-    // The processor first: it is what always works.
+    // The processor comes first, because it always works.
     all.sort_by_key(|finding| finding.subject != "cpu");
     all
 }
@@ -137,7 +137,7 @@ fn backend(kind: BackendKind, feature: &str, probe: Option<&Probe>) -> Finding {
             let noun = if count == 1 { "device" } else { "devices" };
             finding(subject, Status::Ok, format!("{count} {noun} found{platforms}"))
         }
-        // A machine without such cards lacks nothing; the cards say so themselves if there are.
+        // A machine without such cards lacks nothing; a card without a driver has its own finding.
         Some(Missing::Library(reason) | Missing::Driver(reason) | Missing::Devices(reason)) => {
             finding(subject, Status::Info, reason.clone())
         }
@@ -190,7 +190,7 @@ fn gib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1u32 << 30)
 }
 
-/// What the sensors of an AMD card give cause to say.
+/// The findings from the sensors of an AMD card.
 fn sensors(subject: &str, card: &Card, telemetry: &Telemetry) -> Vec<Finding> {
     let mut all = Vec::new();
     let mut say = |status, message: String| all.push(finding(subject, status, message));

@@ -1,4 +1,4 @@
-//! What can go wrong between the host and a device.
+//! Errors between the host and a device.
 
 use crate::backend::BackendKind;
 use crate::id::DeviceId;
@@ -19,17 +19,17 @@ pub enum Error {
     /// This build lacks the backend.
     #[error("the {backend} backend is not compiled in; rebuild with the cargo feature {feature:?}")]
     BackendNotCompiled {
-        /// The backend that was asked for.
+        /// The requested backend.
         backend: BackendKind,
-        /// The cargo feature that brings it.
+        /// The cargo feature that compiles it in.
         feature: &'static str,
     },
-    /// The backend is there, the device is not.
+    /// The backend has no such device.
     #[error("no device {device}: {reason}")]
     NoDevice {
-        /// The device that was asked for.
+        /// The requested device.
         device: DeviceId,
-        /// Why it is not there.
+        /// Why the device is missing.
         reason: String,
     },
     /// The device computes wrongly and must not be used.
@@ -37,19 +37,19 @@ pub enum Error {
     SelfTest {
         /// The device.
         device: DeviceId,
-        /// The operation that went wrong.
+        /// The operation with a wrong result.
         op: &'static str,
         /// The first wrong value and the expected one.
         detail: String,
     },
-    /// The device cannot do this at all.
+    /// The device lacks a capability.
     #[error("device {device} has no {what}: {reason}")]
     Unsupported {
         /// The device.
         device: DeviceId,
-        /// What was asked of it.
+        /// The requested capability.
         what: &'static str,
-        /// Why not.
+        /// Why the device lacks it.
         reason: String,
     },
     /// An allocation that the device cannot serve.
@@ -57,9 +57,9 @@ pub enum Error {
     OutOfMemory {
         /// The device.
         device: DeviceId,
-        /// Bytes asked for.
+        /// Requested bytes.
         bytes: usize,
-        /// The limit that was hit, or the driver's word.
+        /// The limit that was reached, or the driver's message.
         reason: String,
     },
     /// A transfer reaches past the end of a buffer.
@@ -72,10 +72,10 @@ pub enum Error {
         /// The size of the buffer.
         capacity: usize,
     },
-    /// A slice that begins where the device allows none.
+    /// A slice that begins at an offset that the device does not allow.
     #[error("a slice cannot begin at byte {offset}, only at multiples of {alignment}")]
     Unaligned {
-        /// Where it was to begin.
+        /// The slice's offset in bytes.
         offset: usize,
         /// The device's alignment in bytes.
         alignment: usize,
@@ -95,7 +95,7 @@ pub enum Error {
     Foreign {
         /// "buffer", "event", "program" or "queue".
         what: &'static str,
-        /// The device that was to use it.
+        /// The device that was given the object.
         device: DeviceId,
     },
     /// The source does not compile for the device.
@@ -106,13 +106,13 @@ pub enum Error {
         /// The compiler's messages.
         log: String,
     },
-    /// A program binary that the device does not take: another device or driver made it, or it is
-    /// damaged. Compiling the source again makes one that it takes.
+    /// A program binary that the device refuses: another device or driver made it, or it is
+    /// damaged. Compiling the source again makes a valid one.
     #[error("program binary is refused by {device}: {reason}")]
     Binary {
         /// The device.
         device: DeviceId,
-        /// What is wrong with it.
+        /// What is wrong with the binary.
         reason: String,
     },
     /// A kernel cannot be launched as asked.
@@ -123,14 +123,14 @@ pub enum Error {
         /// What is wrong with the request.
         reason: String,
     },
-    /// The device was lost: a kernel that reached beyond its memory, a hang, a reset, a pulled card.
-    /// Every later call on its queues answers the same. What its memory held is gone; drop all that
-    /// came from the device and open it again, or go on with another one.
+    /// The device was lost: a kernel that reached beyond its memory, a hang, a reset, a pulled
+    /// card. Every later call on its queues returns the same error. The content of its memory is
+    /// gone; drop every object of the device and open it again, or use another device.
     #[error("device {device} is lost: {call} answered {code}")]
     DeviceLost {
         /// The device.
         device: DeviceId,
-        /// The driver call that noticed it.
+        /// The driver call that reported the loss.
         call: &'static str,
         /// The driver's error name.
         code: String,
@@ -147,7 +147,7 @@ pub enum Error {
     },
 }
 
-/// How devices are named, but the one for tests: `cpu, opencl:N or cuda:N`.
+/// The forms of device ids, except that of the device for tests: `cpu, opencl:N or cuda:N`.
 fn forms() -> String {
     let named = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Null);
     let forms: Vec<String> = named

@@ -1,11 +1,11 @@
-//! A product of matrices as the vendors' libraries take it.
+//! A product of matrices, as the vendors' libraries compute it.
 
 use crate::buffer::Buffer;
 use crate::error::{Error, Result};
 
 /// `c = alpha · op(a) · op(b) + beta · c` for each of `batch` products: row-major f32, with `op(a)`
-/// of `m × k`, `op(b)` of `k × n` and `c` of `m × n`. With `beta` 0 the old `c` is not read. No
-/// result may lie where an operand does.
+/// of `m × k`, `op(b)` of `k × n` and `c` of `m × n`. With `beta` 0 the old `c` is not read.
+/// Results must not overlap operands or each other.
 #[derive(Debug, Clone, Copy)]
 pub struct Gemm<'a> {
     /// Rows of the result.
@@ -28,11 +28,11 @@ pub struct Gemm<'a> {
     pub transpose_b: bool,
     /// Scale of the product.
     pub alpha: f32,
-    /// Scale of what the result held.
+    /// Scale of the result's old content.
     pub beta: f32,
 }
 
-/// Where the matrices of one operand lie in a buffer, from its first byte on.
+/// The place of one operand's matrices in a buffer, from its first byte on.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a> {
     /// The buffer.
@@ -44,13 +44,13 @@ pub struct Matrix<'a> {
 }
 
 impl Gemm<'_> {
-    /// The refusal of this product.
+    /// The error that refuses this product.
     pub(crate) fn refusal(&self, reason: impl Into<String>) -> Error {
         Error::Launch { kernel: "gemm".to_owned(), reason: reason.into() }
     }
 
-    /// Refuses operands that reach beyond their buffers and results that overlap, as every library
-    /// does.
+    /// Refuses operands that reach beyond their buffers, and results that overlap; every library
+    /// makes these checks.
     ///
     /// # Errors
     /// [`Error::Launch`].

@@ -1,4 +1,4 @@
-//! What is told of one device: to people, to scripts and to the choice of a device.
+//! The description of one device: for people, for scripts, and for the choice of a device.
 
 use crate::amd::sysfs::Card;
 use crate::caps::Caps;
@@ -10,11 +10,11 @@ use serde::Serialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SelfTest {
-    /// It calculates and moves bytes rightly.
+    /// The device calculates and moves bytes correctly.
     Passed,
-    /// It does not, or does not open.
+    /// The device does not, or cannot be opened.
     Failed,
-    /// There is no driver through which to test it.
+    /// There is no driver to test the device with.
     NotRun,
 }
 
@@ -23,26 +23,26 @@ pub enum SelfTest {
 pub struct DeviceInfo {
     /// The device id, or `pci:0000:01:00.0` for a card that no backend sees.
     pub id: String,
-    /// The id to open it by; `None` for a card that no backend sees.
+    /// The id that [`crate::open`] takes; `None` for a card that no backend sees.
     #[serde(skip)]
     pub device: Option<DeviceId>,
     /// The name for people.
     pub name: String,
-    /// The backend that drives it, or would.
+    /// The backend that drives the device, or would drive it.
     pub backend: String,
-    /// Its memory, all of it.
+    /// All memory of the device.
     pub memory_bytes: Option<u64>,
-    /// Whether models can run on it now.
+    /// Whether models can run on the device now.
     pub usable: bool,
-    /// Why not; `None` for a usable device.
+    /// Why the device is not usable; `None` for a usable device.
     pub reason: Option<String>,
-    /// The line to type or to set so that it gets usable, where there is one.
+    /// The line to type or to set to make the device usable, if there is one.
     pub hint: Option<String>,
-    /// How its self-test went.
+    /// The outcome of the self-test.
     pub self_test: SelfTest,
-    /// What it can do.
+    /// The device's capabilities.
     pub caps: Caps,
-    /// What its sensors say.
+    /// The device's sensor values.
     pub telemetry: Option<Telemetry>,
     /// The card as the kernel sees it.
     pub card: Option<Card>,

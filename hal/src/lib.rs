@@ -1,64 +1,65 @@
 //! Devices, queues, buffers and programs: no shapes, no maths.
 //!
-//! This layer finds the hardware that can run models, says why a card is not used, opens devices
-//! and moves bytes to and from them. Everything above it speaks of a device through four
-//! object-safe traits, so that a new family of hardware is one folder and one line of a table.
+//! This layer finds the hardware that can run models, reports why a card is not used, opens devices
+//! and moves bytes to and from them. The layers above use a device through four object-safe traits,
+//! so that a new family of hardware is one folder and one line of a table.
 //!
 //! # The contract
 //!
-//! **Finding.** [`probe`] looks at every backend and at what the kernel says of graphics cards,
-//! joins both by PCI address, and answers one [`DeviceInfo`] per device. It needs no library,
-//! driver or device to be present, never panics and never waits for a hanging driver: what is
-//! wrong stands in `reason`, the line that mends it in `hint`. `usable` means that models can run
-//! on the device now: it passed its test, and kernels run on it ([`Caps::unfit`]). [`select_auto`]
-//! picks the device that `auto` means and [`open_auto`] opens it; [`diagnose`] tells a person the
-//! same at length.
+//! **Finding.** [`probe`] asks every backend for its devices and the kernel for its graphics cards,
+//! joins both by PCI address, and returns one [`DeviceInfo`] per device. It needs no library,
+//! driver or device to be present, never panics and never waits for a hanging driver: `reason`
+//! holds the problem, `hint` the line that fixes it. `usable` means that models can run on the
+//! device now: it passed its self-test, and kernels run on it ([`Caps::unfit`]). [`select_auto`]
+//! selects the device of `auto` and [`open_auto`] opens it; [`diagnose`] reports the details for a
+//! person.
 //!
-//! **Opening.** [`open`] takes a [`DeviceId`], whose variants exist in every build, and answers
-//! [`Error::BackendNotCompiled`] with the feature's name or [`Error::NoDevice`] with the reason
-//! where it cannot. Every device is tested with known sums before it is handed out; one that
-//! calculates wrongly is refused with the name of the operation ([`Error::SelfTest`]).
+//! **Opening.** [`open`] takes a [`DeviceId`], whose variants exist in every build. It returns
+//! [`Error::BackendNotCompiled`] with the feature's name, or [`Error::NoDevice`] with the reason.
+//! Every device is tested with known results before it is returned; a device that calculates
+//! wrongly is refused with the name of the operation ([`Error::SelfTest`]).
 //!
-//! **Bytes.** A [`Buffer`] is a fixed number of bytes with undefined content, zero allowed. It
-//! belongs to the opened device that made it; a device of another backend refuses it, and so do
-//! GPUs that were opened a second time. Every transfer is checked against the buffer's end. Running
-//! out of memory is a typed error, at the allocation or at the first use, for drivers promise memory
-//! that they do not have.
+//! **Bytes.** A [`Buffer`] is a fixed number of bytes with undefined content; it may be empty. It
+//! belongs to the opened device that made it: a device of another backend refuses it, and so does
+//! the same GPU opened a second time. Every transfer is checked against the buffer's end. Running
+//! out of memory is a typed error, at the allocation or at the first use, because drivers promise
+//! memory that they do not have.
 //!
-//! **Order.** A [`Queue`] is in order: each command sees what earlier ones of the same queue did.
-//! `write` and `read` are done on return; `copy` and `launch` may still run until `finish`. Two
-//! queues run independently; one sees what the other did after that one's `finish`, or by waiting
-//! for an [`Event`] that the other recorded. Handles may be dropped in any order, at any time.
+//! **Order.** A [`Queue`] is in order: each command sees the effects of earlier commands of the
+//! same queue. `write` and `read` are done on return; `copy` and `launch` may still run until
+//! `finish`. Two queues run independently. A queue sees another queue's effects after that queue's
+//! `finish`, or after waiting for an [`Event`] that it recorded. Handles may be dropped in any
+//! order, at any time.
 //!
-//! **Transfers.** A [`Pinned`] block is host memory that the device reaches by itself. A
-//! [`Transfer`] owns its block while it runs and gives it back, so that no code can touch bytes
-//! that are on their way.
+//! **Transfers.** A [`Pinned`] block is host memory that the device accesses directly. A
+//! [`Transfer`] owns its block while it runs and then returns it, so that no code can touch the
+//! bytes during the transfer.
 //!
-//! **Loss.** A kernel that reached beyond its memory, a hang, a reset or a pulled card end an opened
-//! device. The call that notices it, and every later one on the device's queues, answers
-//! [`Error::DeviceLost`]. What the device's memory held is gone: drop all that came from the device
-//! and open it again, which gives it a new context, or go on with another one. A kernel that loses
-//! the device once will do so again.
+//! **Loss.** A kernel that reached beyond its memory, a hang, a reset or a pulled card end an
+//! opened device. The call that notices the loss, and every later call on the device's queues,
+//! returns [`Error::DeviceLost`]. The content of the device's memory is gone: drop every object of
+//! the device and open it again, which gives it a new context, or use another device. A kernel that
+//! loses the device once will do so again.
 //!
 //! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source
-//! that does not compile is [`Error::Compile`] with the compiler's messages, a launch that does not fit [`Error::Launch`].
-//! A device without programs (the processor, the recording device, an NVIDIA card without NVRTC)
-//! answers [`Error::Unsupported`]. What was compiled can be kept ([`Program::binary`]) and loaded
-//! again ([`Device::load`]); a binary that is refused is [`Error::Binary`], and compiling is the
-//! answer to it.
+//! that does not compile is [`Error::Compile`] with the compiler's messages, a launch that does not
+//! fit [`Error::Launch`]. A device without programs (the processor, the recording device, an NVIDIA
+//! card without NVRTC) returns [`Error::Unsupported`]. A compiled program can be stored
+//! ([`Program::binary`]) and loaded again ([`Device::load`]); a refused binary is
+//! [`Error::Binary`], after which the source must be compiled.
 //!
-//! **Libraries.** A queue moves bytes and launches programs; it knows no maths. Where the vendor's
-//! library of products is there, [`Device::blas`] has it, and it works in the order of the queue
-//! that it is given.
+//! **Libraries.** A queue moves bytes and launches programs; it knows no maths. If the vendor's
+//! library of matrix products is installed, [`Device::blas`] returns it; its products run in the
+//! order of the given queue.
 //!
 //! The crate `lgp-hal-conformance` holds these laws as code and runs them against every backend.
 //!
 //! # Features
 //!
-//! `cpu` is always there. `rocm` brings OpenCL devices, and is called so because that is what
-//! people look for: old AMD cards are driven through OpenCL (Mesa rusticl, ROCm's or AMD's own),
-//! not through HIP. `cuda` brings NVIDIA devices. None needs an SDK to build; libraries are loaded
-//! at run time.
+//! `cpu` is always available. `rocm` adds OpenCL devices; the name is the one that users look for,
+//! although old AMD cards are driven through OpenCL (Mesa rusticl, ROCm's or AMD's own), not
+//! through HIP. `cuda` adds NVIDIA devices. None needs an SDK to build; libraries are loaded at run
+//! time.
 //!
 //! # Example
 //!

@@ -1,4 +1,4 @@
-//! One device's sensors, read again and again.
+//! One device's sensors, for repeated reading.
 
 use crate::amd::sysfs::{Card, Sysfs};
 use crate::backend::{BACKENDS, BackendKind, Found, Line};
@@ -9,8 +9,8 @@ use crate::telemetry::Telemetry;
 use std::path::Path;
 use std::time::Instant;
 
-/// Reads the sensors of one device. Finding out which sensors are its own takes a look at all
-/// devices, reading them does not.
+/// Reads the sensors of one device. Finding the device's sensors probes all devices; reading them
+/// does not.
 ///
 /// ```
 /// use lgp_hal::{DeviceId, Monitor, ProbeOptions};
@@ -28,12 +28,12 @@ pub struct Monitor {
     options: ProbeOptions,
     found: Option<Found>,
     card: Option<Card>,
-    /// What the processor's counters said last, and when.
+    /// The processor's counters at the last reading, and its time.
     before: Option<(Instant, Counters)>,
 }
 
 impl Monitor {
-    /// The sensors of a device, which need not be there: then they say nothing.
+    /// The sensors of a device; a missing device has no values.
     #[must_use]
     pub fn new(id: DeviceId, options: ProbeOptions) -> Self {
         Self::within(BACKENDS, id, options)
@@ -63,19 +63,19 @@ impl Monitor {
         chip.is_polaris().then_some("Polaris")
     }
 
-    /// The device's name for people; empty for one that is not there.
+    /// The device's name for people; empty for a missing device.
     #[must_use]
     pub fn name(&self) -> &str {
         self.found.as_ref().map_or("", |found| &found.name)
     }
 
-    /// The device's driver and its version; empty for one that is not there.
+    /// The device's driver and its version; empty for a missing device.
     #[must_use]
     pub fn driver(&self) -> &str {
         self.found.as_ref().map_or("", |found| &found.caps.driver)
     }
 
-    /// What the sensors say now. Of the processor: its load and power since the last reading.
+    /// The present sensor values. For the processor: its load and power since the last reading.
     pub fn read(&mut self) -> Telemetry {
         if self.id.backend == BackendKind::Cpu {
             return self.processor(Instant::now());
@@ -109,12 +109,12 @@ impl std::fmt::Debug for Monitor {
     }
 }
 
-/// What the system counts of the processor.
+/// The system's counters of the processor.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Counters {
-    /// Ticks since the start, all of them and those without work.
+    /// Ticks since the start: all, and those without work.
     ticks: Option<(u64, u64)>,
-    /// Energy of each package in microjoules, by its folder; the counters begin anew at some size.
+    /// Energy of each package in microjoules, by its folder; the counters wrap around.
     packages: Vec<(String, u64)>,
 }
 
@@ -149,7 +149,7 @@ impl Counters {
         }
         let mut joules = 0.0;
         for ((name, energy), (other, energy_before)) in self.packages.iter().zip(&before.packages) {
-            // A counter that began anew says nothing this time.
+            // A counter that wrapped around gives no value this time.
             let used = energy.checked_sub(*energy_before).filter(|_| name == other)?;
             joules += std::time::Duration::from_micros(used).as_secs_f64();
         }
@@ -157,11 +157,11 @@ impl Counters {
     }
 }
 
-/// The first line of `/proc/stat`: all ticks, and those idle or waiting for a disk.
+/// The first line of `/proc/stat`: all ticks, and those spent idle or waiting for a disk.
 fn ticks(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|text| text.parse().ok()).collect();
-    // user nice system idle iowait irq softirq steal; guests are in the first two already.
+    // user nice system idle iowait irq softirq steal; guest ticks are included in the first two.
     let all = ticks.iter().take(8).copied().fold(0, u64::saturating_add);
     Some((all, ticks.get(3)?.saturating_add(*ticks.get(4)?)))
 }

@@ -1,4 +1,4 @@
-//! Host memory that a device reads and writes by itself, and the transfers that do.
+//! Host memory that a device accesses directly, and transfers of it.
 
 use crate::error::Result;
 use crate::event::Event;
@@ -7,8 +7,8 @@ use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A block of host memory from which the device that made it transfers at full speed, without the
-/// host's help. Zeroed when made. Any device can transfer from it.
+/// A block of host memory that is zeroed when made. The device that made it transfers from it at
+/// full speed, without the host's help; any device can transfer from it.
 pub struct Pinned {
     start: NonNull<u8>,
     bytes: usize,
@@ -16,13 +16,13 @@ pub struct Pinned {
     _owner: Box<dyn Any + Send + Sync>,
 }
 
-// SAFETY: the block is plain memory that this alone refers to, as a `Vec` does to its own.
+// SAFETY: the block is plain memory without other references, like that of a `Vec`.
 unsafe impl Send for Pinned {}
 // SAFETY: as above; shared references only read.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// Takes a block over, and zeroes it.
+    /// Takes ownership of a block, and zeroes it.
     ///
     /// # Safety
     /// The `bytes` bytes from `start` on must be readable and writable until `owner` is dropped,
@@ -32,7 +32,7 @@ impl Pinned {
         bytes: usize,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        // SAFETY: the caller promises that the bytes are writable and nobody else's.
+        // SAFETY: the caller promises that the bytes are writable and have no other references.
         unsafe { start.write_bytes(0, bytes) };
         Self { start, bytes, _owner: owner }
     }
@@ -61,8 +61,8 @@ impl std::fmt::Debug for Pinned {
     }
 }
 
-/// A transfer in flight. It owns the block, so that nobody reads, writes or frees it meanwhile;
-/// dropped, it waits for the device.
+/// A transfer in flight. It owns the block, so that no code reads, writes or frees the block
+/// meanwhile; dropping the transfer waits for the device.
 #[derive(Debug)]
 pub struct Transfer {
     block: Option<Pinned>,
@@ -70,22 +70,22 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// A transfer of `block` that is over with `done`.
+    /// A transfer of `block` that ends with the event `done`.
     pub(crate) fn new(block: Pinned, done: Arc<dyn Event>) -> Self {
         Self { block: Some(block), done }
     }
 
-    /// The event of its end, for other queues to wait for.
+    /// The event of the transfer's end, for other queues to wait for.
     #[must_use]
     pub fn done(&self) -> &Arc<dyn Event> {
         &self.done
     }
 
-    /// Waits until it is over and gives the block back.
+    /// Waits for the end of the transfer and returns the block.
     ///
     /// # Errors
-    /// A failure of the transfer or of an earlier command. The block is lost then, for the device
-    /// may still reach it.
+    /// A failure of the transfer or of an earlier command. The block is then lost, because the
+    /// device may still access it.
     pub fn wait(mut self) -> Result<Pinned> {
         self.done.wait()?;
         match self.block.take() {
@@ -97,7 +97,7 @@ impl Transfer {
 
 impl Drop for Transfer {
     fn drop(&mut self) {
-        // Memory that a device may still reach is never given back to the allocator.
+        // Memory that a device may still access is never given back to the allocator.
         if let Some(block) = self.block.take()
             && self.done.wait().is_err()
         {

@@ -1,7 +1,7 @@
 //! The language in which kernels are written once for every device.
 //!
-//! It is what OpenCL C 1.2 and CUDA C++ have in common, with these names for what they spell
-//! differently:
+//! The language is the common part of OpenCL C 1.2 and CUDA C++, with these names where the two
+//! differ:
 //!
 //! | name | meaning |
 //! |---|---|
@@ -16,28 +16,28 @@
 //! | `BITS_F32(x)`, `F32_BITS(u)` | a float's bits, and back |
 //! | `F32X4(a, b, c, d)` | a `float4`; its parts are `.x .y .z .w`, and it has no operators |
 //! | `divide(x, y)` | the quotient, rounded to nearest where `/` need not be; not of numbers below 2⁻¹⁰⁰ |
-//! | `compare_and_swap(p, old, new)` | the one atomic on buffers; what it works on is read by it alone |
+//! | `compare_and_swap(p, old, new)` | the one atomic on buffers; only it may read its target |
 //!
-//! The functions of mathematics have their OpenCL names, on `float`. Work-items do not run in
-//! lock-step, whatever the device; there are no subgroups, no `half` arithmetic, no swizzles, and
-//! no local memory as an argument. A work-group has [`GROUP_MAX`] work-items and [`LOCAL_BYTES`] of
-//! local memory at most.
+//! Mathematical functions have their OpenCL names, on `float`. Work-items do not run in lock-step
+//! on any device. There are no subgroups, no `half` arithmetic, no swizzles, and no local memory as
+//! an argument. A work-group has at most [`GROUP_MAX`] work-items and [`LOCAL_BYTES`] of local
+//! memory.
 
 use crate::backend::BackendKind;
 
-/// Work-items that a work-group has at most: what every device takes that this platform is for.
+/// The maximum number of work-items in a work-group, which every supported device allows.
 pub const GROUP_MAX: usize = 256;
-/// Bytes of local memory that every such device has for a work-group.
+/// Bytes of local memory that every supported device has for a work-group.
 pub const LOCAL_BYTES: u64 = 32 * 1024;
 
-/// What stands before a portable kernel's source for the compiler of a family of devices; `None`
-/// for one that compiles no programs.
+/// The header before a portable kernel's source for the compiler of a backend; `None` for a backend
+/// that compiles no programs.
 #[must_use]
 pub fn prelude(backend: BackendKind) -> Option<&'static str> {
     backend.line().prelude
 }
 
-/// A source as a compiler gets it; its messages then count lines from the source's own first.
+/// A source with its header; the compiler's messages count lines from the source's first line.
 #[must_use]
 pub fn with_prelude(backend: BackendKind, source: &str) -> String {
     format!("{}#line 1\n{source}", prelude(backend).unwrap_or_default())

@@ -1,4 +1,4 @@
-//! What devices this machine has, whether models can run on them now, and why not.
+//! The devices of this machine, whether models can run on them now, and why not.
 
 use crate::advice::{Advice, Environment, unbacked};
 use crate::amd::sysfs::{Card, Reader, Sysfs};
@@ -13,21 +13,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// How long a self-test may take, with slow compilers, before the driver counts as hanging.
+/// The time limit of a self-test, including slow compilers, after which the driver counts as
+/// hanging.
 pub(crate) const SELF_TEST_LIMIT: Duration = Duration::from_secs(30);
 
-/// Where to look.
+/// The places that probing reads.
 #[derive(Debug, Clone)]
 pub struct ProbeOptions {
     /// The root of sysfs.
     pub sysfs_root: PathBuf,
-    /// The folder of device nodes, where permissions are looked up; `None` for a sysfs tree of
-    /// another machine, about whose nodes nothing can be said.
+    /// The folder of device nodes, whose permissions are checked; `None` for a sysfs tree of
+    /// another machine, whose nodes are unknown.
     pub dev_root: Option<PathBuf>,
-    /// The root of the file system, where [`crate::diagnose`] looks for installed drivers and for rights;
-    /// `None` for a sysfs tree of another machine.
+    /// The root of the file system, where [`crate::diagnose`] looks for installed drivers and
+    /// permissions; `None` for a sysfs tree of another machine.
     pub root: Option<PathBuf>,
-    /// Reads a file of sysfs; another function than the default can play a failing driver.
+    /// Reads a file of sysfs; a test can replace it to imitate a failing driver.
     pub read: fn(&Path) -> std::io::Result<String>,
 }
 
@@ -40,7 +41,7 @@ impl Default for ProbeOptions {
 }
 
 impl ProbeOptions {
-    /// Looks at a sysfs tree that was taken from another machine or made for a test.
+    /// Options for a sysfs tree that was copied from another machine or made for a test.
     #[must_use]
     pub fn of_tree(sysfs_root: impl Into<PathBuf>) -> Self {
         Self { sysfs_root: sysfs_root.into(), dev_root: None, root: None, ..Self::default() }
@@ -48,23 +49,23 @@ impl ProbeOptions {
 }
 
 /// Finds every device: those of the backends, each opened and self-tested, and the AMD and NVIDIA
-/// cards that the kernel sees but no backend does. Probing never fails and never panics: what is
-/// wrong is said in the devices' reasons.
+/// cards that the kernel sees but no backend does. Probing never fails and never panics: the
+/// devices' reasons hold the problems.
 #[must_use]
 pub fn probe(options: &ProbeOptions) -> Vec<DeviceInfo> {
     Survey::new(BACKENDS, options).devices
 }
 
-/// Everything that was looked at, once.
+/// The result of probing once.
 pub(crate) struct Survey {
-    /// Each backend's findings, `None` where it is not compiled in.
+    /// Each backend's result, `None` if the backend is not compiled in.
     pub(crate) probes: Vec<(BackendKind, &'static str, Option<Probe>)>,
-    /// The devices, those of the backends first.
+    /// The devices; those of the backends come first.
     pub(crate) devices: Vec<DeviceInfo>,
 }
 
 impl Survey {
-    /// Looks at everything.
+    /// Probes all backends and cards.
     pub(crate) fn new(table: &'static [Line], options: &ProbeOptions) -> Self {
         let sysfs = Sysfs::new(&options.sysfs_root, options.read);
         let mut cards = sysfs.cards();
@@ -104,8 +105,8 @@ impl Survey {
     }
 }
 
-/// For each device the card that it is, by PCI address; where the one AMD device tells none, the
-/// one AMD card.
+/// The card of each device, by PCI address. If exactly one AMD device reports no address and one
+/// AMD card is left, they belong together.
 pub(crate) fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<usize>> {
     let by_address = |found: &Found| {
         let address = found.caps.pci?;
@@ -129,18 +130,18 @@ pub(crate) fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<u
     owners
 }
 
-/// A device that was opened, and so has passed its self-test.
+/// An opened device, which has passed its self-test.
 #[derive(Debug)]
 pub(crate) struct Tested {
     pub(crate) device: Arc<dyn Device>,
-    /// Why it compiles no programs, although devices of its kind do.
+    /// Why the device compiles no programs, although devices of its kind do.
     no_programs: Option<String>,
 }
 
 impl Tested {
     fn new(device: Arc<dyn Device>) -> Self {
-        // A CUDA device without a compiler says why before it reads the source. No other device is
-        // given a program without kernels, over which a driver may crash.
+        // A CUDA device without a compiler gives the reason before it reads the source. Other
+        // devices get no empty program, because a driver may crash on it.
         let lacks_compiler = device.id().backend == BackendKind::Cuda && !device.caps().programs;
         let no_programs = match lacks_compiler.then(|| device.compile("", "")) {
             Some(Err(Error::Unsupported { reason, .. })) => Some(reason),
@@ -149,7 +150,7 @@ impl Tested {
         Self { device, no_programs }
     }
 
-    /// Why models do not run on it; `None` if they do.
+    /// Why models do not run on the device; `None` if they do.
     pub(crate) fn unfit(&self) -> Option<String> {
         if self.device.id().backend == BackendKind::Cpu {
             return None;
@@ -161,7 +162,7 @@ impl Tested {
     }
 }
 
-/// Opens a device, which tests it, on a thread that is left behind if it hangs.
+/// Opens and thereby tests a device, on a thread that is abandoned if it hangs.
 pub(crate) fn test_in_time(
     table: &'static [Line],
     id: DeviceId,
@@ -170,7 +171,7 @@ pub(crate) fn test_in_time(
     let (sender, receiver) = mpsc::channel();
     let test = move || {
         let answer = open_in(table, id).map(Tested::new);
-        // Nobody listens once the time is over.
+        // The receiver is gone after the time limit.
         let _ = sender.send(answer);
     };
     let failed = |detail: String| Error::SelfTest { device: id, op: "opening", detail };
@@ -193,13 +194,13 @@ fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Teste
         Err(error) => Some(Advice { reason: error.to_string(), hint: driver_update(id) }),
     };
     let self_test = if tested.is_ok() { SelfTest::Passed } else { SelfTest::Failed };
-    // An opened device knows more, such as the wave of an OpenCL 1.2 device.
+    // The opened device has more capabilities filled in, such as the wave of an OpenCL 1.2 device.
     let caps = tested.map_or_else(|_| found.caps.clone(), |it| it.device.caps().clone());
     let (reason, hint) = advice.map_or((None, None), |it| (Some(it.reason), it.hint));
     DeviceInfo {
         id: id.to_string(),
         device: Some(id),
-        // The kernel's revision tells products apart that the driver names alike.
+        // The kernel knows the revision, which distinguishes products that the driver names alike.
         name: card.filter(|card| card.is_amd()).map_or(&found.name, |card| &card.name).clone(),
         backend: id.backend.to_string(),
         memory_bytes: caps.memory_bytes,
@@ -218,7 +219,7 @@ fn driver_update(id: DeviceId) -> Option<String> {
     Some(format!("update {driver}, then: radeon-cluster doctor"))
 }
 
-/// A card's id where no backend gives it one.
+/// The id of a card that no backend sees.
 fn place(card: &Card) -> String {
     match (card.pci, &card.node) {
         (Some(pci), _) => format!("pci:{pci}"),
@@ -227,10 +228,10 @@ fn place(card: &Card) -> String {
     }
 }
 
-/// What following the advice brings, so that nobody expects more of it.
+/// The effect of the advice, so that users do not expect more.
 const MENDED: &str = "once mended it is tested, and models run there if it passes";
 
-/// A card that the kernel sees and no backend does.
+/// The description of a card that the kernel sees but no backend does.
 fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {
     let telemetry = card.is_amd().then(|| sysfs.telemetry(card));
     let backend = if card.is_amd() { BackendKind::OpenCl } else { BackendKind::Cuda };

@@ -1,4 +1,4 @@
-//! Compiled code and what a launch of it takes.
+//! Compiled programs, and the arguments of a launch.
 
 use crate::buffer::Buffer;
 use std::any::Any;
@@ -6,14 +6,14 @@ use std::fmt::Debug;
 
 /// A compiled program: one or more kernels.
 pub trait Program: Debug + Send + Sync {
-    /// The names of its kernels.
+    /// The names of the program's kernels.
     fn kernels(&self) -> &[String];
 
-    /// The program as [`crate::Device::load`] takes it, for the same device and driver; `None` where
-    /// the driver gives none.
+    /// The binary that [`crate::Device::load`] takes, for the same device and driver; `None` if the
+    /// driver gives none.
     fn binary(&self) -> Option<Vec<u8>>;
 
-    /// The backend's own type behind the trait.
+    /// The backend's own type, for a downcast.
     fn as_any(&self) -> &dyn Any;
 }
 
@@ -32,17 +32,17 @@ pub enum Arg<'a> {
     F32(f32),
 }
 
-/// What to run: a kernel, its grid and its arguments.
+/// A launch: a kernel, its grid and its arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Launch<'a> {
     /// The program that holds the kernel.
     pub program: &'a dyn Program,
     /// The kernel's name.
     pub kernel: &'a str,
-    /// Work-items in each of three dimensions; 1 where a dimension is not used.
+    /// Work-items in each of three dimensions; 1 for an unused dimension.
     pub global: [usize; 3],
-    /// Work-items of a work-group; each must divide its dimension. `None` leaves the choice to the
-    /// backend; a kernel with a `GROUP_SIZE` needs that very size.
+    /// Work-items of a work-group in each dimension; each must divide the grid's. With `None` the
+    /// backend chooses; a kernel with a `GROUP_SIZE` needs exactly that size.
     pub local: Option<[usize; 3]>,
     /// The arguments.
     pub args: &'a [Arg<'a>],

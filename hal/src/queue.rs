@@ -1,4 +1,4 @@
-//! The queue: the order in which a device does things.
+//! The queue: a device's commands in order.
 
 use crate::buffer::Buffer;
 use crate::error::Result;
@@ -9,11 +9,11 @@ use crate::program::Launch;
 use std::any::Any;
 use std::sync::Arc;
 
-/// An in-order queue of commands on one device: each command sees the effects of those before it
-/// in the same queue. What another queue did is seen after that queue's `finish`, or by waiting for
-/// its event.
+/// An in-order queue of commands on one device: each command sees the effects of earlier commands
+/// in the same queue. The effects of another queue are visible after that queue's `finish`, or
+/// after waiting for its event.
 pub trait Queue: Send {
-    /// The device whose queue it is.
+    /// The device of the queue.
     fn device(&self) -> DeviceId;
 
     /// Copies `data` into `buffer` from byte `offset` on. The data may be reused on return.
@@ -28,8 +28,8 @@ pub trait Queue: Send {
     /// As [`Queue::write`]; also a failure of an earlier command.
     fn read(&mut self, buffer: &dyn Buffer, offset: usize, out: &mut [u8]) -> Result<()>;
 
-    /// Queues the copying of the first `bytes` bytes of `block` into `buffer` from byte `offset`
-    /// on. The block comes back from the transfer.
+    /// Queues a copy of the first `bytes` bytes of `block` into `buffer` from byte `offset` on. The
+    /// transfer returns the block.
     ///
     /// # Errors
     /// As [`Queue::write`]; the block is lost then.
@@ -41,8 +41,8 @@ pub trait Queue: Send {
         bytes: usize,
     ) -> Result<Transfer>;
 
-    /// Queues the filling of the first `bytes` bytes of `block` from `buffer` from byte `offset`
-    /// on. The block comes back from the transfer.
+    /// Queues a copy of the bytes of `buffer` from byte `offset` on into the first `bytes` bytes of
+    /// `block`. The transfer returns the block.
     ///
     /// # Errors
     /// As [`Queue::write`]; the block is lost then.
@@ -80,14 +80,14 @@ pub trait Queue: Send {
     /// [`crate::Error::Unsupported`] on a device without programs.
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()>;
 
-    /// Marks this point of the queue, and submits what is queued before it.
+    /// Records an event at this point of the queue, and submits the commands before it.
     ///
     /// # Errors
     /// The driver's refusal.
     fn record(&mut self) -> Result<Arc<dyn Event>>;
 
-    /// Lets what is queued from now on wait for `event`, which may be of another queue of the
-    /// device. The host does not wait.
+    /// Makes later commands wait for `event`, which may be of another queue of the device. The host
+    /// does not wait.
     ///
     /// # Errors
     /// [`crate::Error::Foreign`] for an event of another opened device, or the driver's refusal.
@@ -105,7 +105,7 @@ pub trait Queue: Send {
     /// A failure of an earlier command.
     fn finish(&mut self) -> Result<()>;
 
-    /// The backend's own type behind the trait, for what works on the device's queues besides:
-    /// the vendor's library.
+    /// The backend's own type, for a downcast by code that also uses the device's queues: the
+    /// vendor's library.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }

@@ -1,4 +1,4 @@
-//! The opening of a device by its id.
+//! Opens a device by its id.
 
 use crate::backend::{BACKENDS, Backend, BackendKind, Line};
 use crate::device::Device;
@@ -17,11 +17,11 @@ pub(crate) fn backend_of(table: &[Line], kind: BackendKind) -> Result<&'static d
     line.and_then(|line| line.backend).ok_or(Error::BackendNotCompiled { backend: kind, feature })
 }
 
-/// Opens a device and tests that it calculates rightly.
+/// Opens a device and tests that it calculates correctly.
 ///
 /// # Errors
 /// [`Error::BackendNotCompiled`], [`Error::NoDevice`] with the reason, [`Error::SelfTest`] for a
-/// device that must not be used, or what its driver refused.
+/// device that must not be used, or the driver's refusal.
 pub fn open(id: DeviceId) -> Result<Arc<dyn Device>> {
     open_in(BACKENDS, id)
 }
@@ -42,7 +42,7 @@ mod tests {
     use crate::pass_on;
     use crate::queue::Queue;
 
-    /// A backend whose memory loses a bit of everything that is copied on the device.
+    /// A backend whose device loses a bit in every copy on the device.
     struct Leaking;
 
     #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! The numeric self-test of every opened device: old cards with bad drivers answer NaN or
-//! garbage, so nothing is believed before known sums have come out right.
+//! The numeric self-test of every opened device: old cards with bad drivers return NaN or garbage,
+//! so a device is used only after it has computed known results.
 
 mod operands;
 mod program;
@@ -10,7 +10,7 @@ pub use program::arithmetic_by_program;
 use crate::device::Device;
 use crate::error::{Error, Result};
 
-/// Elements that one local-memory sum adds; no device has smaller work-groups.
+/// Elements of one local-memory sum; every device has work-groups of at least this size.
 pub(crate) const GROUP: usize = 64;
 
 impl Operands {
@@ -40,7 +40,7 @@ impl Operands {
     }
 }
 
-/// Right results and how near a device must come.
+/// The right results, and the tolerance.
 enum Expected {
     Integer(Vec<u32>),
     Float(Vec<f32>),
@@ -56,7 +56,7 @@ impl Expected {
         }
     }
 
-    /// Says what is wrong with element `index`, if anything is.
+    /// The problem with element `index`, if there is one.
     fn complaint(&self, index: usize, bits: u32) -> Option<String> {
         let float = f32::from_bits(bits);
         let (wrong, given, expected) = match self {
@@ -77,7 +77,7 @@ impl Expected {
     }
 }
 
-/// Tests transfers and whatever arithmetic the device has.
+/// Tests transfers, and the arithmetic if the device has any.
 ///
 /// # Errors
 /// [`Error::SelfTest`] with the name of the operation that failed.

@@ -1,21 +1,20 @@
-//! What a card measures about itself at one moment.
+//! The measurements of a card at one moment.
 
 use serde::Serialize;
 
-/// Measurements of one card. A sensor that the card does not have is `None`; one that it has but
-/// does not answer now (the card sleeps, resets or wakes) is `None` too and named in
-/// `unavailable`.
+/// Measurements of one card. A sensor that the card lacks is `None`. A sensor that does not answer
+/// now (the card sleeps, resets or wakes) is `None` too, and named in `unavailable`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct Telemetry {
     /// Memory on the card.
     pub vram_total_bytes: Option<u64>,
-    /// Of that, in use by all programs.
+    /// Memory on the card in use by all programs.
     pub vram_used_bytes: Option<u64>,
-    /// The part of it that the processor can address; 256 MiB without resizable BAR.
+    /// The part of the card's memory that the processor can address; 256 MiB without resizable BAR.
     pub vram_visible_bytes: Option<u64>,
     /// Host memory that the card may borrow.
     pub gtt_total_bytes: Option<u64>,
-    /// Of that, in use; it grows when the card's memory overflows.
+    /// Borrowed host memory in use; it grows when the card's memory overflows.
     pub gtt_used_bytes: Option<u64>,
     /// Temperature of the chip.
     pub temperature_celsius: Option<f64>,
@@ -37,7 +36,7 @@ pub struct Telemetry {
     pub memory_clock_mhz: Option<u64>,
     /// The PCIe link.
     pub link: Option<PcieLink>,
-    /// Whether the card sleeps; its sensors are then left alone, for reading would wake it.
+    /// Whether the card sleeps; its sensors are then not read, because reading would wake it.
     pub asleep: bool,
     /// The sensors that are temporarily unavailable, by the names of these fields.
     pub unavailable: Vec<&'static str>,
@@ -51,10 +50,10 @@ impl Telemetry {
     }
 }
 
-/// A PCIe link as it is and as it could be.
+/// The present and the best state of a PCIe link.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 pub struct PcieLink {
-    /// Present speed of a lane, in GT/s; it falls when the card idles.
+    /// Present speed of a lane in GT/s, which falls when the card idles.
     pub speed_gts: f64,
     /// Present number of lanes.
     pub width: u32,

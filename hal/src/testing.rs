@@ -1,4 +1,4 @@
-//! What tests of this crate and of those above it make devices of.
+//! Devices for tests of this crate and of the crates above it.
 
 mod host_blas;
 mod pass_on;

@@ -1,14 +1,14 @@
 //! Ranges of versions, as packages and drivers write them.
 
-/// A version, of which the first three numbers count.
+/// A version; only its first three numbers count.
 pub(crate) type Version = [u32; 3];
 
-/// Versions from one on, up to another where the range has an end.
+/// Versions from a first one on, and below another if the range has an end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Versions {
-    /// The first one.
+    /// The first version.
     pub(crate) from: Version,
-    /// The first one after them.
+    /// The first version after the range.
     pub(crate) below: Option<Version>,
 }
 
@@ -16,7 +16,7 @@ impl Versions {
     /// Every version.
     pub(crate) const ALL: Self = Self { from: [0; 3], below: None };
 
-    /// Whether the range has a version; `None` for a text that is none.
+    /// Whether the range contains a version; `None` for a text that is not a version.
     pub(crate) fn has(self, text: &str) -> Option<bool> {
         let version = parse(text)?;
         Some(version >= self.from && self.below.is_none_or(|below| version < below))

@@ -3,7 +3,7 @@
 use crate::laws::{LAWS, Verdict};
 use lgp_hal::{BackendKind, Device, DeviceId, DeviceInfo, Error, ProbeOptions, open, probe};
 
-/// What came of it all.
+/// The results of all laws on all devices.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// One line per law and device.
@@ -38,9 +38,9 @@ impl Report {
 #[must_use]
 pub fn run(required: &[BackendKind]) -> Report {
     let mut report = Report::default();
-    // No card of the machine's own, so that only backends' devices are found.
+    // The empty tree has no cards, so that only the backends' devices are found.
     let options = ProbeOptions::of_tree("");
-    // What sensors measure changes from one moment to the next.
+    // Sensor readings differ between two probes, so they are left out.
     let look = || -> Vec<DeviceInfo> {
         let devices = probe(&options).into_iter();
         devices.map(|info| DeviceInfo { telemetry: None, ..info }).collect()
@@ -55,7 +55,7 @@ pub fn run(required: &[BackendKind]) -> Report {
         let listed = first.iter().filter_map(|info| info.device.filter(|id| id.backend == kind));
         let mut ids: Vec<DeviceId> = listed.collect();
         if ids.is_empty() {
-            // The recording device is not listed, and an absent one tells its reason.
+            // The recording device is not listed, and opening an absent device gives its reason.
             ids.push(DeviceId::new(kind, 0));
         }
         report.add(kind.name(), "an absent device has a type and a reason", &absence(kind));
@@ -66,7 +66,7 @@ pub fn run(required: &[BackendKind]) -> Report {
     report
 }
 
-/// Opening a device that no machine has.
+/// Opens a device that no machine has.
 fn absence(kind: BackendKind) -> Verdict {
     match open(DeviceId::new(kind, u32::MAX)) {
         Err(Error::NoDevice { reason, .. }) if !reason.is_empty() => Verdict::Kept,

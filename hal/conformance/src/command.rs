@@ -26,8 +26,8 @@ pub fn main_with(args: impl IntoIterator<Item = String>) -> ExitCode {
     }
 }
 
-/// Runs as a test: as [`main_with`], but what other tests' harness takes (filters, `--nocapture`)
-/// is passed over.
+/// Runs as a test: like [`main_with`], but ignores options of the standard test harness (filters,
+/// `--nocapture`).
 pub fn main_of_test(args: impl IntoIterator<Item = String>) -> ExitCode {
     match required(args.into_iter(), false) {
         Ok(required) => print(&run(&required)),
@@ -38,7 +38,7 @@ pub fn main_of_test(args: impl IntoIterator<Item = String>) -> ExitCode {
     }
 }
 
-/// The backends that must be there.
+/// The backends that must have a device.
 fn required(
     mut args: impl Iterator<Item = String>,
     strict: bool,

@@ -1,4 +1,4 @@
-//! The table of laws, and what a law answers.
+//! The table of laws, and the verdict of a law.
 
 mod arithmetic;
 mod events;
@@ -12,14 +12,14 @@ mod programs;
 use lgp_hal::{Device, Error};
 use std::fmt;
 
-/// What came of a law on a device.
+/// The result of a law on a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// The device keeps the promise.
     Kept,
-    /// It does not.
+    /// The device breaks the promise.
     Broken(String),
-    /// The law says nothing about this device.
+    /// The law does not apply to this device.
     Skipped(String),
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Verdict {
 pub struct Law {
     /// The promise in a few words.
     pub name: &'static str,
-    /// Tries it.
+    /// Tries the promise on a device.
     pub check: fn(&dyn Device) -> Verdict,
 }
 
@@ -88,7 +88,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "the vendor's library multiplies", check: gemm::products },
 ];
 
-/// What a law stops with: a broken promise in words.
+/// The error of a law's body: the broken promise in words.
 pub(crate) struct Broken(String);
 
 impl From<Error> for Broken {

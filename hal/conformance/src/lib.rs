@@ -1,9 +1,8 @@
 //! The laws that every backend obeys, as code.
 //!
-//! A law is a function that tries one promise of [`lgp_hal`] on an opened device. [`run`] tries
-//! all of them on every device of every backend and reports each one: a device that is absent is
-//! *skipped with its reason*, never passed in silence, and absence is a failure for a backend that
-//! is required.
+//! A law is a function that tries one promise of [`lgp_hal`] on an opened device. [`run`] tries all
+//! of them on every device of every backend and reports each result. An absent device is *skipped
+//! with its reason*, never passed in silence; the absence of a required backend is a failure.
 //!
 //! `cargo test -p lgp-hal-conformance` runs the laws; so does the program
 //! `lgp-hal-conformance [--require BACKEND]…`, which exits 1 when a law fails.

@@ -22,7 +22,7 @@ fn broken_driver_libraries_have_reasons() {
         // The bindings fall back to the system's library.
         ("OPENCL_DYLIB_PATH", nowhere),
         ("OPENCL_DYLIB_PATH", text.as_path()),
-        // A library, but not this one.
+        // A library, but not the OpenCL library.
         ("OPENCL_DYLIB_PATH", Path::new("libc.so.6")),
         ("OCL_ICD_VENDORS", nowhere),
         ("LD_LIBRARY_PATH", no_library),
@@ -44,7 +44,7 @@ fn two_devices_of_one_process_keep_apart() {
         let line = format!("{id}: devices do not disturb each other … ");
         out.lines().find_map(|it| it.strip_prefix(&line))
     };
-    // Without PoCL there is another number of devices.
+    // Without PoCL the number of devices differs.
     if let Some(reason) = ["opencl:0", "opencl:1"].into_iter().find_map(|id| {
         verdict(id).map_or(Some("no such device"), |it| it.strip_prefix("skipped: "))
     }) {

@@ -1,4 +1,4 @@
-//! The laws as a test without the standard harness, so that what is skipped is said.
+//! The laws as a test without the standard harness, so that skipped laws are reported.
 
 use std::process::ExitCode;
 

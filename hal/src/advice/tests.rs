@@ -1,4 +1,4 @@
-//! Each reason with the line that mends it.
+//! Each reason with the line that fixes it.
 
 use super::*;
 use crate::amd::kfd::KfdNode;

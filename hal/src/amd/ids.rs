@@ -1,10 +1,10 @@
-//! Which chip and which product stand behind a PCI device id. One id serves several products;
-//! the revision tells them apart.
+//! The chip and the product of a PCI device id. One id serves several products, which differ by
+//! revision.
 
 use serde::Serialize;
 use std::fmt;
 
-/// Families of chips, as far as the platform treats them differently.
+/// Families of chips that the platform treats differently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -25,7 +25,7 @@ pub enum AmdChip {
     Vega,
     /// The graphics part of a processor.
     Apu,
-    /// RDNA and CDNA cards, and whatever is newer than this table.
+    /// RDNA and CDNA cards, and all chips newer than this table.
     Other,
 }
 
@@ -164,7 +164,7 @@ const TABLE: &[Line] = {
     ]
 };
 
-/// The chip and the product's name behind a device id and a revision.
+/// The chip and the product's name of a device id and a revision.
 pub(crate) fn identify(device: u16, revision: u8) -> (AmdChip, String) {
     let fits = |line: &&Line| line.0 == device && line.1.is_none_or(|it| it == revision);
     match TABLE.iter().find(fits) {

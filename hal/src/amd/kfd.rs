@@ -1,5 +1,5 @@
 //! The nodes of AMD's compute driver (KFD): the instruction set and sizes of a card. Polaris on a
-//! board without PCIe atomics has no node, and works all the same through `/dev/dri`.
+//! board without PCIe atomics has no node, and still works through `/dev/dri`.
 
 /// One GPU node of the compute driver.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
@@ -14,7 +14,7 @@ pub struct KfdNode {
     pub local_memory_kib: u64,
     /// The minor number of its render node: 128 is `/dev/dri/renderD128`.
     pub render_minor: u64,
-    /// Whether the node is a processor's too: an APU.
+    /// Whether the node is also a processor: an APU.
     pub has_cpu: bool,
 }
 

@@ -28,11 +28,11 @@ pub struct Card {
     pub vendor: u16,
     /// PCI device id.
     pub device: u16,
-    /// PCI revision, which tells products of one device id apart.
+    /// PCI revision, which distinguishes products of one device id.
     pub revision: u8,
     /// Where it sits on the PCI bus.
     pub pci: Option<PciAddress>,
-    /// The kernel driver that has it: `amdgpu`, `radeon`, `nvidia`, `vfio-pci`.
+    /// The kernel driver that holds the card: `amdgpu`, `radeon`, `nvidia`, `vfio-pci`.
     pub driver: Option<String>,
     /// Its render node: `renderD128`.
     pub render_node: Option<String>,
@@ -40,9 +40,9 @@ pub struct Card {
     pub name: String,
     /// The chip, of an AMD card.
     pub chip: Option<AmdChip>,
-    /// What AMD's compute driver knows of it.
+    /// The card's node in AMD's compute driver.
     pub kfd: Option<KfdNode>,
-    /// Where its files are, below the root of sysfs.
+    /// The folder of the card's files, below the root of sysfs.
     #[serde(skip)]
     pub(crate) folder: String,
 }
@@ -78,8 +78,8 @@ impl<'a> Sysfs<'a> {
         (self.read)(&self.root.join(path)).ok().map(|text| text.trim_end().to_owned())
     }
 
-    /// The graphics cards: by number those that a graphics driver has, then by address the AMD
-    /// and NVIDIA ones that none has. Connectors (`card0-DP-1`) are no cards.
+    /// The graphics cards: those with a graphics driver by number, then the AMD and NVIDIA ones
+    /// without a driver by address. Connectors (`card0-DP-1`) are not cards.
     pub(crate) fn cards(&self) -> Vec<Card> {
         let number = |name: &String| -> Option<u32> { name.strip_prefix("card")?.parse().ok() };
         let mut names: Vec<String> = self.list("class/drm");
@@ -125,7 +125,7 @@ impl<'a> Sysfs<'a> {
         let (chip, name) = match vendor {
             VENDOR_AMD => {
                 let (chip, name) = identify(device, revision);
-                // The compute driver knows an APU that the table does not.
+                // The compute driver recognises APUs that the table lacks.
                 let is_apu = chip == AmdChip::Other && kfd.as_ref().is_some_and(|it| it.has_cpu);
                 (Some(if is_apu { AmdChip::Apu } else { chip }), name)
             }
@@ -147,7 +147,7 @@ impl<'a> Sysfs<'a> {
         })
     }
 
-    /// What the sensors of an AMD card say now. A sleeping card is left asleep.
+    /// The present sensor values of an AMD card. A sleeping card is not woken.
     pub(crate) fn telemetry(&self, card: &Card) -> Telemetry {
         let folder = card.folder.clone();
         let asleep =
@@ -183,10 +183,10 @@ impl<'a> Sysfs<'a> {
         telemetry
     }
 
-    /// The PCIe link; the PCI core answers for it without waking the card.
+    /// The PCIe link. The PCI core reports it without waking the card.
     fn link(&self, folder: &str) -> Option<PcieLink> {
         let speed = |file: &str| {
-            // "8.0 GT/s PCIe"; older kernels leave the last word out.
+            // "8.0 GT/s PCIe"; older kernels omit the last word.
             let text = self.text(&format!("{folder}/{file}"))?;
             text.split_whitespace().next()?.parse::<f64>().ok()
         };
@@ -213,7 +213,7 @@ impl Sensors<'_> {
         self.sysfs.root.join(&self.folder).join(file)
     }
 
-    /// The text of a sensor on the card, which is not asked while the card sleeps.
+    /// The text of a sensor on the card; not read while the card sleeps.
     fn text(&self, field: &'static str, file: &str) -> Option<String> {
         if !self.asleep {
             return self.note(field, file);
@@ -224,7 +224,7 @@ impl Sensors<'_> {
         None
     }
 
-    /// A file's text. One that is there but does not answer now is noted.
+    /// A file's text. The name of an existing sensor that does not answer now is recorded.
     fn note(&self, field: &'static str, file: &str) -> Option<String> {
         match (self.sysfs.read)(&self.path(file)) {
             Ok(text) => Some(text),
@@ -236,7 +236,7 @@ impl Sensors<'_> {
         }
     }
 
-    /// What the memory manager knows of itself; it answers without waking the card.
+    /// A value of the memory manager, which reports it without waking the card.
     fn memory(&self, field: &'static str, file: &str) -> Option<u64> {
         self.note(field, file)?.trim().parse().ok()
     }

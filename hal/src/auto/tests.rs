@@ -43,7 +43,7 @@ fn auto_takes_the_best_usable_device_and_never_a_disguised_processor() {
     }
 }
 
-/// A driver with a healthy device, a broken one, or one that compiles nothing.
+/// A driver with a healthy device, a broken one, or one that compiles no programs.
 struct Fake(Kind);
 
 #[derive(Clone, Copy, PartialEq)]

@@ -1,5 +1,5 @@
-//! What stands around a driver's program binary: who made it, and a sum over it. Drivers refuse
-//! another driver's binaries only sometimes, and crash over damaged ones.
+//! The envelope of a driver's program binary: its maker and a checksum. Drivers refuse another
+//! driver's binaries only sometimes, and crash on damaged ones.
 
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
@@ -7,7 +7,7 @@ use crate::id::DeviceId;
 /// The beginning of every binary; its last digit changes with the format.
 const MAGIC: &[u8; 8] = b"lgp-bin1";
 
-/// `payload` as made by `maker`.
+/// The binary with `payload`, made by `maker`.
 pub(crate) fn seal(maker: &str, payload: &[u8]) -> Vec<u8> {
     let sum = checksum(maker, payload).to_le_bytes();
     [MAGIC.as_slice(), &checksum(maker, &[]).to_le_bytes(), &sum, payload].concat()
@@ -32,7 +32,7 @@ pub(crate) fn open<'a>(device: DeviceId, maker: &str, binary: &'a [u8]) -> Resul
     }
 }
 
-/// FNV-1a of 64 bits: enough against accidents, which is all that it is for.
+/// FNV-1a of 64 bits: enough to detect accidental damage; it does not detect forgeries.
 fn checksum(maker: &str, payload: &[u8]) -> u64 {
     maker
         .bytes()

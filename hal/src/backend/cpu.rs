@@ -1,5 +1,5 @@
-//! The host's processor: its SIMD features, cores and memory. Its memory is the host's, its code
-//! is Rust, so it has no programs.
+//! The host's processor: its SIMD features, cores and memory. Its memory is the host's. It has no
+//! programs, because its kernels are Rust code.
 
 mod device;
 pub(crate) mod facts;

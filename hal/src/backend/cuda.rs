@@ -1,5 +1,5 @@
-//! NVIDIA devices through the driver library, which is loaded at run time: a host without one is
-//! a host without these devices.
+//! NVIDIA devices through the driver library, which is loaded at run time. Without the library the
+//! host has no such devices.
 
 mod blas;
 mod buffer;
@@ -22,8 +22,8 @@ use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys::{self, CUdevice_attribute as Attribute};
 use std::sync::Arc;
 
-/// The driver calls this backend makes. The bindings panic over a call that the library lacks, so
-/// a stub or a very old driver is refused before the first one.
+/// The driver calls of this backend. The bindings panic on a call that the library lacks, so a stub
+/// or a very old driver is refused before the first call.
 const CALLS: [&str; 36] = [
     "cuInit",
     "cuGetErrorName",
@@ -97,12 +97,12 @@ impl Backend for Cuda {
 /// All devices.
 fn enumerate() -> Result<Vec<Found>, Missing> {
     let absent = "the NVIDIA driver library (libcuda.so.1) is not installed";
-    // SAFETY: looking for the library runs its initialisers, as loading it would.
+    // SAFETY: the search for the library runs its initialisers, as loading it does.
     if !unsafe { sys::is_culib_present() } {
         return Err(Missing::Library(absent.to_owned()));
     }
-    // SAFETY: the library is present, which is all this call asks; the symbols are only looked
-    // up here, not called.
+    // SAFETY: the library is present, as this call requires; the symbols are only looked up here,
+    // not called.
     let lacking = unsafe {
         let library = sys::culib();
         CALLS
@@ -169,7 +169,7 @@ fn describe(device: sys::CUdevice) -> Found {
         unified_memory: number(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Some(1),
         fp16: (major, minor) >= (5, 3),
         fp64: true,
-        // Whether the libraries of both are there is found out when the device is opened.
+        // Whether the libraries for both are installed is known only when the device is opened.
         programs: false,
         gemm: false,
         features: vec![format!("sm_{major}{minor}")],
@@ -178,10 +178,11 @@ fn describe(device: sys::CUdevice) -> Found {
     Found { name, caps }
 }
 
-/// The newest CUDA version that the driver knows, as 1000 · major + 10 · minor; 0 if it tells none.
+/// The newest CUDA version that the driver supports, as 1000 · major + 10 · minor; 0 if it reports
+/// none.
 fn driver_version() -> i32 {
     let mut version = 0;
-    // SAFETY: the call writes one integer into the place given.
+    // SAFETY: the call writes one integer into the given place.
     let answer = unsafe { sys::cuDriverGetVersion(&raw mut version) };
     if answer.result().is_ok() { version } else { 0 }
 }
@@ -201,7 +202,7 @@ fn code(error: DriverError) -> String {
     }
 }
 
-/// Whether an error is one of those after which the driver refuses every call in the context.
+/// Whether the driver refuses every call in the context after this error.
 fn is_loss(error: DriverError) -> bool {
     use sys::CUresult::*;
     matches!(

@@ -1,4 +1,4 @@
-//! What every driver's launch refuses alike, before the driver sees it.
+//! Checks of a launch that every backend makes before its driver sees it.
 
 use crate::error::{Error, Result};
 use crate::program::Launch;

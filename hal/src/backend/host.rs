@@ -1,4 +1,4 @@
-//! Bytes in host memory behind the traits, for the backends whose memory that is. Their queues do
+//! Buffers in host memory, for backends whose device memory is the host's. Their queues execute
 //! each command at once.
 
 mod queue;
@@ -37,7 +37,7 @@ fn lines(device: DeviceId, bytes: usize) -> Result<Vec<Line>> {
 /// Zeroed bytes in host memory, on a cache line.
 pub(crate) struct HostBuffer {
     device: DeviceId,
-    /// Where it begins in the lines: a slice shares them with the buffer it was taken of.
+    /// The offset in the lines, which slices share with the buffer that they come from.
     start: usize,
     bytes: usize,
     lines: Arc<RwLock<Vec<Line>>>,
@@ -66,8 +66,7 @@ impl HostBuffer {
             .ok_or(Error::Foreign { what: "buffer", device })
     }
 
-    // Bytes have no broken state, so a panic of another thread while it held the lock is no
-    // reason to refuse them.
+    // Bytes have no invalid state, so a panic of another thread that held the lock does not matter.
     fn shared(&self) -> RwLockReadGuard<'_, Vec<Line>> {
         self.lines.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -112,8 +111,8 @@ impl HostBuffer {
                 .copy_within(source, destination.start);
             return Ok(());
         }
-        // Through a copy of the bytes: two threads that copy in opposite directions must not
-        // each hold the lock that the other needs.
+        // Copies through a temporary: two threads that copy in opposite directions must not each
+        // hold the lock that the other needs.
         let data = bytemuck::cast_slice::<_, u8>(&self.shared())[source].to_vec();
         bytemuck::cast_slice_mut::<_, u8>(&mut target.exclusive())[destination]
             .copy_from_slice(&data);
@@ -146,12 +145,12 @@ impl std::fmt::Debug for HostBuffer {
     }
 }
 
-/// The lines of a block, which are freed with this.
+/// The lines of a block; dropping this frees them.
 struct Lines(NonNull<[Line]>);
 
-// SAFETY: it owns the lines as a `Box` would.
+// SAFETY: `Lines` owns its memory, as a `Box` does.
 unsafe impl Send for Lines {}
-// SAFETY: as above; nothing is done through a shared reference.
+// SAFETY: as above; a shared reference gives no access.
 unsafe impl Sync for Lines {}
 
 impl Drop for Lines {
@@ -166,8 +165,8 @@ pub(crate) fn pinned(device: DeviceId, bytes: usize) -> Result<Pinned> {
     let lines = Box::leak(lines(device, bytes)?.into_boxed_slice());
     let owner = Lines(NonNull::from(lines));
     let start = owner.0.cast();
-    // SAFETY: there are lines for that many bytes, which live as long as their owner, and nothing
-    // else refers to them.
+    // SAFETY: the lines have at least `bytes` bytes, live as long as their owner, and have no other
+    // references.
     Ok(unsafe { Pinned::new(start, bytes, Box::new(owner)) })
 }
 
@@ -177,7 +176,7 @@ pub(crate) fn part(block: &mut Pinned, bytes: usize) -> Result<&mut [u8]> {
     Ok(&mut block[part])
 }
 
-/// A point in a queue that does everything at once: it is in the past.
+/// A point in a queue that executes each command at once: the point has always passed.
 #[derive(Debug)]
 pub(crate) struct HostEvent {
     device: DeviceId,
@@ -190,7 +189,7 @@ impl HostEvent {
         Self { device, at: Instant::now() }
     }
 
-    /// A transfer of `block` that is over.
+    /// A finished transfer of `block`.
     pub(crate) fn over(device: DeviceId, block: Pinned) -> Transfer {
         Transfer::new(block, Arc::new(Self::now(device)))
     }

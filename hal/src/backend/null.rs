@@ -1,5 +1,5 @@
-//! The recording device: it keeps bytes and notes what was asked of it, for tests of the layers
-//! above. It has no programs and is never listed.
+//! The recording device, for tests of the layers above: it stores bytes and records commands. It
+//! has no programs and is never listed.
 
 mod device;
 

@@ -1,5 +1,5 @@
-//! OpenCL 1.2 devices through whatever library the host has: it is loaded at run time, and a host
-//! without one is a host without these devices.
+//! OpenCL 1.2 devices through the host's OpenCL library, which is loaded at run time. Without the
+//! library the host has no such devices.
 
 mod buffer;
 mod device;
@@ -20,7 +20,7 @@ use opencl3::platform::get_platforms;
 use quirks::{Quirk, Quirks};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the ICD loader answers when no driver is installed (`cl_khr_icd`).
+/// The ICD loader's error code when no driver is installed (`cl_khr_icd`).
 const PLATFORM_NOT_FOUND: i32 = -1001;
 
 /// The table entry of OpenCL.
@@ -53,7 +53,7 @@ impl Backend for OpenCl {
     }
 }
 
-/// Why there is no device although the library is there.
+/// Why an installed library shows no device.
 fn no_devices(platforms: &[Platform]) -> Missing {
     if platforms.is_empty() {
         return Missing::Driver("no OpenCL driver is installed".to_owned());
@@ -69,12 +69,12 @@ struct Entry {
     device: opencl3::device::Device,
 }
 
-/// Held while the loader sets itself up, and while drivers do that do not bear a second thread
-/// meanwhile ([`Quirk::SetupRaces`]). They are one per process, so the lock is too.
+/// Held while the loader initialises itself, and while drivers with [`Quirk::SetupRaces`] do. The
+/// lock is global because loader and drivers are one per process.
 static DRIVER_SETUP: Mutex<()> = Mutex::new(());
 
-/// All devices, and all platforms. Processors come last, so that `opencl:0` is a GPU where there is
-/// one; otherwise the order is the loader's.
+/// All devices, and all platforms. Processors come last, so that `opencl:0` is a GPU if there is
+/// one; otherwise the loader's order is kept.
 fn enumerate() -> Result<(Vec<Entry>, Vec<Platform>), Missing> {
     // The lock guards no data, so a panic that poisoned it left nothing half done.
     let setup = DRIVER_SETUP.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,15 +117,15 @@ fn enumerate() -> Result<(Vec<Entry>, Vec<Platform>), Missing> {
     Ok((devices, seen))
 }
 
-/// Whether an error code means that the device is lost. Some codes say so to any call; when a call
-/// `waited` for commands, running out of resources is how drivers tell of a command that hung or
-/// reached beyond its memory.
+/// Whether an error code means that the device is lost. Some codes mean that for any call. When a
+/// call `waited` for commands, drivers report a command that hung or reached beyond its memory as
+/// running out of resources.
 fn is_loss(error: &ClError, waited: bool, quirks: &Quirks) -> bool {
     use opencl3::error_codes::{
         CL_CONTEXT_TERMINATED_KHR, CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE,
         CL_INVALID_CONTEXT, CL_OUT_OF_RESOURCES,
     };
-    // Queues and contexts are ours and were valid once.
+    // This backend made the queues and contexts, so they were valid once.
     let fatal = [
         CL_DEVICE_NOT_AVAILABLE,
         CL_INVALID_COMMAND_QUEUE,
@@ -137,7 +137,7 @@ fn is_loss(error: &ClError, waited: bool, quirks: &Quirks) -> bool {
         || quirks.has(Quirk::LossCode(error.0))
 }
 
-/// Whether an error code means that memory ran out; drivers use all three.
+/// Whether an error code means that memory ran out; drivers use all three codes.
 fn is_out_of_memory(error: &ClError) -> bool {
     use opencl3::error_codes::{
         CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES,

@@ -1,17 +1,17 @@
-//! Whether this account may open the nodes of cards: whose they are, and what group lets it in.
+//! Whether this account may open the nodes of cards: their owners, and the group that gives access.
 
 use super::scene::Scene;
 use super::{Finding, Status};
 use std::os::unix::fs::MetadataExt;
 
-/// A node that drivers open, with its owners and its mode.
+/// A node that drivers open, with its owner, group and mode.
 #[derive(Debug, Clone)]
 struct Node {
     path: String,
     mode: u32,
     uid: u32,
     gid: u32,
-    /// Whether nothing works without it.
+    /// Whether every driver needs the node.
     is_needed: bool,
 }
 
@@ -20,13 +20,13 @@ struct Node {
 struct Account {
     uid: u32,
     groups: Vec<u32>,
-    /// Its name, where the system lists it.
+    /// The account's name, if the system lists it.
     name: Option<String>,
     /// Whether the process is in a container.
     in_container: bool,
 }
 
-/// A group as `/etc/group` has it.
+/// A group of `/etc/group`.
 #[derive(Debug, Clone, PartialEq)]
 struct Group {
     name: String,
@@ -34,7 +34,7 @@ struct Group {
     members: Vec<String>,
 }
 
-/// Nodes that this account may not open, with the line that changes it.
+/// Nodes that this account may not open, with the line that gives access.
 pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     let Some(account) = Account::read(scene) else { return Vec::new() };
     let groups = groups(&scene.text("etc/group").unwrap_or_default());
@@ -62,24 +62,24 @@ impl Node {
         bits & 0o6 == 0o6
     }
 
-    /// What has it come with other rights from the next start on.
+    /// The line that gives the node other permissions from the next boot on.
     fn rule(&self, rights: &str) -> String {
         let name = self.path.rsplit('/').next().unwrap_or_default();
-        // Cards come in another order at times, and then with another number.
+        // The order of cards can change, and with it their numbers.
         let name = if name.starts_with("renderD") { "renderD*" } else { name };
         format!("add to /etc/udev/rules.d: KERNEL==\"{name}\", {rights}")
     }
 }
 
 impl Account {
-    /// As the kernel has it in `/proc/self/status`.
+    /// The account by `/proc/self/status`.
     fn read(scene: &Scene<'_>) -> Option<Self> {
         let status = scene.text("proc/self/status")?;
         let field = |key: &str| status.lines().find_map(|line| line.strip_prefix(key));
         let numbers = |text: &str| -> Vec<u32> {
             text.split_whitespace().filter_map(|number| number.parse().ok()).collect()
         };
-        // Real, effective, saved, of the file system.
+        // Real, effective, saved and file-system ids.
         let uid = *numbers(field("Uid:")?).get(1)?;
         let mut groups = numbers(field("Groups:").unwrap_or_default());
         groups.extend(numbers(field("Gid:").unwrap_or_default()).get(1));
@@ -106,7 +106,7 @@ fn groups(text: &str) -> Vec<Group> {
     text.lines().filter_map(group).collect()
 }
 
-/// What keeps an account from a node, if anything does.
+/// Why an account may not open a node, if it may not.
 fn denied(node: &Node, account: &Account, groups: &[Group]) -> Option<Finding> {
     if node.lets_in(account) {
         return None;

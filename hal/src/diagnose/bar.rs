@@ -1,24 +1,24 @@
-//! How much of a card's memory the processor reaches at a time: all of it with resizable BAR.
+//! The part of a card's memory that the processor can address: all of it with resizable BAR.
 
 use super::scene::Scene;
 use super::{Finding, Status, gib};
 use crate::amd::ids::AmdChip;
 use crate::amd::sysfs::Card;
 
-/// What a card costs whose memory is reached through a window, measured elsewhere and by Vulkan.
+/// A measurement of a card without resizable BAR, by others and with Vulkan.
 const MEASURED: &str = "https://github.com/ggml-org/llama.cpp/issues/27097";
 
-/// Cards of which the processor reaches a part only.
+/// Cards of whose memory the processor can address only a part.
 pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     let finding = |(info, card): (&crate::DeviceInfo, &Card)| {
-        // A part of the host's memory has no window.
+        // An APU's memory is the host's and has no window.
         if card.chip == Some(AmdChip::Apu) {
             return None;
         }
         let telemetry = info.telemetry.as_ref()?;
         let total = telemetry.vram_total_bytes?;
         let window = window(scene, card).or(telemetry.vram_visible_bytes)?;
-        // What the firmware keeps for itself is no reason to complain.
+        // The firmware reserves a part of the memory, so a slightly smaller window is fine.
         if window >= total / 10 * 9 {
             return None;
         }
@@ -35,7 +35,7 @@ pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     scene.amd().filter_map(finding).collect()
 }
 
-/// The size of the card's first window, as the PCI core has it: `START END FLAGS` in hexadecimal.
+/// The size of the card's first window from the PCI core's file: `START END FLAGS` in hexadecimal.
 fn window(scene: &Scene<'_>, card: &Card) -> Option<u64> {
     let text = scene.sysfs.text(&format!("{}/resource", card.folder))?;
     let mut numbers = text

@@ -1,16 +1,16 @@
-//! Versions of installed drivers that are known to do wrong, each with where that was reported.
+//! Versions of installed drivers with known faults, each with the report's address.
 
 use super::scene::Scene;
 use super::{Finding, Status};
 use crate::amd::ids::AmdChip;
 use crate::versions::Versions;
 
-/// Versions of a package that do wrong.
+/// Versions of a package with a known fault.
 struct Row {
     packages: &'static [&'static str],
-    /// Those that are known to.
+    /// The versions with the fault.
     versions: Versions,
-    /// Whether only cards older than Vega are concerned.
+    /// Whether the fault affects only cards older than Vega.
     before_vega: bool,
     status: Status,
     what: &'static str,
@@ -54,7 +54,7 @@ const KNOWN: &[Row] = &[
     },
 ];
 
-/// The installed packages of the table, and those that are known to do wrong.
+/// The installed packages of the table, and those with a known fault.
 pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     let cards: Vec<_> = scene.amd().map(|(_, card)| card).collect();
     if cards.is_empty() {
@@ -79,7 +79,7 @@ pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     all
 }
 
-/// Name and version of each installed package of the table, as dpkg or pacman has it.
+/// Name and version of each installed package of the table, from dpkg's or pacman's files.
 fn installed(scene: &Scene<'_>) -> Vec<(String, String)> {
     let wanted: Vec<&str> = KNOWN.iter().flat_map(|row| row.packages).copied().collect();
     let status = scene.text("var/lib/dpkg/status").unwrap_or_default();

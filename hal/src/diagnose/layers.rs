@@ -1,4 +1,4 @@
-//! Vulkan layers that load themselves into every Vulkan program, some of which have crashed those.
+//! Vulkan layers that are loaded into every Vulkan program; some of them have crashed programs.
 
 use super::scene::Scene;
 use super::{Finding, Status};
@@ -11,27 +11,27 @@ const FOLDERS: [&str; 4] = [
     "etc/xdg/vulkan/implicit_layer.d",
 ];
 
-/// Parts of the names of layers that were found in crashes, and where that was reported.
+/// Parts of the names of layers that were found in crashes, and the report's address.
 const KNOWN: &[(&str, &str)] = &[
     ("MESA_device_select", "https://github.com/ggml-org/llama.cpp/issues/10528"),
     ("OBS", "https://github.com/KhronosGroup/Vulkan-Docs/issues/2808"),
     ("VALVE_steam_overlay", "https://github.com/cjpais/Handy/issues/2049"),
 ];
 
-/// Why layers that are not known to crash are named too.
+/// Why layers without known crashes are named too.
 const UNKNOWN: &str = "https://github.com/ggml-org/llama.cpp/issues/27403";
 
 /// A layer, as its manifest describes it.
 #[derive(Debug, PartialEq)]
 struct Layer {
     name: String,
-    /// The variable that switches it off.
+    /// The environment variable that switches the layer off.
     off_by: Option<String>,
-    /// The variable without which it stays off.
+    /// The environment variable without which the layer is not loaded.
     on_by: Option<String>,
 }
 
-/// Names the layers that load by themselves beside an AMD card.
+/// Names the layers that are loaded by default, on a machine with an AMD card.
 pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     let loading: Vec<Layer> =
         layers(scene).into_iter().filter(|layer| layer.on_by.is_none()).collect();
@@ -69,7 +69,7 @@ fn layers(scene: &Scene<'_>) -> Vec<Layer> {
     all
 }
 
-/// The layers of a manifest, which has one or several.
+/// The layers of a manifest: one or several.
 fn parse(manifest: &str) -> Vec<Layer> {
     let value: Value = serde_json::from_str(manifest).unwrap_or_default();
     let several = value["layers"].as_array().cloned().unwrap_or_default();

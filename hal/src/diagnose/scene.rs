@@ -1,4 +1,4 @@
-//! What the checks look at: the devices, the system's root, and a way to read what lies there.
+//! The input of the checks: the devices, the system's root, and functions that read its files.
 
 use crate::amd::sysfs::{Card, Sysfs};
 use crate::info::DeviceInfo;
@@ -7,10 +7,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Lists of packages are the longest that is read.
+/// The most bytes read of one file; lists of packages are the longest files.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// A machine, or a tree in the shape of one.
+/// A machine, or a folder tree with its structure.
 pub(super) struct Scene<'a> {
     pub(super) devices: &'a [DeviceInfo],
     pub(super) sysfs: Sysfs<'a>,
@@ -23,25 +23,25 @@ impl<'a> Scene<'a> {
         Self { devices, sysfs, root: options.root.as_deref() }
     }
 
-    /// The AMD cards, each with the device that it is.
+    /// The AMD cards, each with its device.
     pub(super) fn amd(&self) -> impl Iterator<Item = (&'a DeviceInfo, &'a Card)> {
         let cards = self.devices.iter().filter_map(|info| Some((info, info.card.as_ref()?)));
         cards.filter(|(_, card)| card.is_amd())
     }
 
-    /// Where a path of the system lies; `None` where nothing is known of the system.
+    /// A path of the system below its root; `None` without a root.
     pub(super) fn path(&self, path: &str) -> Option<PathBuf> {
         Some(self.root?.join(path))
     }
 
-    /// The text of a file of the system; `None` where it cannot be read.
+    /// The text of a file of the system; `None` if it cannot be read.
     pub(super) fn text(&self, path: &str) -> Option<String> {
         let mut bytes = Vec::new();
         File::open(self.path(path)?).ok()?.take(BYTES_MAX).read_to_end(&mut bytes).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// The names in a folder of the system, in order; none where it cannot be read.
+    /// The names in a folder of the system, sorted; none if it cannot be read.
     pub(super) fn list(&self, path: &str) -> Vec<String> {
         let entries = self.path(path).and_then(|path| std::fs::read_dir(path).ok());
         let entries = entries.into_iter().flatten().flatten();
@@ -52,7 +52,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// A tree for tests, below which each file has a text.
+/// A tree of files with the given texts, for tests.
 #[cfg(test)]
 pub(super) fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, ProbeOptions) {
     let root = tempfile::tempdir().expect("a temporary folder");

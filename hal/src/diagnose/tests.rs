@@ -1,4 +1,4 @@
-//! What the doctor says of the fixture hosts.
+//! The doctor's findings for the fixture hosts.
 
 use super::*;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn each_host_gets_its_findings() {
         let found = findings
             .iter()
             .any(|it| it.subject == subject && it.status == status && it.message.contains(part));
-        // A build without the cuda backend says that instead of naming the driver.
+        // A build without the cuda backend reports that instead of the driver.
         let nouveau_unseen = part == "nouveau" && BackendKind::Cuda.line().backend.is_none();
         assert!(found || nouveau_unseen, "{host}: no {status} {part:?} in {findings:#?}");
     }

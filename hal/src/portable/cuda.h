@@ -1,4 +1,4 @@
-/* The language of portable kernels, for NVRTC. What it means stands in portable.rs. */
+/* The language of portable kernels, for NVRTC. portable.rs explains the names. */
 #define KERNEL extern "C" __global__
 #define GROUP_SIZE(x, y, z) __launch_bounds__((x) * (y) * (z))
 #define DEVICE static __device__ __forceinline__

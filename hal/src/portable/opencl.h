@@ -1,4 +1,4 @@
-/* The language of portable kernels, for OpenCL C 1.2. What it means stands in portable.rs. */
+/* The language of portable kernels, for OpenCL C 1.2. portable.rs explains the names. */
 #define KERNEL __kernel
 #define GROUP_SIZE(x, y, z) __attribute__((reqd_work_group_size(x, y, z)))
 #define DEVICE static inline
@@ -29,8 +29,8 @@ typedef ushort bf16;
 DEVICE float load_f16(GLOBAL const f16 *p, size_t i) { return vload_half(i, p); }
 DEVICE void store_f16(float x, GLOBAL f16 *p, size_t i) { vstore_half_rte(x, i, p); }
 
-/* OpenCL lets `/` be 2.5 units in the last place off (OpenCL 1.2, section 7.4); what is left over
-   says by how much. */
+/* In OpenCL `/` may be wrong by 2.5 units in the last place (OpenCL 1.2, section 7.4); the
+   remainder gives the correction. */
 DEVICE float divide(float x, float y) {
     float q = x / y;
     float rest = fma(-q, y, x);

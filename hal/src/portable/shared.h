@@ -1,5 +1,5 @@
 
-/* What both compilers take alike. */
+/* The part that both compilers share. */
 DEVICE float load_bf16(GLOBAL const bf16 *p, size_t i) { return F32_BITS((u32)p[i] << 16); }
 DEVICE void store_bf16(float x, GLOBAL bf16 *p, size_t i) {
     u32 bits = BITS_F32(x);

@@ -14,7 +14,7 @@ fn fixture(host: &str) -> ProbeOptions {
     ProbeOptions::of_tree(folder.join(host))
 }
 
-/// A driver that shows the devices it is made with; opening one opens the recording device.
+/// A driver that shows the given devices; opening one opens the recording device.
 struct Fake(&'static [(&'static str, &'static str, Option<&'static str>)]);
 
 impl Backend for Fake {
@@ -139,7 +139,7 @@ fn a_device_that_calculates_wrongly_is_refused_with_the_operation() {
     }
 }
 
-/// A device whose driver crashes over a program without kernels, as NVIDIA's OpenCL does.
+/// A device whose driver crashes on a program without kernels, as NVIDIA's OpenCL does.
 #[derive(Debug)]
 struct Fragile {
     inner: crate::backend::null::NullDevice,
@@ -172,7 +172,7 @@ fn no_device_is_given_a_program_without_kernels() {
     }
 }
 
-/// A driver that hangs, or ends in a panic.
+/// A driver that hangs or panics.
 struct Stuck(bool);
 
 impl Backend for Stuck {

@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// Elements of the self-test: several work-groups on any device, still a blink.
+/// Elements of the self-test: several work-groups on any device, and fast to compute.
 const LENGTH: usize = 4096;
 
-/// What the self-test calculates, element by element, with numbers that every device must get
+/// The operations of the self-test, element by element, on numbers for which every device must be
 /// right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestOp {
@@ -66,7 +66,7 @@ pub struct Operands {
 pub type Outcomes = Vec<(TestOp, Vec<u32>)>;
 
 impl Operands {
-    /// The same operands on every machine.
+    /// The operands, which are the same on every machine.
     pub(crate) fn new() -> Self {
         // xorshift32; its quality is enough to touch every bit of the operands.
         let mut state = 0x9e37_79b9_u32;

@@ -53,9 +53,9 @@ pub fn arithmetic_by_program(device: &dyn Device, operands: &Operands) -> Result
             local: Some([GROUP, 1, 1]),
             args: &args,
         };
-        // SAFETY: each kernel of SOURCE reads and writes one element of each buffer per
-        // work-item, the buffers have as many as there are work-items (the group sum writes one
-        // per group, and `out` has that many), and the arguments are in the kernels' order.
+        // SAFETY: each kernel of SOURCE reads and writes one element of each buffer per work-item,
+        // and the buffers have one element per work-item. The group sum writes one element per
+        // group, and `out` has as many. The arguments are in the kernels' order.
         unsafe { queue.launch(&launch)? };
         let mut bits = vec![0u32; results];
         queue.read(&*out, 0, bytemuck::cast_slice_mut(&mut bits))?;

@@ -1,4 +1,4 @@
-//! A healthy processor passes, each kind of corruption is refused by name.
+//! A healthy processor passes; each kind of corruption is refused by name.
 
 use super::*;
 use crate::backend::cpu::CpuDevice;

@@ -1,4 +1,4 @@
-//! A library of linear algebra that is none: the host multiplies.
+//! A library of linear algebra for tests: the host multiplies.
 
 use crate::blas::Blas;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::gemm::{Gemm, Matrix};
 use crate::queue::Queue;
 
 /// Reads the operands through the queue, multiplies on the host and writes the result back, for
-/// devices in tests that have no library.
+/// test devices without a library.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostBlas;
 

@@ -1,8 +1,8 @@
-//! Devices and queues that change some of what another one does, and pass the rest on to it.
+//! A macro for devices and queues that change a part of another one's behaviour and delegate the
+//! rest.
 
-/// Writes the named methods of [`Device`](crate::Device) or [`Queue`](crate::Queue) for a type that
-/// has another device or queue in a field, as calls of that one's: `pass_on!(inner: name, caps)`
-/// inside the `impl`.
+/// Writes the named methods of [`Device`](crate::Device) or [`Queue`](crate::Queue) as calls of the
+/// device or queue in a field: `pass_on!(inner: name, caps)` inside the `impl`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! pass_on {

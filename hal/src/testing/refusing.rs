@@ -1,4 +1,4 @@
-//! A device that runs out of memory or is slow when it is told to, for tests of what happens then.
+//! A device that runs out of memory or is slow on request, for tests of both cases.
 
 use crate::buffer::Buffer;
 use crate::device::Device;
@@ -12,16 +12,16 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// A device that passes everything on to another one, but refuses chosen requests for memory:
-/// allocations, pinned blocks, and writes, with which drivers find out that memory which they
-/// promised is not there. It can also take its time for kernels.
+/// A device that delegates to another one, but refuses chosen requests for memory: allocations,
+/// pinned blocks, and writes (at which drivers find out that promised memory does not exist). It
+/// can also delay kernels.
 #[derive(Debug)]
 pub struct RefusingDevice {
     inner: Arc<dyn Device>,
     requests: Arc<Requests>,
 }
 
-/// How many requests there were, and which of them to refuse.
+/// The number of requests so far, and the ones to refuse.
 #[derive(Debug)]
 struct Requests {
     device: DeviceId,
@@ -43,12 +43,12 @@ impl RefusingDevice {
         *self.requests.lock() = (0, refused);
     }
 
-    /// Lets every launch of a kernel wait for so long.
+    /// Delays every launch of a kernel by this time.
     pub fn slow_down(&self, delay: Duration) {
         *self.requests.delay.lock().unwrap_or_else(PoisonError::into_inner) = delay;
     }
 
-    /// How many requests there were since [`RefusingDevice::refuse`].
+    /// The number of requests since [`RefusingDevice::refuse`].
     #[must_use]
     pub fn asked(&self) -> usize {
         self.requests.lock().0

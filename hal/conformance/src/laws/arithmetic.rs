@@ -1,4 +1,4 @@
-//! Laws of what kernels calculate.
+//! Laws about the results of kernels.
 
 use super::programs::{SOURCE, download, upload, with_programs};
 use super::{Broken, Verdict, ensure, same};
@@ -35,7 +35,7 @@ pub(super) fn quotients(device: &dyn Device) -> Verdict {
                 (a[edges.len() * i + j], b[edges.len() * i + j]) = (x, y);
             }
         }
-        // One NaN is as good as another.
+        // Any NaN matches any other.
         let bits = |x: f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
         let given = of_floats(device, "quotients", [&a, &b], None)?;
         for ((given, x), y) in given.into_iter().zip(a).zip(b) {
@@ -45,7 +45,7 @@ pub(super) fn quotients(device: &dyn Device) -> Verdict {
     })
 }
 
-/// What `kernel` makes of each pair of as many floats.
+/// The results of `kernel` for each pair of values from two vectors of equal length.
 fn of_floats(
     device: &dyn Device,
     kernel: &str,
@@ -64,7 +64,8 @@ fn of_floats(
     let args = [Arg::Buffer(&*left), Arg::Buffer(&*right), Arg::Buffer(&*out)];
     let global = [pairs[0].len(), 1, 1];
     let launch = Launch { program: &*program, kernel, global, local, args: &args };
-    // SAFETY: one element of each buffer per work-item, and each has as many of them.
+    // SAFETY: each work-item uses one element of each buffer, and each buffer has as many elements
+    // as there are work-items.
     unsafe { queue.launch(&launch)? };
     Ok(download(&mut *queue, &*out)?.into_iter().map(f32::from_bits).collect())
 }

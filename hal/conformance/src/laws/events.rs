@@ -1,4 +1,4 @@
-//! Laws of events: when one has come, what waits for it, and the time between two.
+//! Laws about events: completion, waiting on the host and on queues, and the time between two.
 
 use super::{Lawful, ensure, pattern, refused, same};
 use lgp_hal::{Buffer, Device, DeviceId, Error, NullDevice, Queue, Result};
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 const SIZE: usize = 4 << 20;
 
-/// Work of some length: the upper half of `buffer` gets the lower, many times.
+/// Takes some time: copies the lower half of `buffer` to the upper half, many times.
 fn work(queue: &mut dyn Queue, buffer: &dyn Buffer) -> Result<()> {
     (0..16).try_for_each(|_| queue.copy(buffer, 0, buffer, SIZE / 2, SIZE / 2))
 }
@@ -76,7 +76,7 @@ pub(super) fn times(device: &dyn Device) -> Lawful {
     ensure(both > one, || format!("twice the work took {both:?}, the half {one:?}"))?;
     let backwards = first.since(&*third)?;
     ensure(backwards.is_some_and(|it| it.is_zero()), || format!("time went back: {backwards:?}"))?;
-    // On other queues an answer is not owed, but a wrong one is not allowed either.
+    // An untimed queue may tell no time, but must not fail.
     let mut plain = device.queue()?;
     let (first, second) = (plain.record()?, plain.record()?);
     second.since(&*first)?;

@@ -1,4 +1,4 @@
-//! Laws of the vendors' products of matrices.
+//! Laws about the vendors' matrix products.
 
 use super::{Lawful, Verdict, ensure, refused, same, told};
 use lgp_hal::{Blas, Device, DeviceId, Error, Gemm, Matrix};

@@ -1,4 +1,4 @@
-//! Laws of buffers: what goes in comes out, and nothing else changes.
+//! Laws about buffers: reads return the written bytes, and no other bytes change.
 
 use super::{Lawful, ensure, pattern, refused, same};
 use lgp_hal::{Device, Error, NullDevice};
@@ -159,7 +159,7 @@ pub(super) fn out_of_memory(device: &dyn Device) -> Lawful {
 
 pub(super) fn foreign(device: &dyn Device) -> Lawful {
     let wanted = |error: &Error| matches!(error, Error::Foreign { .. });
-    // Host memory of the one must not pass for memory of the other.
+    // Host memory of one device must not be accepted as memory of the other.
     let stranger = match device.id() {
         lgp_hal::DeviceId::NULL => lgp_hal::open(lgp_hal::DeviceId::CPU)?.allocate(8)?,
         _ => NullDevice::new(None).allocate(8)?,

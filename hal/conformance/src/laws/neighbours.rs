@@ -1,4 +1,4 @@
-//! Laws of several devices in one process.
+//! Laws about several devices in one process.
 
 use super::{Lawful, Verdict, pattern, refused, same, told};
 use lgp_hal::{Arg, Device, DeviceId, Error, Launch};
@@ -24,7 +24,7 @@ pub(super) fn law(device: &dyn Device) -> Verdict {
     }
 }
 
-/// Both work at once, each on its own; then bytes go from one to the other.
+/// Both devices work at once, independently; then bytes go from one to the other.
 fn apart(device: &dyn Device, other: &dyn Device) -> Lawful {
     let work = |device: &dyn Device, seed: u32| -> Lawful {
         let mut queue = device.queue()?;
@@ -55,7 +55,7 @@ fn apart(device: &dyn Device, other: &dyn Device) -> Lawful {
     same("what went from one device to the other", &bytes, &data)
 }
 
-/// What belongs to one is refused by the other.
+/// A device refuses buffers, events and programs of another device.
 fn foreign(device: &dyn Device, other: &dyn Device) -> Lawful {
     let wanted = |error: &Error| matches!(error, Error::Foreign { .. });
     let (own, stranger) = (device.allocate(64)?, other.allocate(64)?);
@@ -75,7 +75,7 @@ fn foreign(device: &dyn Device, other: &dyn Device) -> Lawful {
     let (program, args) = (device.compile(source, "")?, [Arg::Buffer(&*stranger)]);
     let (global, local) = ([16, 1, 1], None);
     let launch = Launch { program: &*program, kernel: "clear", global, local, args: &args };
-    // SAFETY: one element per work-item, and the buffer has 16, if it were not refused.
+    // SAFETY: one element per work-item, and the buffer has 16; the launch must be refused anyway.
     refused("argument", unsafe { queue.launch(&launch) }, wanted)?;
     let (program, args) = (other.compile(source, "")?, [Arg::Buffer(&*own)]);
     let launch = Launch { program: &*program, args: &args, ..launch };

@@ -1,4 +1,4 @@
-//! Laws of queues and lifetimes: when an effect is seen, and how long things live.
+//! Laws about queues and lifetimes: when a command's effect is visible, and how long objects live.
 
 use super::{Lawful, ensure, pattern, same};
 use lgp_hal::Device;
@@ -34,7 +34,7 @@ pub(super) fn two_queues(device: &dyn Device) -> Lawful {
         two.submit()?;
         one.finish()?;
         two.finish()?;
-        // Each reads what the other has finished.
+        // Each queue reads bytes whose copy the other queue has finished.
         let mut bytes = vec![0; 4096];
         two.read(&*left, 4096, &mut bytes)?;
         same(&format!("round {round}, left"), &bytes, &for_left)?;
@@ -76,12 +76,12 @@ pub(super) fn drops(device: &dyn Device) -> Lawful {
         let passing = device.allocate(1 << 20)?;
         queue.write(&*passing, 0, &data)?;
         queue.copy(&*passing, 0, &*survivor, 0, 1 << 20)?;
-        // The copy may still run; neither its source nor its queue may go from under it.
+        // The copy may still run while its source and its queue are dropped.
         drop(passing);
         queue.submit()?;
         queue.finish()?;
     }
-    // A buffer may outlive the device's handle and every queue; a new handle is another device.
+    // A buffer may outlive the device's handle and every queue; opening again makes another device.
     if let Ok(second) = lgp_hal::open(device.id()) {
         let buffer = second.allocate(16)?;
         let mut queue = second.queue()?;

@@ -1,4 +1,4 @@
-//! Laws of pinned blocks and of the transfers that own them while they run.
+//! Laws about pinned blocks, and about the transfers that own them while they run.
 
 use super::{Lawful, ensure, pattern, refused, same};
 use lgp_hal::{Device, Error};
@@ -21,7 +21,7 @@ pub(super) fn both_ways(device: &dyn Device) -> Lawful {
         same(&format!("{length} bytes"), &back, &data)?;
         same("the block that was written", &written.wait()?, &data)?;
     }
-    // A block of one device is memory like any other to the next.
+    // Another device can transfer from the block of this one, as from any host memory.
     let mut block = lgp_hal::open(lgp_hal::DeviceId::CPU)?.pinned(64)?;
     block.fill(7);
     let buffer = device.allocate(64)?;
@@ -59,7 +59,7 @@ pub(super) fn drops(device: &dyn Device) -> Lawful {
         let mut block = device.pinned(SIZE)?;
         block.copy_from_slice(&pattern(SIZE, 90 + round));
         drop(queue.write_async(&*buffer, 0, block, SIZE)?);
-        // Whatever gets the memory next must not change what was written.
+        // The next owner of the memory must not change the written bytes.
         drop(vec![0xee_u8; SIZE]);
         drop(queue.read_async(&*buffer, 0, device.pinned(SIZE)?, SIZE)?);
         let mut back = vec![0; SIZE];

@@ -40,7 +40,7 @@ KERNEL GROUP_SIZE(64, 1, 1) void all_arguments(GLOBAL u32 *out, u32 u, i32 i, u6
     }
 }
 
-// Where each work-item stands: its group and its place there, in three dimensions.
+// The place of each work-item: its group and its place in the group, in three dimensions.
 KERNEL void places(GLOBAL u32 *out) {
     size_t width = GROUPS(0) * 4, height = GROUPS(1) * 2;
     size_t at = (GLOBAL_ID(2) * height + GLOBAL_ID(1)) * width + GLOBAL_ID(0);

@@ -1,4 +1,4 @@
-//! Laws of programs: they compile or say why not, and calculate what they say.
+//! Laws about programs: they compile or give the reason, and calculate correctly.
 
 use super::{Broken, Lawful, Verdict, ensure, refused, same, told};
 use lgp_hal::{Arg, Buffer, Device, Error, Launch, Program, Queue};
@@ -164,7 +164,7 @@ pub(super) fn binaries(device: &dyn Device) -> Verdict {
     with_programs(device, |device| {
         let compiled = device.compile(SOURCE, "-D CONSTANT=19u")?;
         let binary = compiled.binary().ok_or(Broken("the driver gives no binary".to_owned()))?;
-        // SAFETY: the device has just made it.
+        // SAFETY: the device has just made the binary.
         let loaded = unsafe { device.load(&binary)? };
         let sorted = |program: &dyn Program| {
             let mut names = program.kernels().to_vec();
@@ -187,7 +187,7 @@ pub(super) fn binaries(device: &dyn Device) -> Verdict {
         unsafe { queue.launch(&launch)? };
         same("what the binary calculates", &download(&mut *queue, &*out)?, &[19; 64])?;
         let again = loaded.binary().ok_or(Broken("a loaded program has no binary".to_owned()))?;
-        // SAFETY: the device has made it.
+        // SAFETY: the device has made the binary.
         unsafe { device.load(&again)? };
         let mut damaged = binary.clone();
         damaged[binary.len() / 2] ^= 1;
@@ -197,7 +197,7 @@ pub(super) fn binaries(device: &dyn Device) -> Verdict {
             ("a damaged binary", &damaged),
             ("a source", SOURCE.as_bytes()),
         ] {
-            // SAFETY: it must be refused before the driver sees it.
+            // SAFETY: the binary must be refused before the driver sees it.
             let loaded = unsafe { device.load(faulty) };
             refused(what, loaded, |error| matches!(error, Error::Binary { .. }))?;
         }
@@ -252,8 +252,8 @@ pub(super) fn faulty_launch(device: &dyn Device) -> Verdict {
                 Launch { global: [usize::MAX; 3], local: Some([usize::MAX; 3]), ..right },
             ),
         ] {
-            // SAFETY: the launch must be refused; a device that runs it all the same would write
-            // within the buffer, except for the too large grids, which no device can run.
+            // SAFETY: the launch must be refused. A device that runs it anyway writes within the
+            // buffer; only the too large grids exceed it, and no device can run those.
             let launched = unsafe { queue.launch(&launch) };
             refused(what, launched, |error| matches!(error, Error::Launch { .. }))?;
         }

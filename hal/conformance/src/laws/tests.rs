@@ -1,4 +1,4 @@
-//! Each law can fail: devices that break one promise are caught by the law about it.
+//! Each law can fail: a law catches a device that breaks its promise.
 
 use super::*;
 use crate::backends::{Report, run_device};
@@ -22,17 +22,17 @@ enum Fault {
     Bounds,
     /// Copies are forgotten.
     Copy,
-    /// Programs are refused with another error.
+    /// Programs are refused with a wrong error.
     Programs,
     /// The capabilities contradict each other.
     Caps,
-    /// A pinned block loses a bit on its way.
+    /// A pinned block loses a bit during its transfer.
     Transfer,
     /// Events are never done.
     Event,
-    /// Products forget what the result held.
+    /// Products ignore the result's old content.
     Gemm,
-    /// The library that the capabilities speak of is not there.
+    /// The library that the capabilities announce is missing.
     Library,
 }
 

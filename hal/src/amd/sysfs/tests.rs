@@ -94,8 +94,7 @@ fn sensors_that_a_card_lacks_are_absent_and_not_unavailable() {
 
 #[test]
 fn sensors_that_answer_eperm_are_temporarily_unavailable() {
-    // A card in reset: its own sensors refuse, what the PCI core and the memory manager know
-    // does not.
+    // A card in reset: its own sensors refuse, but the PCI core and the memory manager answer.
     fn in_reset(path: &Path) -> io::Result<String> {
         let refuses = ["gpu_busy_percent", "pp_dpm_sclk", "temp1_input", "power1_average"];
         if refuses.iter().any(|name| path.ends_with(name)) {
@@ -201,7 +200,8 @@ fn cards_without_a_graphics_driver_are_found_on_the_bus() {
     let vfio = "DRIVER=vfio-pci\nPCI_SLOT_NAME=0000:04:00.0";
     for (folder, class, vendor, id, uevent) in [
         ("class/drm/card0/device", "0x030000", "0x1002", "0x67df", "PCI_SLOT_NAME=0000:03:00.0"),
-        // The same card on the bus, its sound, a reserved card, a server's own graphics.
+        // The same card on the bus, its audio function, a reserved card, a server's onboard
+        // graphics.
         ("bus/pci/devices/0000:03:00.0", "0x030000", "0x1002", "0x67df", ""),
         ("bus/pci/devices/0000:03:00.1", "0x040300", "0x1002", "0xaaf0", ""),
         ("bus/pci/devices/0000:04:00.0", "0x038000", "0x1002", "0x687f", vfio),

@@ -14,7 +14,7 @@ use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes};
 use std::sync::Arc;
 
-/// The processor, opened.
+/// The opened processor.
 #[derive(Debug)]
 pub(crate) struct CpuDevice {
     name: String,
@@ -23,7 +23,7 @@ pub(crate) struct CpuDevice {
 }
 
 impl CpuDevice {
-    /// Opens the processor this program runs on.
+    /// Opens the processor that this program runs on.
     pub(crate) fn new() -> Self {
         let facts = CpuFacts::read();
         let host = Host::new(DeviceId::CPU, "the processor runs the operators' Rust bodies");

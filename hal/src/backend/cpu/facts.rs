@@ -1,4 +1,4 @@
-//! What the processor and the kernel say about themselves: name, features, cores, memory.
+//! Facts about the processor from itself and from the kernel: name, features, cores, memory.
 
 use super::simd::SimdLevel;
 use crate::backend::host::HostBuffer;
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 /// Facts about the host.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CpuFacts {
-    /// The brand, as the processor tells it.
+    /// The brand, as the processor reports it.
     pub(crate) name: String,
     /// The maker.
     pub(crate) vendor: String,
     /// Threads that this process may use.
     pub(crate) cores: u32,
-    /// Memory that this process may use, all of it.
+    /// All memory that this process may use.
     pub(crate) memory_bytes: Option<u64>,
     /// SIMD and dot-product features.
     pub(crate) features: Vec<String>,
-    /// The instructions that the self-test and the kernels choose.
+    /// The instruction set that the self-test and the kernels use.
     pub(crate) level: SimdLevel,
 }
 
 impl CpuFacts {
-    /// Asks the processor and the kernel.
+    /// Reads the facts from the processor and the kernel.
     pub(crate) fn read() -> Self {
         let (name, vendor) = brand();
         Self {
@@ -37,7 +37,7 @@ impl CpuFacts {
         }
     }
 
-    /// The same as capabilities.
+    /// The facts as capabilities.
     pub(crate) fn caps(&self) -> Caps {
         Caps {
             kind: DeviceKind::Cpu,
@@ -65,14 +65,14 @@ fn brand() -> (String, String) {
     (name, vendor)
 }
 
-/// Brand and vendor of the processor, which only x86 tells to programs.
+/// Brand and vendor of the processor, which only x86 reports to programs.
 #[cfg(not(target_arch = "x86_64"))]
 fn brand() -> (String, String) {
     (format!("{} processor", std::env::consts::ARCH), String::new())
 }
 
-/// The features that matter to kernels. The standard library's tests say that the operating
-/// system keeps the registers too; raw-cpuid adds what the library cannot detect.
+/// The features that matter to kernels. The standard library also checks that the operating system
+/// saves the registers; raw-cpuid adds features that the library cannot detect.
 #[cfg(target_arch = "x86_64")]
 fn features() -> Vec<String> {
     let cpuid = raw_cpuid::CpuId::new();
@@ -107,26 +107,27 @@ fn memory_bytes() -> Option<u64> {
     Some(limits.fold(total, u64::min))
 }
 
-/// What of it programs can still take: what the kernel would free for them counts.
+/// The part of the memory that programs can still take, including memory that the kernel would free
+/// for them.
 pub(crate) fn free_bytes() -> Option<u64> {
     free_of(&std::fs::read_to_string("/proc/meminfo").ok()?, 0)
 }
 
-/// The bytes that this process can still allocate before the system is out of memory, swap included;
-/// `None` where the system does not say.
+/// The bytes that this process can still allocate before the system is out of memory, including
+/// swap; `None` where the system does not report them.
 #[must_use]
 pub fn host_free_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     free_of(&text, meminfo_bytes(&text, "SwapFree:").unwrap_or(0))
 }
 
-/// What is free by `/proc/meminfo`, `swap` included, and of it the share of this process's container.
+/// The free bytes by `/proc/meminfo` and `swap`, limited by the share of this process's container.
 fn free_of(meminfo: &str, swap: u64) -> Option<u64> {
     let free = meminfo_bytes(meminfo, "MemAvailable:")?.saturating_add(swap);
     Some(groups().iter().filter_map(|group| free_in(group)).fold(free, u64::min))
 }
 
-/// What a group has left of its limit; `None` where it has none.
+/// The rest of a group's limit; `None` where the group has none.
 fn free_in(group: &Path) -> Option<u64> {
     let limit = group_bytes(group, "memory.max")?;
     let used = group_bytes(group, "memory.current")?;
@@ -134,7 +135,8 @@ fn free_in(group: &Path) -> Option<u64> {
     Some(limit.saturating_sub(used.saturating_sub(cached_bytes(&stat))))
 }
 
-/// Bytes of files and of the kernel that a container counts as used and gives up when programs want them.
+/// Bytes of files and of the kernel that count as used by a container and are released when
+/// programs need them.
 fn cached_bytes(stat: &str) -> u64 {
     let files = stat.lines().filter_map(|line| line.split_once(' '));
     let files = files
@@ -142,18 +144,19 @@ fn cached_bytes(stat: &str) -> u64 {
     files.filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok()).sum()
 }
 
-/// A number of a group, where it has one.
+/// A number in a file of a group; `None` where the file has none, as without a limit.
 fn group_bytes(group: &Path, file: &str) -> Option<u64> {
     std::fs::read_to_string(group.join(file)).ok()?.trim().parse().ok()
 }
 
-/// The folders of this process's own control group and of those around it, each of which may have a limit.
+/// The folders of this process's control group and of the groups around it, each of which may have
+/// a limit.
 fn groups() -> Vec<PathBuf> {
     let own = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups_of(&own)
 }
 
-/// The same by the text of `/proc/self/cgroup`.
+/// The folders by the text of `/proc/self/cgroup`.
 fn groups_of(own: &str) -> Vec<PathBuf> {
     let own = own.lines().find_map(|line| line.strip_prefix("0::/")).unwrap_or_default();
     let root = Path::new("/sys/fs/cgroup");

@@ -1,5 +1,5 @@
-//! The self-test's operations on the processor, compiled once per instruction set: what is tested
-//! is the instructions that the kernels will use.
+//! The self-test's operations on the processor, compiled once per instruction set, so that the test
+//! runs the instructions that kernels use.
 
 use crate::self_test::{GROUP, Operands, Outcomes, TestOp};
 use std::fmt;
@@ -7,7 +7,7 @@ use std::fmt;
 /// The instruction sets that code is specialised for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SimdLevel {
-    /// What every processor of this architecture has (SSE2, NEON).
+    /// The baseline of this architecture (SSE2, NEON).
     Baseline,
     /// AVX2 with fused multiply-add.
     #[cfg(target_arch = "x86_64")]
@@ -60,7 +60,7 @@ impl SimdLevel {
     pub(crate) fn arithmetic(self, operands: &Operands) -> Outcomes {
         match self {
             Self::Baseline => calculate(operands),
-            // SAFETY: a level comes from `available`, which has asked for these features.
+            // SAFETY: a level comes from `available`, which has checked these features.
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => unsafe { calculate_avx2(operands) },
             // SAFETY: as above.
@@ -114,7 +114,7 @@ fn calculate(operands: &Operands) -> Outcomes {
 }
 
 /// e to the power of `value`, for |value| ≤ 80: reduced by powers of two to |r| ≤ ln 2 / 2, then
-/// the series to the seventh power, whose remainder is below an f32's last bit.
+/// the series up to the seventh power. Its remainder is below an f32's last bit.
 #[inline(always)]
 fn exp(value: f32) -> f32 {
     /// ln 2 in two parts, so that the reduction does not lose bits: the first has a short
@@ -129,7 +129,7 @@ fn exp(value: f32) -> f32 {
         sum = rest.mul_add(sum, factor);
     }
     let sum = rest.mul_add(sum, 1.0);
-    // 2 to a whole power by writing the exponent's bits.
+    // A whole power of 2, made by writing the exponent's bits.
     sum * f32::from_bits(((whole as i32 + 127) as u32) << 23)
 }
 

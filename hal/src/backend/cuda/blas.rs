@@ -11,13 +11,13 @@ use crate::queue::Queue;
 use cudarc::cublas::sys;
 use std::sync::Arc;
 
-/// The calls made here; the bindings panic over one that the library lacks.
+/// The library calls of this module; the bindings panic on a call that the library lacks.
 const CALLS: [&str; 4] =
     ["cublasCreate_v2", "cublasDestroy_v2", "cublasSetStream_v2", "cublasSgemmStridedBatched"];
 
-/// Whether the library is there.
+/// Whether the library is installed.
 pub(super) fn is_present() -> bool {
-    // SAFETY: looking for the library runs its initialisers, as loading it would; the symbols are
+    // SAFETY: the search for the library runs its initialisers, as loading it does; the symbols are
     // only looked up, not called.
     unsafe {
         sys::is_culib_present()

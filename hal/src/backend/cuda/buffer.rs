@@ -9,15 +9,15 @@ use cudarc::driver::sys::{CUdeviceptr, CUresult};
 use std::any::Any;
 use std::sync::Arc;
 
-/// CUDA refuses buffers of no bytes, so those have a few that nobody can reach.
+/// CUDA refuses empty buffers, so an empty buffer gets a few bytes that no command can reach.
 const BYTES_MIN: usize = 16;
 
-/// A buffer and the context it lives in.
+/// A buffer and its context.
 #[derive(Debug)]
 pub(super) struct CudaBuffer {
     shared: Arc<Shared>,
     address: CUdeviceptr,
-    /// Of a slice: the buffer that owns the memory.
+    /// For a slice: the buffer that owns the memory.
     root: Option<Arc<CudaBuffer>>,
     bytes: usize,
 }
@@ -49,7 +49,7 @@ impl CudaBuffer {
             .ok_or(Error::Foreign { what: "buffer", device: shared.id })
     }
 
-    /// Where the buffer starts.
+    /// The address of the buffer's first byte.
     pub(super) fn address(&self) -> CUdeviceptr {
         self.address
     }
@@ -60,7 +60,7 @@ impl Drop for CudaBuffer {
         if self.root.is_some() {
             return;
         }
-        // A context that cannot be bound is lost, and its memory with it.
+        // A context that cannot be bound is lost, together with its memory.
         if self.shared.bind().is_ok() {
             // SAFETY: the address came from `malloc_sync` and is not used again. The call waits
             // for the commands that still use it.

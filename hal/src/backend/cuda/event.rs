@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An event and the context it lives in.
+/// An event and its context.
 #[derive(Debug)]
 pub(super) struct CudaEvent {
     shared: Arc<Shared>,
@@ -18,7 +18,7 @@ pub(super) struct CudaEvent {
 }
 
 impl CudaEvent {
-    /// Marks the present point of a stream.
+    /// Records an event at the present point of a stream.
     pub(super) fn record(shared: Arc<Shared>, stream: &CudaStream, timed: bool) -> Result<Self> {
         let flags = match timed {
             true => CUevent_flags::CU_EVENT_DEFAULT,

@@ -7,7 +7,7 @@ use cudarc::nvrtc::result::{self, NvrtcError};
 use cudarc::nvrtc::sys;
 use std::ffi::{CStr, CString, c_char};
 
-/// The calls made here; the bindings panic over one that the library lacks.
+/// The library calls of this module; the bindings panic on a call that the library lacks.
 const CALLS: [&str; 12] = [
     "nvrtcVersion",
     "nvrtcGetNumSupportedArchs",
@@ -23,11 +23,11 @@ const CALLS: [&str; 12] = [
     "nvrtcGetCUBIN",
 ];
 
-/// How a person gets the library. Later versions than 12.9 compile for sm_75 and newer only.
+/// How to install the library. Versions after 12.9 compile for sm_75 and newer only.
 const INSTALL: &str = "install cuda-nvrtc-12-9 from NVIDIA's repository, or the wheel \
     nvidia-cuda-nvrtc-cu12==12.9.* with its lib folder in LD_LIBRARY_PATH";
 
-/// What code is made for.
+/// The target of the generated code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
     /// Machine code of this architecture (61 is sm_61).
@@ -40,7 +40,7 @@ pub(super) enum Target {
 #[derive(Debug, Clone)]
 pub(super) struct Nvrtc {
     version: (i32, i32),
-    /// The architectures it has code for, rising.
+    /// The architectures that the library compiles for, rising.
     architectures: Vec<u32>,
 }
 
@@ -63,9 +63,9 @@ impl Nvrtc {
     /// Loads the library.
     ///
     /// # Errors
-    /// What is missing and how to get it.
+    /// The missing part, and how to install it.
     pub(super) fn load() -> Result<Self, String> {
-        // SAFETY: looking for the library runs its initialisers, as loading it would.
+        // SAFETY: the search for the library runs its initialisers, as loading it does.
         if !unsafe { sys::is_culib_present() } {
             return Err(format!("NVIDIA's compiler (libnvrtc.so.12) is not installed: {INSTALL}"));
         }
@@ -81,7 +81,7 @@ impl Nvrtc {
         }
         let refuse = |error: NvrtcError| format!("NVIDIA's compiler does not start: {error}");
         let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY: both calls write integers into the places given.
+        // SAFETY: both calls write integers into the given places.
         let facts = unsafe {
             sys::nvrtcVersion(&raw mut major, &raw mut minor)
                 .result()
@@ -89,7 +89,7 @@ impl Nvrtc {
         };
         facts.map_err(refuse)?;
         let mut numbers = vec![0; usize::try_from(count).unwrap_or(0)];
-        // SAFETY: the call writes as many integers as it has just said.
+        // SAFETY: the call writes as many integers as the call before it reported.
         unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) }.result().map_err(refuse)?;
         let mut architectures: Vec<u32> =
             numbers.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
@@ -97,10 +97,10 @@ impl Nvrtc {
         Ok(Self { version: (major, minor), architectures })
     }
 
-    /// What to compile to for a device of `architecture` whose driver is of CUDA `driver`.
+    /// The compile target for a device of `architecture` whose driver is of CUDA `driver`.
     ///
     /// # Errors
-    /// Why this library has no code for it, and which one has.
+    /// Why this library cannot compile for the device, and which version can.
     pub(super) fn target(&self, architecture: u32, driver: i32) -> Result<Target, String> {
         let (major, minor) = self.version;
         // A driver loads code of its own major version and of earlier ones.
@@ -139,7 +139,7 @@ impl Nvrtc {
         let text = CString::new(with_prelude(BackendKind::Cuda, source))
             .map_err(|error| format!("the source has a zero byte at {}", error.nul_position()))?;
         let program = Program::new(&text)?;
-        // SAFETY: the program is alive; the options have no zero byte (`defines` looked).
+        // SAFETY: the program is alive; `defines` has checked that the options have no zero byte.
         if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
             let log = program.log();
             return Err(if log.is_empty() { error.to_string() } else { log });
@@ -187,7 +187,7 @@ impl Image {
     }
 }
 
-/// A program of the library, destroyed with this.
+/// A program of the library; dropping this destroys it.
 struct Program(sys::nvrtcProgram);
 
 impl Program {
@@ -208,7 +208,7 @@ impl Program {
         // SAFETY: the program is alive, and the size is written into its place.
         unsafe { sys::nvrtcGetCUBINSize(self.0, &raw mut size) }.result()?;
         let mut code = vec![0u8; size];
-        // SAFETY: the call writes as many bytes as it has just said.
+        // SAFETY: the call writes as many bytes as the call before it reported.
         unsafe { sys::nvrtcGetCUBIN(self.0, code.as_mut_ptr().cast()) }.result()?;
         Ok(code)
     }
@@ -216,8 +216,8 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: the program came from `create_program` and is not used again. Nothing can be
-        // done about a failure.
+        // SAFETY: the program came from `create_program` and is not used again. A failure cannot be
+        // handled here.
         let _ = unsafe { result::destroy_program(self.0) };
     }
 }

@@ -1,4 +1,4 @@
-//! Host memory that an NVIDIA device reaches by itself.
+//! Host memory that an NVIDIA device accesses directly.
 
 use super::code;
 use super::shared::Shared;
@@ -9,15 +9,15 @@ use cudarc::driver::sys::{CU_MEMHOSTALLOC_PORTABLE, CUresult};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// Memory from the driver, which is freed with this.
+/// Memory from the driver; dropping this frees it.
 struct Block {
     start: NonNull<u8>,
     shared: Arc<Shared>,
 }
 
-// SAFETY: the pointer is only given back to the driver, from any thread with the context bound.
+// SAFETY: the pointer is only given back to the driver, from any thread that has bound the context.
 unsafe impl Send for Block {}
-// SAFETY: as above; nothing is done through a shared reference.
+// SAFETY: as above; a shared reference gives no access.
 unsafe impl Sync for Block {}
 
 /// Makes a block of `bytes` bytes.
@@ -28,7 +28,7 @@ pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
         return Err(refuse("no host has as many".to_owned()));
     }
     shared.bind()?;
-    // Portable: other NVIDIA devices of the process reach it at full speed too.
+    // Portable: other NVIDIA devices of the process access the memory at full speed too.
     // SAFETY: the context is bound; the pointer is freed once, by its owner.
     let start = match unsafe { result::malloc_host(bytes.max(1), CU_MEMHOSTALLOC_PORTABLE) } {
         Ok(start) => start,
@@ -40,14 +40,14 @@ pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
     let start = NonNull::new(start.cast::<u8>())
         .ok_or_else(|| refuse("the driver gives no address".to_owned()))?;
     let owner = Block { start, shared: Arc::clone(shared) };
-    // SAFETY: the driver promises that many bytes until the owner frees them; only a transfer,
-    // which owns the block, hands the pointer to the driver.
+    // SAFETY: the driver provides `bytes` bytes until the owner frees them. Only a transfer, which
+    // owns the block, gives the pointer to the driver.
     Ok(unsafe { Pinned::new(start, bytes, Box::new(owner)) })
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // A context that cannot be bound is lost, and its memory with it.
+        // A context that cannot be bound is lost, together with its memory.
         if self.shared.bind().is_ok() {
             // SAFETY: the pointer came from `malloc_host` and is not used again.
             let _ = unsafe { result::free_host(self.start.as_ptr().cast()) };

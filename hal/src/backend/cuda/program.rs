@@ -13,8 +13,7 @@ use std::collections::HashMap;
 use std::ffi::{CString, c_void};
 use std::sync::Arc;
 
-/// Work-items of a work-group where the caller leaves the choice: enough to hide latencies on any
-/// architecture.
+/// The size of a work-group if the caller gives none: enough to hide latencies on any architecture.
 const GROUP: usize = 256;
 
 /// The driver's limits of a grid's dimensions in work-groups.
@@ -25,24 +24,24 @@ const GROUPS_MAX: [usize; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 pub(super) struct CudaProgram {
     shared: Arc<Shared>,
     module: sys::CUmodule,
-    /// What the module was loaded from.
+    /// The image that the module was loaded from.
     image: Image,
     names: Vec<String>,
     kernels: HashMap<String, Kernel>,
 }
 
-/// One kernel of it.
+/// One kernel of a module.
 #[derive(Debug)]
 struct Kernel {
     function: sys::CUfunction,
-    /// The sizes of its parameters in bytes.
+    /// The sizes of the parameters in bytes.
     sizes: Vec<usize>,
-    /// Most work-items of one of its work-groups.
+    /// The maximum number of work-items in a work-group.
     group_max: usize,
 }
 
-// SAFETY: module and functions are the driver's handles, which any thread may use whose current
-// context is theirs; every use binds it first.
+// SAFETY: module and functions are the driver's handles. Any thread may use them if their context
+// is its current one, and every use binds it first.
 unsafe impl Send for CudaProgram {}
 // SAFETY: as above; nothing here changes after the program is made.
 unsafe impl Sync for CudaProgram {}
@@ -56,16 +55,16 @@ impl CudaProgram {
         let image = compiler
             .compile(*target, source, options)
             .map_err(|log| Error::Compile { device, log })?;
-        // SAFETY: the compiler has just made it.
+        // SAFETY: the compiler has just made the image.
         unsafe { Self::put(shared, image) }
     }
 
-    /// Loads what [`Program::binary`] gave.
+    /// Loads a binary that [`Program::binary`] returned.
     ///
     /// # Safety
     /// As [`crate::Device::load`].
     pub(super) unsafe fn load(shared: Arc<Shared>, binary: &[u8]) -> Result<Self> {
-        // Without a compiler the device's arithmetic was not tested.
+        // Without a compiler the device's arithmetic is untested.
         shared.compiler()?;
         shared.bind()?;
         let device = shared.id;
@@ -74,7 +73,7 @@ impl CudaProgram {
                 let reason = "it is no image of kernels".to_owned();
                 Error::Binary { device, reason }
             })?;
-        // SAFETY: the caller promises that the compiler made it.
+        // SAFETY: the caller promises that the compiler made the image.
         unsafe { Self::put(shared, image) }.map_err(|error| match error {
             Error::Driver { code, .. } => Error::Binary { device, reason: code },
             error => error,
@@ -84,13 +83,13 @@ impl CudaProgram {
     /// Puts an image on the device, whose context is bound.
     ///
     /// # Safety
-    /// The image must be one that the compiler made.
+    /// The compiler must have made the image.
     unsafe fn put(shared: Arc<Shared>, image: Image) -> Result<Self> {
-        // SAFETY: the code is what the compiler made: machine code, which tells its own size, or
-        // PTX that ends in a zero byte. The driver copies it.
+        // SAFETY: the code comes from the compiler: machine code, which contains its size, or PTX
+        // that ends in a zero byte. The driver copies it.
         let module = unsafe { result::module::load_data(image.code.as_ptr().cast()) }
             .map_err(shared.failed("cuModuleLoadData"))?;
-        // From here on the module is unloaded with the program, whatever fails.
+        // From here on, dropping the program unloads the module, also after a failure.
         let (names, kernels) = (Vec::new(), HashMap::new());
         let mut program = Self { shared, module, image, names, kernels };
         for at in 0..program.image.kernels.len() {
@@ -120,7 +119,7 @@ impl CudaProgram {
             .ok_or(Error::Foreign { what: "program", device: shared.id })
     }
 
-    /// Queues `launch`, whose program this is.
+    /// Queues `launch`, which must be a launch of this program.
     ///
     /// # Safety
     /// As [`crate::Queue::launch`]; the stream must be the opened device's and its context bound.
@@ -136,9 +135,9 @@ impl CudaProgram {
         let mut values = pack(launch, &kernel.sizes, &self.shared)?;
         let mut pointers: Vec<*mut c_void> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
-        // SAFETY: the function is this module's, which lives until the context has caught up; the
-        // pointers are to as many values as it has parameters, each at least as large as its
-        // parameter, and the call copies them. The rest is the caller's promise.
+        // SAFETY: the function belongs to this module, which lives until the context has caught up.
+        // The pointers are to one value per parameter, each at least as large as its parameter, and
+        // the call copies the values. The caller promises the rest.
         let launched = unsafe {
             result::launch_kernel(
                 kernel.function,
@@ -158,11 +157,11 @@ impl CudaProgram {
 
 impl Drop for CudaProgram {
     fn drop(&mut self) {
-        // A context that cannot be bound is lost, and its modules with it.
+        // A context that cannot be bound is lost, together with its modules.
         if self.shared.bind().is_ok() {
-            // Kernels of it may still run on any stream.
+            // Kernels of the module may still run on any stream.
             let _ = result::ctx::synchronize();
-            // SAFETY: the module was loaded once, and no kernel of it runs.
+            // SAFETY: the module was loaded once, and none of its kernels runs.
             let _ = unsafe { result::module::unload(self.module) };
         }
     }
@@ -182,8 +181,8 @@ impl Program for CudaProgram {
     }
 }
 
-/// The arguments as the driver takes them: in the first bytes of a word each, as little-endian
-/// machines, which all hosts of CUDA are, have them.
+/// The arguments as the driver takes them: each in the first bytes of a word. CUDA hosts are
+/// little-endian, so a word's first bytes hold its low bits.
 fn pack(launch: &Launch<'_>, sizes: &[usize], shared: &Arc<Shared>) -> Result<Vec<u64>> {
     let (given, expected) = (launch.args.len(), sizes.len());
     if given != expected {
@@ -207,7 +206,7 @@ fn pack(launch: &Launch<'_>, sizes: &[usize], shared: &Arc<Shared>) -> Result<Ve
     Ok(values)
 }
 
-/// Work-groups along the first dimension, as large as divides it.
+/// The size of a work-group along the first dimension: the largest that divides the grid.
 fn choose(global: [usize; 3], most: usize) -> [usize; 3] {
     let most = most.min(GROUP);
     let first = (1..=most).rev().find(|&items| global[0].is_multiple_of(items));

@@ -17,18 +17,18 @@ use cudarc::driver::result;
 use std::any::Any;
 use std::sync::Arc;
 
-/// A stream and the context it lives in.
+/// A stream and its context.
 pub(super) struct CudaQueue {
     shared: Arc<Shared>,
     stream: Arc<CudaStream>,
-    /// Whether its events tell times.
+    /// Whether the stream's events record times.
     timed: bool,
-    /// Of the vendor's library; made with the first product, for it takes memory of the device.
+    /// The library's handle; made with the first product, because it takes memory of the device.
     blas: Option<Handle>,
 }
 
 impl CudaQueue {
-    /// Makes a stream, whose events tell times if it is `timed`.
+    /// Makes a stream; its events record times if it is `timed`.
     pub(super) fn new(shared: Arc<Shared>, timed: bool) -> Result<Self> {
         shared.bind()?;
         let stream = shared.context.new_stream().map_err(shared.failed("cuStreamCreate"))?;
@@ -44,7 +44,7 @@ impl CudaQueue {
             .ok_or(Error::Foreign { what: "queue", device: shared.id })
     }
 
-    /// The library's handle for this stream; the library must be there and the device's context
+    /// The library's handle for this stream; the library must be installed and the device's context
     /// bound.
     pub(super) fn blas(&mut self) -> Result<&Handle> {
         match &mut self.blas {
@@ -60,7 +60,7 @@ impl CudaQueue {
         match self.record() {
             Ok(done) => Ok(Transfer::new(block, done)),
             Err(error) => {
-                // Without an event nobody knows when the device is done with the block.
+                // Without an event the host cannot know when the device is done with the block.
                 std::mem::forget(block);
                 Err(error)
             }
@@ -113,7 +113,7 @@ impl Queue for CudaQueue {
         let data = &block[range(0, bytes, block.len())?];
         self.shared.bind()?;
         let address = buffer.address() + offset as u64;
-        // SAFETY: the range lies in the buffer, and the transfer keeps `data` as it is until the
+        // SAFETY: the range lies in the buffer, and the transfer keeps `data` unchanged until the
         // stream has caught up.
         unsafe { result::memcpy_htod_async(address, data, self.stream.cu_stream()) }
             .map_err(self.shared.failed("cuMemcpyHtoDAsync"))?;
@@ -132,8 +132,8 @@ impl Queue for CudaQueue {
         let part = range(0, bytes, block.len())?;
         self.shared.bind()?;
         let address = buffer.address() + offset as u64;
-        // SAFETY: the range lies in the buffer, and the transfer keeps the block from everybody
-        // else until the stream has caught up.
+        // SAFETY: the range lies in the buffer, and the transfer owns the block until the stream
+        // has caught up.
         unsafe { result::memcpy_dtoh_async(&mut block[part], address, self.stream.cu_stream()) }
             .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
         self.started(block)
@@ -170,8 +170,8 @@ impl Queue for CudaQueue {
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
         let program = CudaProgram::of(launch.program, &self.shared)?;
         self.shared.bind()?;
-        // SAFETY: the stream is this device's, whose context is bound; the rest is the caller's
-        // promise.
+        // SAFETY: the stream belongs to this device, whose context is bound; the caller promises
+        // the rest.
         unsafe { program.launch(launch, self.stream.cu_stream()) }
     }
 
@@ -187,7 +187,7 @@ impl Queue for CudaQueue {
     }
 
     fn submit(&mut self) -> Result<()> {
-        // A stream starts its commands by itself.
+        // A stream starts its commands without a submission.
         self.shared.bind()
     }
 

@@ -9,25 +9,25 @@ use crate::life::Life;
 use cudarc::driver::{CudaContext, DriverError};
 use std::sync::Arc;
 
-/// What buffers and queues of one opened device have in common.
+/// The common state of the buffers and queues of one opened device.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) id: DeviceId,
     pub(super) caps: Caps,
     pub(super) context: Arc<CudaContext>,
-    /// The compiler and what it compiles to, or why there is none.
+    /// The compiler and its target, or why there is no compiler.
     pub(super) compiler: Result<(Nvrtc, Target), String>,
     pub(super) life: Life,
 }
 
 impl Shared {
-    /// Makes the device's context the current one of this thread, as every call needs it.
+    /// Makes the device's context current in this thread, as every call requires.
     pub(super) fn bind(&self) -> Result<()> {
         self.life.check()?;
         self.context.bind_to_thread().map_err(self.failed("cuCtxSetCurrent"))
     }
 
-    /// The compiler and what it compiles to, without which there are no programs.
+    /// The compiler and its target; without a compiler the device has no programs.
     pub(super) fn compiler(&self) -> Result<&(Nvrtc, Target)> {
         self.compiler.as_ref().map_err(|reason| {
             let (device, reason) = (self.id, reason.clone());
@@ -35,7 +35,7 @@ impl Shared {
         })
     }
 
-    /// Who makes program binaries: a compiler for a device, as this driver takes them.
+    /// The maker of program binaries: a compiler for a device and its driver.
     pub(super) fn maker(&self) -> String {
         format!("cuda {} {}", self.caps.driver, self.caps.features.join(" "))
     }

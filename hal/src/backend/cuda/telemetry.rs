@@ -1,4 +1,4 @@
-//! What NVIDIA's management library (NVML) measures of a card; it comes with the driver.
+//! Measurements of a card by NVIDIA's management library (NVML), which comes with the driver.
 
 use crate::id::PciAddress;
 use crate::telemetry::{PcieLink, Telemetry};
@@ -6,7 +6,7 @@ use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-/// The measurements of the card at `pci`; `None` where the library or the card is not there.
+/// The measurements of the card at `pci`; `None` without the library or the card.
 pub(super) fn read(pci: PciAddress) -> Option<Telemetry> {
     let library = Nvml::init().ok()?;
     let card = library.device_by_pci_bus_id(pci.to_string()).ok()?;
@@ -45,7 +45,7 @@ fn measure(card: &Device<'_>) -> Telemetry {
     }
 }
 
-/// Tells sensors that a card lacks from those that do not answer now.
+/// Distinguishes sensors that a card lacks from sensors that do not answer now.
 #[derive(Default)]
 struct Sensors {
     unavailable: Vec<&'static str>,
@@ -87,7 +87,7 @@ fn speed_gts(generation: u32) -> f64 {
         0 => 0.0,
         1 => 2.5,
         2 => 5.0,
-        // Each generation since doubles the speed.
+        // Each later generation doubles the speed.
         later => f64::from(8 << (later - 3).min(8)),
     }
 }

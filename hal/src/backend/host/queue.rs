@@ -1,4 +1,4 @@
-//! Devices whose memory is the host's, and their queues, which do each command at once.
+//! Devices whose memory is the host's, and their queues, which execute each command at once.
 
 use super::record::{Command, Record};
 use super::{HostBuffer, HostEvent, part, pinned};
@@ -13,36 +13,35 @@ use crate::queue::Queue;
 use std::any::Any;
 use std::sync::Arc;
 
-/// What a device whose memory is the host's has in common with its queues. Clones are the same
-/// device.
+/// The common state of a device whose memory is the host's and of its queues. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     device: DeviceId,
-    /// Why it has no programs.
+    /// Why the device has no programs.
     no_programs: &'static str,
-    /// Such a device is lost on request alone.
+    /// The device is lost only on request.
     life: Arc<Life>,
-    /// What was carried out, where that is noted.
+    /// The executed commands, if they are recorded.
     record: Option<Record>,
 }
 
 impl Host {
-    /// A device that has no programs for the reason given.
+    /// A device without programs, for the given reason.
     pub(crate) fn new(device: DeviceId, no_programs: &'static str) -> Self {
         Self { device, no_programs, life: Arc::default(), record: None }
     }
 
-    /// The same, noting each command.
+    /// A device that also records each command.
     pub(crate) fn recording(self) -> Self {
         Self { record: Some(Record::default()), ..self }
     }
 
-    /// The commands carried out so far; none where they are not noted.
+    /// The commands executed so far; empty if they are not recorded.
     pub(crate) fn commands(&self) -> Vec<Command> {
         self.record.as_ref().map(Record::commands).unwrap_or_default()
     }
 
-    /// Loses the device, as the function `call` was asked to.
+    /// Loses the device; `call` is the function that asked for it.
     pub(crate) fn lose(&self, call: &'static str) {
         let code = "loss on request".to_owned();
         self.life.end(Error::DeviceLost { device: self.device, call, code });
@@ -67,7 +66,7 @@ impl Host {
         pinned(self.device, bytes)
     }
 
-    /// The refusal of every program.
+    /// The error for every program.
     pub(crate) fn refusal(&self) -> Error {
         let reason = self.no_programs.to_owned();
         Error::Unsupported { device: self.device, what: "programs", reason }
@@ -84,7 +83,7 @@ impl Host {
     }
 }
 
-/// A queue of such a device.
+/// A queue of a device whose memory is the host's.
 struct HostQueue(Host);
 
 impl Queue for HostQueue {

@@ -1,8 +1,8 @@
-//! What devices for tests carried out.
+//! The commands that devices for tests executed.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One command that the recording device carried out.
+/// One command that the recording device executed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// A buffer of this many bytes was allocated.
@@ -19,7 +19,7 @@ pub enum Command {
     Finish,
 }
 
-/// The commands of one device in the order in which they were carried out.
+/// The commands of one device, in order of execution.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record(Arc<Mutex<Vec<Command>>>);
 

@@ -12,7 +12,7 @@ use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes};
 use std::sync::Arc;
 
-/// A device without hardware that keeps bytes and notes every command.
+/// A device without hardware that stores bytes and records every command.
 #[derive(Debug)]
 pub struct NullDevice {
     caps: Caps,
@@ -36,12 +36,12 @@ impl NullDevice {
         Self { caps, host: host.recording() }
     }
 
-    /// Loses the device, as a hang or a reset does to hardware.
+    /// Loses the device, like a hang or a reset of hardware.
     pub fn lose(&self) {
         self.host.lose("NullDevice::lose");
     }
 
-    /// The commands carried out so far.
+    /// The commands executed so far.
     #[must_use]
     pub fn commands(&self) -> Vec<Command> {
         self.host.commands()

@@ -9,15 +9,15 @@ use opencl3::types::cl_mem;
 use std::any::Any;
 use std::sync::Arc;
 
-/// OpenCL refuses buffers of no bytes, so those have a few that nobody can reach.
+/// OpenCL refuses empty buffers, so an empty buffer gets a few bytes that no command can reach.
 const BYTES_MIN: usize = 16;
 
-/// A buffer and the context it lives in.
+/// A buffer and its context.
 #[derive(Debug)]
 pub(super) struct ClBuffer {
     pub(super) shared: Arc<Shared>,
     buffer: opencl3::memory::Buffer<u8>,
-    /// Of a slice: the buffer it was taken of, and where it begins there.
+    /// For a slice: the buffer that owns the memory, and the slice's offset in it.
     root: Option<(Arc<ClBuffer>, usize)>,
     bytes: usize,
 }
@@ -31,7 +31,7 @@ impl ClBuffer {
         if let Some(limit) = limit.filter(|&limit| bytes as u64 > limit) {
             return Err(refuse(format!("its largest buffer has {limit} bytes")));
         }
-        // SAFETY: no host pointer is passed, so nothing of ours is referred to.
+        // SAFETY: no host pointer is passed, so the driver refers to no memory of this process.
         let buffer = unsafe {
             opencl3::memory::Buffer::create(
                 &shared.context,
@@ -56,7 +56,7 @@ impl ClBuffer {
             .ok_or(Error::Foreign { what: "buffer", device: shared.id })
     }
 
-    /// The buffer that owns the memory, and where this one begins there.
+    /// The buffer that owns the memory, and this buffer's offset in it.
     pub(super) fn origin(&self) -> (&Self, usize) {
         self.root.as_ref().map_or((self, 0), |(root, offset)| (root, *offset))
     }
@@ -79,13 +79,14 @@ impl Buffer for ClBuffer {
             None => (Arc::clone(&self), offset),
         };
         refuse_unaligned(start, self.shared.caps.alignment_bytes as usize)?;
-        // Drivers refuse slices of no bytes; the root has these, unless it ends here.
+        // Drivers refuse empty slices, so an empty slice takes bytes of the root, unless it is at
+        // the root's end.
         let reach = bytes.max(BYTES_MIN).min(root.bytes.max(BYTES_MIN).saturating_sub(start));
         if reach == 0 {
             return Ok(Arc::new(Self::new(Arc::clone(&self.shared), bytes)?));
         }
-        // SAFETY: the range lies in the root's memory, which the driver keeps for the slice; the
-        // root is no slice itself.
+        // SAFETY: the range lies in the root's memory, which the driver keeps alive for the slice;
+        // the root itself is not a slice.
         let buffer = unsafe { root.buffer.create_sub_buffer(CL_MEM_READ_WRITE, start, reach) }
             .map_err(self.shared.failed("clCreateSubBuffer"))?;
         let shared = Arc::clone(&self.shared);

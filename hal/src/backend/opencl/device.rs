@@ -52,8 +52,8 @@ impl ClDevice {
     }
 }
 
-/// The lock-step width as devices before OpenCL 3.0 tell it: of a kernel. 0 where even that
-/// fails, which is the self-test's business.
+/// The lock-step width of a compiled kernel, as devices before OpenCL 3.0 report it. 0 if that
+/// fails; the self-test will report the failure.
 fn wave_of_a_kernel(shared: &Shared) -> u32 {
     const SOURCE: &str = "__kernel void probe(__global int *out) { out[get_global_id(0)] = 1; }";
     let build = || {

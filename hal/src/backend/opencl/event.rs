@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// An event and the context it lives in.
+/// An event and its context.
 #[derive(Debug)]
 pub(super) struct ClEvent {
     shared: Arc<Shared>,
@@ -31,7 +31,8 @@ impl ClEvent {
             .ok_or(Error::Foreign { what: "event", device: shared.id })
     }
 
-    /// When the command ended on the device's clock, in nanoseconds; `None` if nobody noted it.
+    /// The end of the command on the device's clock, in nanoseconds; `None` if the queue records no
+    /// times.
     fn end_ns(&self) -> Result<Option<u64>> {
         self.wait()?;
         match self.event.profiling_command_end() {
@@ -48,7 +49,7 @@ impl Event for ClEvent {
         let failed = self.shared.waited("clGetEventInfo");
         match self.event.command_execution_status().map_err(&failed)?.0 {
             CL_COMPLETE => Ok(true),
-            // A command that failed has its error for a state.
+            // The state of a failed command is its error.
             error if error < 0 => Err(failed(ClError(error))),
             _ => Ok(false),
         }
@@ -57,7 +58,7 @@ impl Event for ClEvent {
     fn wait(&self) -> Result<()> {
         self.shared.life.check()?;
         let waited = self.event.wait().map_err(self.shared.waited("clWaitForEvents"));
-        // The state says more than that the wait has failed.
+        // The command's state names its error; the failed wait does not.
         waited.or_else(|error| self.is_done().and(Err(error)))
     }
 

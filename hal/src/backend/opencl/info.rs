@@ -1,4 +1,4 @@
-//! What an OpenCL device says about itself.
+//! Name and capabilities of an OpenCL device, as the device reports them.
 
 use super::Entry;
 use crate::backend::Found;
@@ -15,11 +15,11 @@ const PCI_BUS_INFO_KHR: u32 = 0x410F;
 const TOPOLOGY_AMD: u32 = 0x4037;
 /// `CL_DEVICE_BOARD_NAME_AMD`: the marketing name.
 const BOARD_NAME_AMD: u32 = 0x4038;
-/// `CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE` of OpenCL 3.0, a size_t. Earlier devices tell
-/// it of a compiled kernel only.
+/// `CL_DEVICE_PREFERRED_WORK_GROUP_SIZE_MULTIPLE` of OpenCL 3.0, a size_t. Earlier devices report
+/// it for compiled kernels only.
 const PREFERRED_MULTIPLE: u32 = 0x1067;
 
-/// The kind of hardware behind a device.
+/// The kind of a device's hardware.
 pub(super) fn kind(device: &Device) -> DeviceKind {
     match device.dev_type() {
         Ok(kind) if kind & CL_DEVICE_TYPE_GPU != 0 => DeviceKind::Gpu,
@@ -63,8 +63,8 @@ fn caps(entry: &Entry) -> Caps {
         work_group_max: saturate(device.max_work_group_size().unwrap_or(0)),
         wave: wave(device),
         unified_memory: device.host_unified_memory().unwrap_or(false),
-        // An f16 that cannot round correctly is of no use; it is also how a driver says none.
         fp16: features.iter().any(|name| name == "cl_khr_fp16"),
+        // Doubles must round to nearest and have FMA; a device without doubles reports no flags.
         fp64: device.supports_double(full),
         programs: device.compiler_available().unwrap_or(false),
         gemm: false,
@@ -76,7 +76,7 @@ fn saturate(value: usize) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }
 
-/// The lock-step width, where the device tells it without a kernel.
+/// The lock-step width, if the device reports it without a kernel; otherwise 0.
 fn wave(device: &Device) -> u32 {
     let bytes = device.get_data(PREFERRED_MULTIPLE).unwrap_or_default();
     match <[u8; size_of::<usize>()]>::try_from(bytes.as_slice()) {
@@ -85,7 +85,7 @@ fn wave(device: &Device) -> u32 {
     }
 }
 
-/// The place on the PCI bus, from the portable extension or AMD's.
+/// The PCI address, from the portable extension or AMD's.
 fn pci(device: &Device) -> Option<PciAddress> {
     let khr = device.get_data(PCI_BUS_INFO_KHR).ok().and_then(|bytes| pci_khr(&bytes));
     khr.or_else(|| device.get_data(TOPOLOGY_AMD).ok().and_then(|bytes| pci_amd(&bytes)))

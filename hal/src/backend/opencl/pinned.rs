@@ -1,4 +1,4 @@
-//! Host memory of the driver's own, which its transfers reach without a copy in between.
+//! Host memory that the driver allocates, and transfers from without an extra copy.
 
 use super::is_out_of_memory;
 use super::shared::Shared;
@@ -12,8 +12,8 @@ use opencl3::types::CL_BLOCKING;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-/// A buffer in host memory that is mapped as long as it lives: the way in which OpenCL 1.2 gives
-/// out pinned memory.
+/// A buffer in host memory that is mapped during its whole life: OpenCL 1.2 has no other pinned
+/// memory.
 struct Mapped {
     // Dropped in this order.
     queue: CommandQueue,
@@ -22,10 +22,10 @@ struct Mapped {
     _shared: Arc<Shared>,
 }
 
-// SAFETY: the handles are the driver's, which any thread may use, and the pointer is only given
-// back to it.
+// SAFETY: the handles are the driver's, which any thread may use. The pointer is only given back to
+// the driver.
 unsafe impl Send for Mapped {}
-// SAFETY: as above; nothing is done through a shared reference.
+// SAFETY: as above; a shared reference gives no access.
 unsafe impl Sync for Mapped {}
 
 /// Makes a block of `bytes` bytes.
@@ -45,7 +45,7 @@ pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
     let queue =
         CommandQueue::create_default(&shared.context, 0).map_err(failed("clCreateCommandQueue"))?;
     let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;
-    // SAFETY: no host pointer is passed, so nothing of ours is referred to.
+    // SAFETY: no host pointer is passed, so the driver refers to no memory of this process.
     let buffer =
         unsafe { Buffer::<u8>::create(&shared.context, flags, bytes.max(1), std::ptr::null_mut()) }
             .map_err(failed("clCreateBuffer"))?;
@@ -58,16 +58,16 @@ pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
     let start = NonNull::new(start.cast::<u8>())
         .ok_or_else(|| refuse("the driver maps it nowhere".to_owned()))?;
     let owner = Mapped { queue, buffer, start, _shared: Arc::clone(shared) };
-    // SAFETY: the driver promises that many bytes until the buffer is unmapped, which its owner
-    // does; only a transfer, which owns the block, hands the pointer to the driver.
+    // SAFETY: the driver provides `bytes` bytes until the owner unmaps the buffer. Only a transfer,
+    // which owns the block, gives the pointer to the driver.
     Ok(unsafe { Pinned::new(start, bytes, Box::new(owner)) })
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
         let start = self.start.as_ptr().cast();
-        // SAFETY: the pointer came from mapping this buffer and is not used again. Where it
-        // fails, the device is lost, and its memory with it.
+        // SAFETY: the pointer came from mapping this buffer and is not used again. If unmapping
+        // fails, the device is lost, together with its memory.
         let unmapped =
             unsafe { self.queue.enqueue_unmap_mem_object(self.buffer.get_mut(), start, &[]) };
         let _ = unmapped.and_then(|_| self.queue.finish());

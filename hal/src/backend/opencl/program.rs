@@ -1,4 +1,4 @@
-//! A program compiled by an OpenCL driver, and the setting of its kernels' arguments.
+//! A program compiled by an OpenCL driver, and how its kernels get their arguments.
 
 use super::buffer::ClBuffer;
 use super::shared::Shared;
@@ -12,11 +12,11 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The language version that Polaris drivers have.
+/// The language version that the drivers for Polaris support.
 const STANDARD: &str = "-cl-std=CL1.2";
 
-/// A built program with one kernel object per name. A kernel object holds the arguments of the
-/// next launch, so only one thread at a time may prepare one.
+/// A built program with one kernel object per name. A kernel object holds the arguments of the next
+/// launch, so only one thread at a time may prepare a launch.
 #[derive(Debug)]
 pub(super) struct ClProgram {
     shared: Arc<Shared>,
@@ -49,7 +49,7 @@ impl ClProgram {
         Self::of_built(shared, program)
     }
 
-    /// Loads what [`Program::binary`] gave.
+    /// Loads a binary that [`Program::binary`] returned.
     ///
     /// # Safety
     /// As [`crate::Device::load`].
@@ -64,7 +64,7 @@ impl ClProgram {
             }
         };
         let devices = [shared.device.id()];
-        // SAFETY: the device is the context's, and the caller promises that a driver made the
+        // SAFETY: the device belongs to the context, and the caller promises that a driver made the
         // binary.
         let mut program = unsafe {
             opencl3::program::Program::create_from_binary(&shared.context, &devices, &[binary])
@@ -94,17 +94,17 @@ impl ClProgram {
             .ok_or(Error::Foreign { what: "program", device: shared.id })
     }
 
-    /// The kernels, locked for the setting of arguments and the launch.
+    /// The kernels, locked while arguments are set and the kernel is launched.
     pub(super) fn kernels(&self) -> MutexGuard<'_, HashMap<String, Kernel>> {
-        // Every argument is set anew for each launch, so a half-set kernel does no harm.
+        // Each launch sets every argument, so a half-prepared kernel does no harm.
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The error of a failed build: the source's fault where the compiler says so.
+/// The error of a failed build: [`Error::Compile`] if the driver blames the source.
 fn refusal(shared: &Shared, error: ClError, log: &str) -> Error {
     let device = shared.id;
-    // Some drivers report a faulty source by another code; they all leave a log then.
+    // Some drivers report a faulty source by another code, but all of them leave a log.
     if error.0 != CL_BUILD_PROGRAM_FAILURE && log.is_empty() {
         return shared.failed("clBuildProgram")(error);
     }
@@ -128,8 +128,8 @@ pub(super) unsafe fn set_args(
         return Err(refuse(format!("{} arguments given, expected {expected}", args.len())));
     }
     for (index, arg) in (0u32..).zip(args) {
-        // SAFETY: each value lives through the call, which copies it; that its type is the
-        // parameter's is the caller's promise, and the driver checks the size.
+        // SAFETY: each value lives through the call, which copies it. The caller promises that its
+        // type is the parameter's, and the driver checks the size.
         let set = unsafe {
             match arg {
                 Arg::Buffer(buffer) => {
@@ -152,7 +152,7 @@ impl Program for ClProgram {
     }
 
     fn binary(&self) -> Option<Vec<u8>> {
-        // The context has one device, and so the program one binary.
+        // The context has one device, so the program has one binary.
         let binary = self.program.get_binaries().ok()?.pop()?;
         (!binary.is_empty()).then(|| binary::seal(&self.shared.maker(), &binary))
     }

@@ -19,27 +19,26 @@ use std::any::Any;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
-/// A command queue and the context it lives in.
+/// A command queue and its context.
 pub(super) struct ClQueue {
     shared: Arc<Shared>,
     queue: CommandQueue,
 }
 
 impl ClQueue {
-    /// Makes a queue with these properties of OpenCL.
+    /// Makes a queue with the given properties of OpenCL.
     pub(super) fn new(
         shared: Arc<Shared>,
         properties: cl_command_queue_properties,
     ) -> Result<Self> {
-        // In-order is the default. The call is the one of OpenCL 1.2, which every later driver
-        // has too.
+        // In-order is the default. The call is from OpenCL 1.2; later drivers support it too.
         let queue = CommandQueue::create_default(&shared.context, properties)
             .map_err(shared.failed("clCreateCommandQueue"))?;
         Ok(Self { shared, queue })
     }
 
-    /// The error of a command over `bytes` bytes: drivers find out at the first use that memory
-    /// promised by an allocation is not there.
+    /// The error of a command on `bytes` bytes: some drivers find out only at the first use that
+    /// allocated memory does not exist.
     fn refusal(&self, call: &'static str, bytes: usize) -> impl Fn(ClError) -> Error {
         let device = self.shared.id;
         move |error| match is_out_of_memory(&error) {
@@ -52,13 +51,13 @@ impl ClQueue {
     fn started(&self, block: Pinned, event: opencl3::event::Event) -> Result<Transfer> {
         let event = ClEvent::new(Arc::clone(&self.shared), event);
         let transfer = Transfer::new(block, Arc::new(event));
-        // Whoever waits for the event must not wait for a submission.
+        // A wait for the event must not depend on a later submission.
         self.queue.flush().map_err(self.shared.failed("clFlush"))?;
         Ok(transfer)
     }
 }
 
-/// A second handle of a buffer in the shape that the bindings want; it does not own it.
+/// A second handle of a buffer, of the type that the bindings take; it does not own the buffer.
 fn alias(handle: cl_mem) -> ManuallyDrop<opencl3::memory::Buffer<u8>> {
     ManuallyDrop::new(opencl3::memory::Buffer::new(handle))
 }
@@ -76,7 +75,7 @@ impl Queue for ClQueue {
             return Ok(());
         }
         let mut handle = alias(buffer.handle());
-        // SAFETY: the range lies in the buffer, and a blocking call is done with `data` when it
+        // SAFETY: the range lies in the buffer, and the blocking call does not use `data` after it
         // returns.
         unsafe { self.queue.enqueue_write_buffer(&mut handle, CL_BLOCKING, offset, data, &[]) }
             .map_err(self.refusal("clEnqueueWriteBuffer", data.len()))?;
@@ -91,7 +90,7 @@ impl Queue for ClQueue {
             return Ok(());
         }
         let bytes = out.len();
-        // SAFETY: the range lies in the buffer, and a blocking call has filled `out` when it
+        // SAFETY: the range lies in the buffer, and the blocking call has filled `out` when it
         // returns.
         unsafe {
             self.queue.enqueue_read_buffer(&alias(buffer.handle()), CL_BLOCKING, offset, out, &[])
@@ -115,8 +114,8 @@ impl Queue for ClQueue {
             return Ok(Transfer::new(block, self.record()?));
         }
         let mut handle = alias(buffer.handle());
-        // SAFETY: the range lies in the buffer, and the transfer keeps `data` as it is until the
-        // command's event has come.
+        // SAFETY: the range lies in the buffer, and the transfer keeps `data` unchanged until the
+        // command's event completes.
         let event = unsafe {
             self.queue.enqueue_write_buffer(&mut handle, CL_NON_BLOCKING, offset, data, &[])
         }
@@ -139,8 +138,8 @@ impl Queue for ClQueue {
             return Ok(Transfer::new(block, self.record()?));
         }
         let (handle, out) = (alias(buffer.handle()), &mut block[part]);
-        // SAFETY: the range lies in the buffer, and the transfer keeps `out` from everybody else
-        // until the command's event has come.
+        // SAFETY: the range lies in the buffer, and the transfer owns `out` until the command's
+        // event completes.
         let event =
             unsafe { self.queue.enqueue_read_buffer(&handle, CL_NON_BLOCKING, offset, out, &[]) }
                 .map_err(self.refusal("clEnqueueReadBuffer", bytes))?;
@@ -194,9 +193,9 @@ impl Queue for ClQueue {
             launch.refusal(format!("the program has no such kernel, only {names}"))
         })?;
         let local = launch.local.as_ref().map_or(std::ptr::null(), |local| local.as_ptr());
-        // SAFETY: the caller promises that arguments and kernel fit; grid and local size are
-        // arrays of three that live through the call, which copies them; the lock on the kernels
-        // keeps the arguments until the command is queued.
+        // SAFETY: the caller promises that arguments and kernel fit. Grid and local size are arrays
+        // of three that live through the call, which copies them. The lock on the kernels keeps the
+        // arguments until the command is queued.
         unsafe {
             set_args(kernel, launch.args, &self.shared)?;
             self.queue.enqueue_nd_range_kernel(
@@ -214,10 +213,10 @@ impl Queue for ClQueue {
 
     fn record(&mut self) -> Result<Arc<dyn Event>> {
         self.shared.life.check()?;
-        // SAFETY: there is no list of events to be wrong.
+        // SAFETY: the list of events is empty.
         let event = unsafe { self.queue.enqueue_marker_with_wait_list(&[]) }
             .map_err(self.shared.failed("clEnqueueMarkerWithWaitList"))?;
-        // Whoever waits for the event, even on another queue, must not wait for a submission.
+        // A wait for the event, even on another queue, must not depend on a later submission.
         self.submit()?;
         Ok(Arc::new(ClEvent::new(Arc::clone(&self.shared), event)))
     }
@@ -225,7 +224,7 @@ impl Queue for ClQueue {
     fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
         self.shared.life.check()?;
         let event = ClEvent::of(event, &self.shared)?;
-        // SAFETY: the event is alive, and of this context.
+        // SAFETY: the event is alive and belongs to this context.
         unsafe { self.queue.enqueue_barrier_with_wait_list(&[event.event.get()]) }
             .map_err(self.shared.failed("clEnqueueBarrierWithWaitList"))?;
         Ok(())

@@ -1,10 +1,10 @@
-//! What single drivers do otherwise than the rest: the one table that the code asks, by effect and
-//! never by a driver's name.
+//! The known quirks of single drivers, in one table. Code asks the table for an effect, never for a
+//! driver's name.
 
 use crate::backend::Hides;
 use crate::versions::Versions;
 
-/// What code has to heed of a driver.
+/// An effect of a driver that code must respect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Quirk {
     /// Only one thread at a time may ask for devices.
@@ -22,15 +22,14 @@ pub(super) enum Quirk {
 struct Row {
     /// Part of the platform's name, in small letters.
     platform: &'static str,
-    /// The driver's versions that have it, as devices tell them.
+    /// The driver's versions that have the quirk, as devices report them.
     versions: Versions,
     quirk: Quirk,
-    /// What happens without heed.
+    /// The reason: the behaviour of the driver.
     reason: &'static str,
 }
 
-/// Every quirk that is known. A row without an end is of a driver in which no version is known to
-/// be mended.
+/// Every known quirk. A row whose versions have no end is about a driver without a known fix.
 const ROWS: &[Row] = &[
     Row {
         platform: "portable computing language",
@@ -76,8 +75,8 @@ const ROWS: &[Row] = &[
 pub(super) struct Quirks(Vec<&'static Row>);
 
 impl Quirks {
-    /// Those of a platform whose driver has this version. A version that is not known, as before
-    /// any device has told it, may be any of them.
+    /// The quirks of a platform whose driver has this version. An unknown version, as before a
+    /// device has reported it, counts as any version.
     pub(super) fn of(platform: &str, version: Option<&str>) -> Self {
         let platform = platform.to_ascii_lowercase();
         let version = version.unwrap_or_default();
@@ -87,22 +86,22 @@ impl Quirks {
         Self(ROWS.iter().filter(concerned).collect())
     }
 
-    /// Whether the driver has one.
+    /// Whether the driver has a quirk.
     pub(super) fn has(&self, quirk: Quirk) -> bool {
         self.reason(quirk).is_some()
     }
 
-    /// Why one is heeded, if the driver has it.
+    /// The reason of a quirk, if the driver has it.
     pub(super) fn reason(&self, quirk: Quirk) -> Option<&'static str> {
         self.0.iter().find(|row| row.quirk == quirk).map(|row| row.reason)
     }
 
-    /// All of them, with their reasons.
+    /// All quirks with their reasons.
     pub(super) fn all(&self) -> impl Iterator<Item = (Quirk, &'static str)> {
         self.0.iter().map(|row| (row.quirk, row.reason))
     }
 
-    /// Why the driver may show no AMD card, if it is one for them.
+    /// Why the driver may show no AMD card, if it is a driver for AMD cards.
     pub(super) fn hides(&self) -> Option<Hides> {
         self.all().find_map(|(quirk, _)| match quirk {
             Quirk::HidesCards(why) => Some(why),
@@ -110,10 +109,10 @@ impl Quirks {
         })
     }
 
-    /// What is wrong with a source for this driver, which must not see it then.
+    /// The problem of a source that this driver must not see.
     pub(super) fn complaint(&self, source: &str) -> Option<String> {
         let reason = self.reason(Quirk::CrashesWithoutKernels)?;
-        // Kernels begin with this word, in the portable language and in OpenCL's own.
+        // Kernels begin with this word, in the portable language and in OpenCL C.
         let has_kernels = source.to_ascii_lowercase().contains("kernel");
         (!has_kernels).then(|| format!("the source has no kernels: {reason}"))
     }

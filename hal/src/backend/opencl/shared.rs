@@ -9,7 +9,7 @@ use crate::life::Life;
 use opencl3::context::Context;
 use opencl3::error_codes::ClError;
 
-/// What buffers, programs and queues of one opened device have in common.
+/// The common state of the buffers, programs and queues of one opened device.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) id: DeviceId,
@@ -21,7 +21,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    /// Who makes program binaries: a driver for a device.
+    /// The maker of program binaries: a driver for a device.
     pub(super) fn maker(&self) -> String {
         format!("opencl {} {}", self.caps.driver, self.device.name().unwrap_or_default())
     }

@@ -1,4 +1,4 @@
-//! The library's handle, through which its calls are made.
+//! The library's handle, which all its calls take.
 
 use crate::backend::cuda::buffer::CudaBuffer;
 use crate::backend::cuda::shared::Shared;
@@ -15,16 +15,16 @@ use std::sync::Arc;
 pub(in crate::backend::cuda) struct Handle {
     shared: Arc<Shared>,
     handle: sys::cublasHandle_t,
-    /// The handle refers to it.
+    /// The stream that the handle refers to.
     _stream: Arc<CudaStream>,
 }
 
-// SAFETY: the handle may be used from any thread, one at a time, whose current context is the
-// device's; every use binds it first, and `Handle` is not `Sync`.
+// SAFETY: any one thread at a time may use the handle if the device's context is the thread's
+// current one. Every use binds the context first, and `Handle` is not `Sync`.
 unsafe impl Send for Handle {}
 
 impl Handle {
-    /// Makes the handle; the library must be there and the device's context bound.
+    /// Makes the handle; the library must be installed and the device's context bound.
     pub(in crate::backend::cuda) fn new(
         shared: Arc<Shared>,
         stream: Arc<CudaStream>,
@@ -38,7 +38,7 @@ impl Handle {
         Ok(made)
     }
 
-    /// Queues a product that was checked; the device's context must be bound.
+    /// Queues a checked product; the device's context must be bound.
     pub(super) fn gemm(&self, gemm: &Gemm<'_>) -> Result<()> {
         let address =
             |matrix: &Matrix<'_>| Ok(CudaBuffer::of(matrix.buffer, &self.shared)?.address());
@@ -58,8 +58,8 @@ impl Handle {
             true => cublasOperation_t::CUBLAS_OP_T,
             false => cublasOperation_t::CUBLAS_OP_N,
         };
-        // The library counts by columns: what it sees as its product is ours transposed, so the
-        // operands change places. A leading dimension of 0 is refused even where there are no
+        // The library's matrices are column-major: its product is the transpose of ours, so the
+        // operands change places. It refuses a leading dimension of 0 even for a matrix without
         // rows.
         let (m, n, k, batch) = (int(gemm.m)?, int(gemm.n)?, int(gemm.k)?, int(gemm.batch)?);
         let rows = |matrix: &Matrix<'_>| int(matrix.row_stride.max(1));
@@ -95,7 +95,7 @@ impl Handle {
     }
 }
 
-/// An error of a call of the library.
+/// An error of a library call.
 fn refusal(shared: &Shared, call: &'static str) -> impl Fn(CublasError) -> Error {
     let device = shared.id;
     move |error| match error.0 {
@@ -109,7 +109,7 @@ fn refusal(shared: &Shared, call: &'static str) -> impl Fn(CublasError) -> Error
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // A context that cannot be bound is lost, and the library's memory in it too.
+        // A context that cannot be bound is lost, together with the library's memory in it.
         if self.shared.bind().is_ok() {
             // SAFETY: the handle was made once and is not used again.
             let _ = unsafe { result::destroy_handle(self.handle) };
