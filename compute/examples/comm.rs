@@ -1,6 +1,6 @@
 //! Times transfers and collectives over devices: `comm DEVICE,DEVICE… [ROUNDS]` prints a line of
-//! JSON for each size and collective, with the microseconds of every round. Bytes are those of each
-//! rank's tensor; of an all-gather and a reduce-scatter, those of all parts together.
+//! JSON for each size and collective, with the microseconds of every round. Bytes are the size of
+//! each rank's tensor, or of all parts together for an all-gather and a reduce-scatter.
 
 use lgp_compute::comm::{Group, Reduction, TransferConfig};
 use lgp_compute::device::{Accelerator, DeviceTensor};
@@ -30,7 +30,7 @@ fn measure(group: &Group, bytes: usize, rounds: usize) -> Result<()> {
     let shares = tensors_of_parts(group, bytes / 4)?;
     let time = |name: &str, run: &dyn Fn() -> Result<()>| -> Result<()> {
         let mut times = Vec::with_capacity(rounds);
-        // The first round takes threads and host memory and compiles, and is not counted.
+        // The first round starts threads, allocates host memory and compiles, so it is not counted.
         for round in 0..=rounds {
             group.ranks().iter().try_for_each(Accelerator::finish)?;
             let begin = Instant::now();

@@ -1,5 +1,5 @@
-//! Times channels-last convolution on the layers of ResNet-50 and MobileNetV2 and sets each
-//! against the floor of the machine: `conv_layers [THREADS [BATCH [NETWORK]]]`.
+//! Times channels-last convolution on the layers of ResNet-50 and MobileNetV2 and compares each
+//! time with the machine's least time: `conv_layers [THREADS [BATCH [NETWORK]]]`.
 
 use lgp_compute::ops::{Conv, ConvGeometry, ConvHints, ConvNhwc, Pads, Transpose};
 use lgp_compute::{Activation, Context, Op};
@@ -67,7 +67,7 @@ const LAYERS: &[Layer] = &[
     ("mobilenetv2", 1, 320, 1280, 7, 1, 1, 1, false),
 ];
 
-/// Numbers of -1 to 1 without a pattern, scaled down by the number of terms of a sum.
+/// Pseudo-random numbers of -1 to 1, scaled down by the number of terms of a sum.
 fn filled(dims: &[usize], scale: f32) -> Tensor {
     let n: usize = dims.iter().product();
     let mut state = 1u32;
@@ -95,7 +95,7 @@ fn time(mut run: impl FnMut()) -> Duration {
     best
 }
 
-/// The rate of multiply-adds that never leave the registers, in GFLOPS.
+/// The rate of multiply-adds within registers, in GFLOPS.
 #[cfg(target_arch = "x86_64")]
 fn peak() -> f64 {
     use std::arch::x86_64::*;
@@ -130,7 +130,8 @@ fn permuted(x: &Tensor, perm: &[usize], ctx: &Context) -> Tensor {
     op.run(ctx, &[Some(x.view())]).expect("a transpose").remove(0)
 }
 
-/// Runs a layer: its time, its multiply-adds, and its largest error beside the plain operator.
+/// Runs a layer. The answer is its time, its multiply-adds, and its largest difference from the
+/// plain operator.
 fn layer(ctx: &Context, batch: usize, layer: &Layer) -> (Duration, f64, f32) {
     let &(_, _, c, m, side, kernel, stride, group, residual) = layer;
     let geometry = ConvGeometry {

@@ -1,5 +1,5 @@
-//! Operators on a device against the CPU: `device_ops opencl:0 [small]`, a line for each. `small`
-//! leaves out what an emulator would take too long for.
+//! Operators on a device against the CPU: `device_ops opencl:0 [small]` prints a line for each.
+//! `small` leaves out operators that take too long on an emulator.
 
 #[path = "../tests/device/cases/mod.rs"]
 mod cases;
@@ -16,7 +16,8 @@ fn main() -> ExitCode {
     let opened =
         id.parse::<DeviceId>().and_then(lgp_hal::open).map_err(|error| error.to_string()).and_then(
             |device| {
-                // Each tensor is a buffer of its own: an emulator sees what reaches beyond one.
+                // Each tensor is a buffer of its own, so that an emulator notices accesses beyond a
+                // tensor.
                 let limits = SegmentLimits::of_device(device.caps(), 1 << 30);
                 let segment_bytes = limits.alignment_bytes;
                 let limits = SegmentLimits { segment_bytes, idle_bytes_max: 0, ..limits };

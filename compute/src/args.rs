@@ -3,25 +3,11 @@
 use crate::error::{Error, Result};
 use crate::op::{Op, ValueInfo};
 use lgp_memory::{DType, Dim, Shape, SymShape, Tensor, TensorType, TensorView};
-use std::ops::RangeInclusive;
 
-/// Contents longer than this are not tracked: nothing that holds dimensions or axes is.
+/// Longer contents are not tracked, because no tensor of dimensions or axes is longer.
 const CONTENTS_MAX: usize = 1024;
 
-/// Fails unless an operator of this [`Op::arity`] may be given so many inputs.
-pub(crate) fn count(arity: &RangeInclusive<usize>, given: usize) -> Result<()> {
-    if arity.contains(&given) {
-        return Ok(());
-    }
-    let expected = match (*arity.start(), *arity.end()) {
-        (least, most) if least == most => least.to_string(),
-        (least, usize::MAX) => format!("at least {least}"),
-        (least, most) => format!("{least} to {most}"),
-    };
-    Err(Error::invalid(format!("{given} inputs given, expected {expected}")))
-}
-
-/// An input that must be there.
+/// An input that must be present.
 pub(crate) fn required<T>(inputs: &[Option<T>], i: usize) -> Result<&T> {
     inputs
         .get(i)
@@ -122,7 +108,7 @@ impl ValueInfo {
         }))
     }
 
-    /// The contents as dimensions: those of a constant or those that are tracked. An entry that
+    /// The contents as dimensions: a constant's elements or the tracked dimensions. An entry that
     /// is no dimension, such as -1, is unknown.
     pub(crate) fn contents(&self) -> Option<Vec<Dim>> {
         if let Some(dims) = &self.dims {
@@ -168,8 +154,8 @@ pub(crate) fn integers(tensor: &Tensor) -> Result<Vec<i64>> {
     })
 }
 
-/// The contents of an integer input, or what stands in for it where it is absent: the outer
-/// option is whether either is there, the inner whether the contents are known.
+/// The contents of an integer input, or the attribute in its place where the input is absent. The
+/// outer option is `None` where both are absent, the inner one where the contents are unknown.
 #[allow(clippy::option_option, reason = "absent and unknown are different")]
 pub(crate) fn ints_or(
     what: &str,
@@ -188,8 +174,8 @@ pub(crate) fn ints_or(
     }
 }
 
-/// The outputs' dtypes and shapes for actual inputs, whose number was checked: `infer_types`, which
-/// also validates them, on shapes without symbols.
+/// The outputs' dtypes and shapes for actual inputs, whose number was checked. `infer_types` infers
+/// them from shapes without symbols, and validates the inputs.
 pub(crate) fn concrete(
     op: &dyn Op,
     inputs: &[Option<TensorView<'_>>],
@@ -213,13 +199,13 @@ pub(crate) fn concrete_one(
     concrete(op, inputs)?.pop().ok_or_else(|| Error::invalid("there is no output"))
 }
 
-/// The actual inputs as if known at compile time.
+/// The infos of actual inputs, as if their types were known at compile time.
 pub(crate) fn infos(inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Option<ValueInfo>>> {
     inputs.iter().map(|x| x.as_ref().map(info_of).transpose()).collect()
 }
 
-/// An actual input as known at compile time. Short vectors carry their value, because
-/// operators may read shapes and axes from them.
+/// The info of an actual input. Short vectors carry their value, because operators may read shapes
+/// and axes from them.
 fn info_of(view: &TensorView<'_>) -> Result<ValueInfo> {
     let mut info = ValueInfo::of(TensorType::concrete(view.dtype(), view.shape()));
     let indices = matches!(view.dtype(), DType::I32 | DType::I64 | DType::F32);
@@ -229,17 +215,17 @@ fn info_of(view: &TensorView<'_>) -> Result<ValueInfo> {
     Ok(info)
 }
 
-/// The contents of the outputs of an operator that only moves elements, from the tracked
-/// contents of its inputs: the operator runs on the positions of the contents.
+/// The contents of the outputs of an operator that only moves elements, from the tracked contents
+/// of its inputs: the operator runs on the positions of the contents.
 ///
-/// `data` says which inputs are moved; all others must be constants. `None` when nothing is
-/// tracked.
+/// `data` is the range of inputs whose elements move; all others must be constants. `None` when no
+/// contents are tracked.
 pub(crate) fn moved(
     op: &dyn Op,
     inputs: &[Option<&ValueInfo>],
     data: std::ops::Range<usize>,
 ) -> Option<Vec<Vec<Dim>>> {
-    // Without a symbol the inputs are constants, and folding them is the graph's business.
+    // Inputs without tracked contents are constants, which the graph folds.
     if !inputs.get(data.clone())?.iter().flatten().any(|x| x.dims.is_some()) {
         return None;
     }
@@ -270,7 +256,7 @@ pub(crate) fn moved(
         .collect()
 }
 
-/// One output whose contents, if tracked, moved from the first inputs.
+/// One output, whose contents moved from the inputs `data` where those are tracked.
 pub(crate) fn output_moved(
     op: &dyn Op,
     inputs: &[Option<&ValueInfo>],
@@ -278,7 +264,7 @@ pub(crate) fn output_moved(
     shape: Option<Vec<Dim>>,
 ) -> Result<Vec<ValueInfo>> {
     let dtype = required(inputs, 0)?.ty.dtype;
-    // Only shapes are followed: what is larger is not worth the memory before the model even runs.
+    // Only shapes are tracked: larger contents are not worth the memory while a model is compiled.
     let elements = shape
         .as_ref()
         .and_then(|shape| shape.iter().try_fold(1usize, |n, dim| n.checked_mul(dim.known()?)));

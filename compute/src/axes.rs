@@ -3,66 +3,66 @@
 use crate::op::ValueInfo;
 use lgp_memory::Dim;
 
-/// What positions along an axis have to do with each other.
+/// How positions of the outputs along an axis depend on positions of the inputs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AxisKind {
     /// Each position of the outputs follows from the same position of the inputs that have the
-    /// axis, by the same function at every position. An input whose length is 1 there, where the
-    /// outputs' is another, is broadcast. Every output has the axis.
+    /// axis, by the same function at every position. An input of length 1 along the axis is
+    /// broadcast to outputs of another length. Every output has the axis.
     Each,
     /// All positions take part in every result, in any order: the inner axis of a product, the axis
     /// of a sum, of a norm or of a softmax. Outputs that have the axis are reordered as the inputs
     /// are; outputs that do not have it stay the same, up to rounding.
     All,
-    /// Position `o` of the outputs follows from the positions `o · stride - before` to
-    /// `o · stride - before + extent - 1` of the input, those that exist.
+    /// Position `o` of the outputs follows from those positions `o · stride - before` to
+    /// `o · stride - before + extent - 1` that the input has.
     Window {
         /// Positions of the input from one result to the next.
         stride: usize,
-        /// Positions of padding before the input's first.
+        /// Positions of padding before the input's first position.
         before: usize,
-        /// Positions that a result follows from, gaps of a dilation included.
+        /// Positions that one window spans, gaps of a dilation included.
         extent: usize,
     },
-    /// Positions of the input that are picked by another input's numbers, which count them.
+    /// Another input's numbers, which are indices, pick positions of the input.
     Picked {
-        /// The input of numbers, i32 or i64; negative ones count from the end.
+        /// The input of indices, i32 or i64; negative ones count from the end.
         by: usize,
     },
 }
 
-/// One axis: where inputs and outputs have it.
+/// One axis, and which inputs and outputs have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axis {
-    /// What its positions have to do with each other.
+    /// How outputs depend on inputs along the axis.
     pub kind: AxisKind,
-    /// Pairs of an input and the input's axis. Absent inputs, and inputs that do not have it, are
-    /// not named.
+    /// Pairs of an input and the input's axis. Absent inputs, and inputs without the axis, are left
+    /// out.
     pub inputs: Vec<(usize, usize)>,
     /// Pairs of an output and the output's axis.
     pub outputs: Vec<(usize, usize)>,
 }
 
 impl Axis {
-    /// Which axis of an input this is.
+    /// The number of this axis in an input.
     #[must_use]
     pub fn in_input(&self, input: usize) -> Option<usize> {
         self.inputs.iter().find(|(i, _)| *i == input).map(|(_, axis)| *axis)
     }
 
-    /// Which axis of an output this is.
+    /// The number of this axis in an output.
     #[must_use]
     pub fn in_output(&self, output: usize) -> Option<usize> {
         self.outputs.iter().find(|(o, _)| *o == output).map(|(_, axis)| *axis)
     }
 }
 
-/// What is known of an operator's axes. Of an axis that is not named nothing is known.
+/// The known axes of an operator. Nothing is known of an axis that is left out.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Axes(Vec<Axis>);
 
 impl Axes {
-    /// Nothing is known yet.
+    /// No known axes.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -81,7 +81,7 @@ impl Axes {
         self
     }
 
-    /// Adds an axis whose positions know nothing of each other.
+    /// Adds an axis whose positions are independent of each other.
     #[must_use]
     pub fn each(
         self,
@@ -101,8 +101,9 @@ impl Axes {
         self.with(AxisKind::All, inputs, outputs)
     }
 
-    /// Of an operator whose outputs have the shape to which its inputs broadcast, by numpy's rules:
-    /// each element follows from the inputs' elements at its place. Nothing where a rank is unknown.
+    /// The axes of an operator whose inputs broadcast to the outputs' shape by numpy's rules, and
+    /// whose elements each follow from the inputs' elements at the same place. Empty where a rank
+    /// is unknown.
     #[must_use]
     pub fn elementwise(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Self {
         let ranks: Option<Vec<Option<usize>>> = inputs
@@ -124,8 +125,8 @@ impl Axes {
         })
     }
 
-    /// Of an operator that treats every axis of input 0 but those in `other` alike: each of them is
-    /// the same axis of every output, and its positions know nothing of each other.
+    /// The axes of input 0 without those in `other`, for an operator whose every output has them in
+    /// the same places. The positions along each axis are independent of each other.
     #[must_use]
     pub fn each_but(other: &[usize], inputs: &[Option<&ValueInfo>], outputs: usize) -> Self {
         let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank);
@@ -134,9 +135,10 @@ impl Axes {
             .fold(Self::new(), |axes, axis| axes.each([(0, axis)], (0..outputs).map(|o| (o, axis))))
     }
 
-    /// Of an operator whose output has the input's elements in the same order, under another shape:
-    /// axes of one length that have as many elements before them, or after them, in both shapes.
-    /// Axes that are merged or split are left out, and lengths of 1 where one shape has more.
+    /// The axes of an operator whose output has the input's elements in the same order under
+    /// another shape. An axis of one shape is an axis of the other if both have the same length and
+    /// as many elements before or after them. Axes that are merged or split are left out, and so
+    /// are axes of length 1 where one shape has more of them.
     #[must_use]
     pub fn reshaped(input: &ValueInfo, output: &ValueInfo) -> Self {
         let (Some(from), Some(to)) = (input.sym_shape(), output.sym_shape()) else {
@@ -156,20 +158,20 @@ impl Axes {
         self.0.iter()
     }
 
-    /// The axis that is this one of an output.
+    /// The axis that is axis `axis` of an output.
     #[must_use]
     pub fn of_output(&self, output: usize, axis: usize) -> Option<&Axis> {
         self.iter().find(|it| it.outputs.contains(&(output, axis)))
     }
 
-    /// The axis that is this one of an input.
+    /// The axis that is axis `axis` of an input.
     #[must_use]
     pub fn of_input(&self, input: usize, axis: usize) -> Option<&Axis> {
         self.iter().find(|it| it.inputs.contains(&(input, axis)))
     }
 
-    /// Of an operator of one output that only reorders axes of input 0: for each axis of the output,
-    /// which axis of the input it is.
+    /// For an operator of one output that only reorders the axes of input 0: the input's axis for
+    /// each axis of the output. `None` for other operators.
     #[must_use]
     pub fn permutation(&self, rank: usize) -> Option<Vec<usize>> {
         let order: Vec<usize> = (0..rank)
@@ -184,7 +186,7 @@ impl Axes {
     }
 }
 
-/// Whether axis `i` of a shape is axis `j` of another that the same elements have.
+/// Whether axis `i` of a shape is axis `j` of another shape of the same elements.
 fn lines_up((from, i): (&[Dim], usize), (to, j): (&[Dim], usize)) -> bool {
     let (before, after) = ([&from[..i], &to[..j]], [&from[i + 1..], &to[j + 1..]]);
     let alike = |[a, b]: [&[Dim]; 2]| size(a).is_some_and(|a| size(b) == Some(a));
@@ -198,13 +200,13 @@ fn lines_up((from, i): (&[Dim], usize), (to, j): (&[Dim], usize)) -> bool {
         (Dim::Known(a), Dim::Known(b)) => a == b && (alike(before) || alike(after)),
         (Dim::Known(_), _) | (_, Dim::Known(_)) => false,
         (a, b) if a == b && *a != Dim::Unknown => alike(before) || alike(after),
-        // All other lengths are known: so much is left for both.
+        // All other lengths are known and agree, so these two are equal.
         _ => fixed(before) && fixed(after),
     }
 }
 
-/// How many elements dimensions hold: a factor and symbols. `None` where an unknown one or none at
-/// all leaves open where an axis stands.
+/// The number of elements of some dimensions, as a factor and symbols. `None` for an unknown
+/// dimension and for no elements, which both leave the place of an axis open.
 fn size(dims: &[Dim]) -> Option<(usize, Vec<&str>)> {
     let (mut factor, mut symbols) = (1usize, Vec::new());
     for dim in dims {
@@ -218,7 +220,7 @@ fn size(dims: &[Dim]) -> Option<(usize, Vec<&str>)> {
     (factor > 0).then_some((factor, symbols))
 }
 
-/// How many lengths of 1 come first.
+/// How many dimensions at the beginning are 1.
 fn ones<'a>(dims: impl Iterator<Item = &'a Dim>) -> usize {
     dims.take_while(|dim| **dim == Dim::Known(1)).count()
 }

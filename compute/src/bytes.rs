@@ -1,4 +1,4 @@
-//! What operators are when what they read and write is quantised to bytes.
+//! The forms of operators that read and write quantised bytes.
 
 use crate::axes::AxisKind;
 use crate::op::{Context, Op, ValueInfo};
@@ -7,14 +7,14 @@ use crate::quantized::Quant;
 use crate::rewrite::{Operand, Step};
 use lgp_memory::{DType, Tensor};
 
-/// A float that an operator reads, and the bytes that it was made of.
+/// A float tensor that an operator reads, and the bytes that it was dequantised from.
 #[derive(Debug, Clone, Copy)]
 pub struct Dequantized<'a> {
-    /// What is known of the float.
+    /// The info of the float tensor.
     pub info: &'a ValueInfo,
-    /// What its bytes stand for, where they have one scale; `None` where there are no bytes.
+    /// The scale and zero point of the bytes, where they have one scale; `None` without bytes.
     pub quant: Option<Quant>,
-    /// The bytes themselves, where they are constant.
+    /// The bytes, where they are constant.
     pub weight: Option<&'a QuantizedWeight>,
 }
 
@@ -23,45 +23,45 @@ pub struct Dequantized<'a> {
 pub struct QuantizedWeight {
     /// i8 or u8.
     pub tensor: Tensor,
-    /// One, or one for each position of the axis.
+    /// One scale, or one for each position of the axis.
     pub scale: Vec<f32>,
-    /// As many as scales.
+    /// The zero points, as many as scales.
     pub zero: Vec<i32>,
-    /// The axis of the scales, where there are several.
+    /// The axis of the scales, where there are several scales.
     pub axis: usize,
 }
 
-/// What an operator's float result becomes.
+/// How an operator's float result is quantised.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Requantized {
-    /// The bytes that it is quantised to.
+    /// The bytes of the result.
     pub quant: Quant,
-    /// Limits of the floats before that.
+    /// The floats are limited to this range before they are quantised.
     pub limits: (f32, f32),
 }
 
 impl Requantized {
-    /// Whether the floats are quantised as they are.
+    /// Whether the floats are quantised without limits.
     #[must_use]
     pub fn is_plain(&self) -> bool {
         self.limits == (f32::NEG_INFINITY, f32::INFINITY)
     }
 }
 
-/// An operator on bytes. In its steps [`Operand::Input`] is the bytes of an input that has some, and
-/// the input itself otherwise.
+/// An operator on bytes. In its steps [`Operand::Input`] is the bytes of an input that has bytes,
+/// and the input itself otherwise.
 #[derive(Debug, Clone)]
 pub struct OnBytes {
-    /// One after the other; the last one makes the bytes of the output.
+    /// The steps, in order; the last one makes the bytes of the output.
     pub steps: Vec<Step>,
-    /// Whether they read and write images whose channels come last.
+    /// Whether the steps read and write images whose channels come last.
     pub channels_last: bool,
-    /// Whether they take so little that they may be done beside the operator on floats.
+    /// Whether the steps are cheap enough to run beside the operator on floats.
     pub is_cheap: bool,
 }
 
 impl OnBytes {
-    /// Another operator on the bytes of some inputs.
+    /// One step: an operator on the bytes of some inputs.
     #[must_use]
     pub fn new(op: impl Op, inputs: &[usize]) -> Self {
         let inputs = inputs.iter().map(|&i| Operand::Input(i)).collect();
@@ -75,7 +75,8 @@ impl OnBytes {
     }
 }
 
-/// The form of an operator that moves elements, or computes each from one element of one input.
+/// The form on bytes of an operator that moves elements, or that computes each element from one
+/// element of one input.
 pub(crate) fn generic<O: Op + ?Sized>(
     op: &O,
     inputs: &[Option<Dequantized<'_>>],
@@ -84,7 +85,7 @@ pub(crate) fn generic<O: Op + ?Sized>(
     moved(op, inputs, y).or_else(|| looked_up(op, inputs, y))
 }
 
-/// Moving elements does not change them: with one scale before and after, the bytes move.
+/// An operator that moves elements moves bytes, where all have one scale and one zero point.
 fn moved<O: Op + ?Sized>(
     op: &O,
     inputs: &[Option<Dequantized<'_>>],
@@ -92,7 +93,7 @@ fn moved<O: Op + ?Sized>(
 ) -> Option<OnBytes> {
     let fits = |input: &Dequantized<'_>| match input.quant {
         Some(quant) => quant == y.quant,
-        // Sizes and positions are no floats.
+        // Inputs of sizes and positions are not of f32.
         None => input.info.ty.dtype != DType::F32,
     };
     let any = inputs.iter().flatten().any(|input| input.quant.is_some());
@@ -107,7 +108,7 @@ fn moved<O: Op + ?Sized>(
     Some(OnBytes { steps: vec![Step::same(operands)], channels_last: false, is_cheap: true })
 }
 
-/// A function of one byte is a table of 256.
+/// An operator that is a function of one element becomes a table of 256 bytes.
 fn looked_up<O: Op + ?Sized>(
     op: &O,
     inputs: &[Option<Dequantized<'_>>],
@@ -150,13 +151,13 @@ fn looked_up<O: Op + ?Sized>(
     Some(OnBytes { steps, channels_last: false, is_cheap: true })
 }
 
-/// The table that gives bytes of one scale another.
+/// The table that requantises bytes to another scale and zero point.
 #[must_use]
 pub fn requantized(x: Quant, y: &Requantized) -> Option<QLookup> {
     table(x, |floats| Some(floats.clone()), y)
 }
 
-/// The table of going back to floats, a function, limits, and quantising again.
+/// The table that dequantises a byte, applies a function and limits, and quantises the result.
 fn table(
     x: Quant,
     function: impl FnOnce(&Tensor) -> Option<Tensor>,
@@ -184,7 +185,8 @@ fn table(
     Some(QLookup { from: x.dtype, to: q.dtype, table })
 }
 
-/// A constant bias in steps of the sums, where these are fine beside the output's.
+/// A constant bias in steps of the 32-bit sums, `x_scale · scale` each. `None` where rounding a
+/// bias to such steps loses more than a sixteenth of the output's scale.
 pub(crate) fn bias_steps(
     bias: &Tensor,
     x_scale: f32,

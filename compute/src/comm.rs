@@ -5,15 +5,19 @@
 
 mod arrival;
 mod group;
+mod jobs;
 mod link;
 mod pace;
+mod place;
 mod reduce;
-mod ring;
 mod schedule;
+mod slot;
+mod stats;
 mod transfers;
 
 pub use arrival::Arrival;
 pub use group::Group;
 pub use lgp_memory::Reduction;
-pub use link::LinkStats;
-pub use transfers::{Place, TransferConfig, Transfers};
+pub use place::Place;
+pub use stats::LinkStats;
+pub use transfers::{TransferConfig, Transfers};

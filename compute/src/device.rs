@@ -7,11 +7,12 @@
 
 mod accelerator;
 mod attention;
-mod cache;
+mod expression;
 mod fused;
+mod kernel;
+mod launches;
 mod library;
 mod lines;
-mod memory;
 mod movement;
 mod norm;
 mod pointwise;
@@ -19,27 +20,26 @@ mod product;
 mod quantized;
 mod recipe;
 mod tensor;
-mod tune;
-mod turn;
-mod uploads;
 mod window;
 
-pub use accelerator::{Accelerator, Prepared};
+pub use accelerator::{
+    Accelerator, Ahead, DeviceArena, HostLimit, Kept, Mark, PinnedTensor, Prepared, Resident,
+    Traffic, Tuned, Turn,
+};
 pub(crate) use attention::{Attention, Grid, Mask as AttentionMask};
+pub use expression::Element;
+pub(crate) use expression::{all, literal};
 pub use fused::{Fused, Step};
+pub use kernel::{Argument, Call, Kernel};
+pub(crate) use kernel::{c_type, groups, load, store, word};
+pub use launches::Launches;
 pub use library::LibraryProduct;
 pub(crate) use lines::kernel_of_lines;
-pub use memory::{DeviceArena, HostLimit, Traffic};
 pub(crate) use movement::{at_strides, fills, moves, plain, viewed};
 pub(crate) use norm::{Norm, Parameters};
-pub use pointwise::{Element, Operand};
-pub(crate) use pointwise::{all, literal};
+pub use pointwise::Operand;
 pub(crate) use product::{Addend, Blocks, Factor, Product, Scale, Zero};
 pub(crate) use quantized::scaled;
-pub use recipe::{Argument, Call, Kernel, Launches, Recipe};
-pub(crate) use recipe::{c_type, groups, load, store, word};
+pub use recipe::Recipe;
 pub use tensor::DeviceTensor;
-pub use tune::Tuned;
-pub use turn::{Kept, PinnedTensor, Resident, Turn};
-pub use uploads::{Ahead, Mark};
 pub(crate) use window::planes;

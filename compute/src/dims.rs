@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use lgp_memory::{Dim, SymShape};
 
-/// The size that two dimensions share; an error when they are fixed and differ.
+/// The common size of two dimensions; an error when both are known and differ.
 pub(crate) fn unify(what: &str, a: &Dim, b: &Dim) -> Result<Dim> {
     match (a, b) {
         (Dim::Known(x), Dim::Known(y)) if x != y => {
@@ -14,12 +14,12 @@ pub(crate) fn unify(what: &str, a: &Dim, b: &Dim) -> Result<Dim> {
     }
 }
 
-/// Fails when a dimension is fixed and not the expected one.
+/// Fails when a dimension is known and not the expected one.
 pub(crate) fn expect(what: &str, expected: &Dim, given: &Dim) -> Result<()> {
     unify(what, expected, given).map(drop)
 }
 
-/// Fails when a shape is certainly not the expected one.
+/// Fails when the known dimensions of a shape contradict the expected shape.
 pub(crate) fn expect_all(what: &str, expected: &[Dim], given: &[Dim]) -> Result<()> {
     if given.len() != expected.len() {
         let message = format!("{what} has rank {}, expected {}", given.len(), expected.len());
@@ -43,7 +43,7 @@ pub(crate) fn broadcast(a: &[Dim], b: &[Dim]) -> Result<Vec<Dim>> {
                 let (a, b) = (SymShape(a.to_vec()), SymShape(b.to_vec()));
                 Err(Error::invalid(format!("cannot broadcast {a} and {b} to each other")))
             }
-            // A symbol beside a size other than 1 is either that size or 1.
+            // A symbol that broadcasts to a size other than 1 is that size or 1.
             (Dim::Known(x), _) | (_, Dim::Known(x)) => Ok(Dim::Known(x)),
             (x, y) if x == y => Ok(x),
             _ => Ok(Dim::Unknown),
@@ -70,13 +70,13 @@ pub(crate) fn mul(a: &Dim, b: &Dim) -> Result<Dim> {
     }
 }
 
-/// The product of all.
+/// The product of all dimensions.
 pub(crate) fn product(dims: &[Dim]) -> Result<Dim> {
     dims.iter().try_fold(Dim::Known(1), |n, d| mul(&n, d))
 }
 
-/// The product of `whole` divided by the product of `parts`: symbols cancel, and what is left
-/// unknown makes the quotient unknown.
+/// The product of `whole` divided by the product of `parts`. Equal symbols cancel; any symbol or
+/// unknown dimension that is left in `parts` makes the quotient unknown.
 pub(crate) fn quotient(whole: &[Dim], parts: &[Dim]) -> Result<Dim> {
     let mut whole = whole.to_vec();
     let mut rest = Vec::new();
@@ -90,7 +90,8 @@ pub(crate) fn quotient(whole: &[Dim], parts: &[Dim]) -> Result<Dim> {
         whole.into_iter().partition(|dim| dim.known().is_some());
     match (product(&fixed)?, product(&rest)?) {
         (n, Dim::Known(1)) => mul(&product(&others)?, &n),
-        // Of sizes that are not known all must be left over.
+        // The known factor must divide alone, so that every unknown size stays a factor of the
+        // quotient.
         (Dim::Known(n), Dim::Known(d)) if d > 0 && !others.is_empty() && n % d == 0 => {
             mul(&product(&others)?, &Dim::Known(n / d))
         }
@@ -106,7 +107,7 @@ pub(crate) fn quotient(whole: &[Dim], parts: &[Dim]) -> Result<Dim> {
     }
 }
 
-/// Whether two sizes are the same, whatever symbols stand for.
+/// Whether two sizes are equal for all values of the symbols.
 pub(crate) fn surely_equal(a: Option<&Dim>, b: Option<&Dim>) -> bool {
     a.is_some_and(|a| *a != Dim::Unknown) && a == b
 }

@@ -1,5 +1,4 @@
-//! What kernels do to a result before it leaves the cache: activations that products and
-//! convolutions share.
+//! The activations that products and convolutions apply to a result while it is in the cache.
 
 use crate::ops::UnaryKind;
 use crate::ops::math;
@@ -50,7 +49,7 @@ pub enum Activation {
 }
 
 impl Activation {
-    /// The activation that does what an element-wise operator does, if there is one.
+    /// The activation of the same function as an element-wise operator, if there is one.
     #[must_use]
     pub fn from_unary(kind: UnaryKind) -> Option<Self> {
         Some(match kind {
@@ -66,8 +65,8 @@ impl Activation {
         })
     }
 
-    /// The bounds of an activation that only clamps: a kernel applies those in registers, and
-    /// calls [`Activation::apply`] for the others. The identity has infinite ones.
+    /// The bounds of an activation that only clamps; the identity has infinite bounds. A kernel
+    /// applies bounds in registers, and calls [`Activation::apply`] for other activations.
     #[must_use]
     pub fn bounds(self) -> Option<(f32, f32)> {
         match self {
@@ -78,9 +77,9 @@ impl Activation {
         }
     }
 
-    /// Applies the function to every element. To be called inside [`crate::simd::dispatch`] or a
-    /// function that enables the vectors wanted; `fused` where that enables multiply-adds of one
-    /// instruction.
+    /// Applies the function to every element. Callers are inside [`crate::simd::dispatch`] or in a
+    /// function that enables vector instructions. `fused` is true where these include multiply-adds
+    /// of one instruction.
     #[inline(always)]
     pub(crate) fn apply(self, fused: bool, x: &mut [f32]) {
         if fused {

@@ -1,9 +1,9 @@
-//! What can be wrong with an operator's inputs or attributes.
+//! The errors of operators and of devices.
 
 /// The result of this crate's fallible functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Errors of operators.
+/// Errors of operators and of devices.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,18 +15,18 @@ pub enum Error {
         /// What was wrong and what was expected.
         message: String,
     },
-    /// The operator is right but this build has no kernel for it.
+    /// The operator is valid, but this build has no kernel for it.
     #[error("{}not supported for {what}", is(op))]
     Unsupported {
         /// The operator, empty until [`Error::of`] names it.
         op: &'static str,
-        /// Dtype, rank or attribute without a kernel.
+        /// The dtype, rank or attribute without a kernel.
         what: String,
     },
-    /// The run was asked to end.
+    /// The run was cancelled or its deadline passed.
     #[error(transparent)]
     Stopped(#[from] crate::stop::Stopped),
-    /// What a device or its driver refuses.
+    /// An error of a device or its driver.
     #[error(transparent)]
     Device(#[from] lgp_hal::Error),
     /// A device failed before all bytes of a transfer had arrived.
@@ -36,12 +36,12 @@ pub enum Error {
         from: usize,
         /// Number of the device that they go to.
         to: usize,
-        /// How many had not arrived.
+        /// How many bytes had not arrived.
         missing_bytes: usize,
-        /// What the device said.
+        /// The device's error.
         source: Box<lgp_hal::Error>,
     },
-    /// A folder that cannot keep programs.
+    /// A folder that cannot store compiled programs.
     #[error("programs cannot be kept in {}: {reason}", folder.display())]
     Cache {
         /// The folder.
@@ -65,8 +65,8 @@ impl Error {
         }
     }
 
-    /// Shorthand for [`Error::Invalid`]. An operator is not named yet: [`Op::run`](crate::Op::run)
-    /// and the other methods that call an operator's body do that.
+    /// Shorthand for [`Error::Invalid`] without an operator's name: [`Op::run`](crate::Op::run) and
+    /// the other methods that call an operator's body add the name.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { op: "", message: message.into() }
     }
@@ -76,8 +76,8 @@ impl Error {
         Self::Unsupported { op: "", what: what.into() }
     }
 
-    /// The error with this operator's name. One that has a name keeps it: it comes from an operator
-    /// that was called inside.
+    /// The error with this operator's name. An error that has a name keeps it, because it comes
+    /// from an operator that this one called.
     #[must_use]
     pub fn of(mut self, name: &'static str) -> Self {
         if let Self::Invalid { op, .. } | Self::Unsupported { op, .. } = &mut self
@@ -89,22 +89,22 @@ impl Error {
     }
 }
 
-/// An input of another kind than the operator takes.
+/// The error of an input whose kind the operator does not take.
 pub(crate) fn wrong_kind(input: usize, given: &str, expected: &str) -> Error {
     Error::invalid(format!("input {input} is {given}, expected {expected}"))
 }
 
-/// An input of a dtype that the operator has no meaning for.
+/// The error of an input whose dtype the operator does not take.
 pub(crate) fn wrong_dtype(input: usize, given: lgp_memory::DType) -> Error {
     Error::invalid(format!("input {input} has dtype {given}, which it has no meaning for"))
 }
 
-/// A name as a message begins with it, if there is one.
+/// A name as the beginning of a message; empty without a name.
 fn before(op: &str) -> String {
     if op.is_empty() { String::new() } else { format!("{op}: ") }
 }
 
-/// A name as the subject of a message, if there is one.
+/// A name as the subject of a message.
 fn is(op: &str) -> String {
     if op.is_empty() { String::new() } else { format!("{op} is ") }
 }

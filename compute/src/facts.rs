@@ -1,4 +1,4 @@
-//! Compares the facts that an operator states of itself with what it computes.
+//! Compares the facts that an operator states with the outputs that it computes.
 
 use crate::args::infos;
 use crate::axes::{Axis, AxisKind};
@@ -8,12 +8,12 @@ use crate::op::{Context, Given, Op, ValueInfo, launch};
 use crate::ops::{Cast, Gather};
 use lgp_memory::{DType, Tensor, TensorView};
 
-/// Runs an operator on variations of its inputs and says where the outputs contradict what
-/// [`Op::axes`], [`Op::moves`] and [`Op::overwrites`] say: one sentence a contradiction, none where
-/// all holds. The same seed makes the same variations. For tests of operators.
+/// Runs an operator on variations of its inputs and compares the outputs with [`Op::axes`],
+/// [`Op::moves`] and [`Op::overwrites`]. The answer is a sentence for each contradiction. The same
+/// seed makes the same variations. For tests of operators.
 ///
 /// # Errors
-/// What the operator has against the inputs as they are given.
+/// The operator's error for the inputs as given.
 ///
 /// ```
 /// use lgp_compute::{check_facts, ops::Softmax};
@@ -88,8 +88,8 @@ impl Check<'_> {
         }
     }
 
-    /// The length of an axis: that of the outputs, or of the inputs where no output has it. `None`
-    /// where there is nothing to vary.
+    /// The length of an axis in the outputs, or in the inputs where no output has the axis. `None`
+    /// where the length leaves nothing to vary.
     fn length(&self, axis: &Axis) -> Result<Option<usize>, String> {
         let dim = |tensors: &[Option<&Tensor>], (i, axis): (usize, usize), what: &str| {
             let tensor = tensors.get(i).copied().flatten();
@@ -115,7 +115,7 @@ impl Check<'_> {
         Ok((length > 1).then_some(length))
     }
 
-    /// Picks positions of the inputs, and compares the outputs with the same positions of theirs.
+    /// Runs on picked positions of the inputs, and expects the same positions of the outputs.
     fn picks(&self, axis: &Axis, length: usize, at: &[usize], how: &str) -> Result<(), String> {
         let mut inputs = self.inputs.to_vec();
         for (i, input) in inputs.iter_mut().enumerate() {
@@ -144,21 +144,21 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Where an input holds the shape of output 0, its entry of the axis becomes the length.
+    /// Sets the axis's entry to the length in an input that holds the shape of output 0.
     fn resize(&self, axis: &Axis, length: usize, inputs: &mut [Option<Tensor>]) {
         let rank = self.outputs.first().map_or(0, |out| out.shape().rank());
         let shape = self.op.shape_input().and_then(|i| inputs.get_mut(i));
         let (Some(Some(tensor)), Some(own)) = (shape, axis.in_output(0)) else { return };
         let Ok(sizes) = tensor.as_mut_slice::<i64>() else { return };
-        // A shape of lower rank is that of the last axes. Zero copies the input's size and -1 is the
-        // rest, which both follow by themselves.
+        // A shape of lower rank holds the last axes. The entries 0 (the input's size) and -1 (the
+        // rest) follow the inputs without a change.
         let own = (own + sizes.len()).checked_sub(rank);
         if let Some(size) = own.and_then(|own| sizes.get_mut(own)).filter(|size| **size > 1) {
             *size = i64::try_from(length).unwrap_or(i64::MAX);
         }
     }
 
-    /// Changes one position of the input; only outputs whose window has it may change.
+    /// Changes one position of the input; only outputs whose window covers the position may change.
     fn window(&mut self, axis: &Axis, length: usize, window: [usize; 3]) -> Result<(), String> {
         let [stride, before, extent] = window;
         let at = self.rng.below(length);
@@ -185,7 +185,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// A tensor with position `at` of another.
+    /// A tensor whose position `at` comes from another tensor.
     fn spliced(
         &self,
         tensor: &Tensor,
@@ -201,7 +201,7 @@ impl Check<'_> {
         self.pick(&both[0], axis, &order)
     }
 
-    /// Reorders the input's axis and renumbers what picks from it: the outputs stay.
+    /// Reorders the input's axis and renumbers the indices into it; the outputs must stay the same.
     fn picked(&mut self, axis: &Axis, by: usize) -> Result<(), String> {
         let Some(&(data, own)) = axis.inputs.first() else { return Ok(()) };
         let mut inputs = self.inputs.to_vec();
@@ -241,7 +241,8 @@ impl Check<'_> {
         for (o, output) in self.outputs.iter().enumerate() {
             let size = output.dtype().size();
             let same = self.inputs.iter().flatten().filter(|x| x.dtype() == output.dtype());
-            // The numbers of strings mean texts in a table that the outputs share with no input.
+            // Outputs of strings have a table of their own, so their numbers differ from the
+            // inputs'.
             if size == 0 || output.dtype() == DType::Str {
                 continue;
             }
@@ -264,7 +265,7 @@ impl Check<'_> {
             };
             let mut rest = views(self.inputs);
             rest[i] = None;
-            // A copy of its own: what others share would be copied before it is written.
+            // A new tensor, because a shared one would be copied before it is written.
             let own = Tensor::from_bytes(over.dtype(), over.shape().clone(), over.as_bytes())?;
             let outputs = self.op.run_over(&self.ctx, Given { input: i, tensor: own }, &rest)?;
             let same = outputs.len() == self.outputs.len()
@@ -291,7 +292,7 @@ impl Check<'_> {
         cast.into_iter().next().ok_or_else(|| "nothing was cast".to_owned())
     }
 
-    /// Whether two tensors are the same, but for the rounding of sums in another order.
+    /// Whether two tensors are equal up to the rounding of sums in another order.
     fn same(&self, expected: &Tensor, given: &Tensor) -> Result<(), String> {
         if expected == given {
             return Ok(());

@@ -1,8 +1,8 @@
 //! Matrix products with a packed right side, and what happens to the result while it is in the
 //! cache: bias, residual and activation.
 //!
-//! The left side is read as it lies. Rows that are a power of two apart would meet in the same
-//! cache sets, so those are copied to a kinder distance first.
+//! The left side is not packed. Rows that are a multiple of 2 KiB apart would fall into the same
+//! cache sets, so such rows are copied with gaps between them first.
 
 mod kernel;
 mod pack;
@@ -26,8 +26,8 @@ pub(crate) struct Rows<'a> {
     pub(crate) row: usize,
 }
 
-/// What happens to each element of a product: the bias of its column is added, then the residual
-/// at its place, then comes the activation.
+/// The last operations on each element of a product: the bias of its column is added, then the
+/// residual at its place, then the activation is applied.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Epilogue<'a> {
     pub(crate) bias: Option<&'a [f32]>,
@@ -36,18 +36,18 @@ pub(crate) struct Epilogue<'a> {
     pub(crate) activation: Activation,
 }
 
-/// Whether words are numbers or pairs of bf16.
+/// Whether words are f32 numbers or pairs of bf16 numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Word {
     F32,
-    /// Only where [`Simd::bf16`] allows; elsewhere the product panics.
+    /// Only where [`Simd::bf16`] is true; elsewhere the product panics.
     Pairs,
 }
 
 /// `c = epilogue(a · b)` for `m` rows, split between the context's threads.
 ///
 /// # Panics
-/// When an operand is shorter than the sizes say: the operators check theirs first.
+/// When an operand is shorter than the sizes say: operators check their operands first.
 pub(crate) fn multiply(
     ctx: &Context,
     m: usize,

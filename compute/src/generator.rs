@@ -16,13 +16,13 @@ impl Generator {
         z ^ (z >> 31)
     }
 
-    /// Evenly in 0..1.
+    /// A number evenly distributed in 0..1.
     #[allow(clippy::cast_precision_loss, reason = "53 bits fit")]
     pub(crate) fn uniform(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Box and Muller's transform; the second number is not used.
+    /// A normally distributed number, by Box and Muller's transform. Its second number is not used.
     pub(crate) fn normal(&mut self) -> f64 {
         let radius = (-2. * (1. - self.uniform()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform()).cos()
@@ -33,7 +33,7 @@ impl Generator {
         usize::try_from(self.next() % end as u64).unwrap_or(0)
     }
 
-    /// `0..length` in another order, where there is one.
+    /// `0..length` in another order, where there is another.
     pub(crate) fn shuffled(&mut self, length: usize) -> Vec<usize> {
         let mut order: Vec<usize> = (0..length).collect();
         for i in (1..length).rev() {

@@ -1,11 +1,11 @@
-//! Positions in tensors: row-major strides, walking all positions of a shape, indices that come
-//! as data.
+//! Positions in tensors: row-major strides, walks over all positions of a shape, and indices from
+//! tensors.
 
 use crate::error::{Error, Result};
 use lgp_memory::{DType, TensorView};
 
-/// Elements between neighbours along each axis of a row-major tensor. Nothing is addressed with
-/// those of a tensor without elements, where they may saturate.
+/// Elements between neighbours along each axis of a row-major tensor. The strides of a tensor
+/// without elements may saturate, because they address nothing.
 pub(crate) fn strides(dims: &[usize]) -> Vec<usize> {
     let mut out = vec![1; dims.len()];
     for axis in (1..dims.len()).rev() {
@@ -49,7 +49,7 @@ pub(crate) fn ints(what: &str, x: &TensorView<'_>) -> Result<Vec<i64>> {
     }
 }
 
-/// Fails unless the dtype is one of those that hold indices.
+/// Fails unless the dtype can hold indices.
 pub(crate) fn index_dtype(what: &str, dtype: DType) -> Result<()> {
     if matches!(dtype, DType::I32 | DType::I64) {
         return Ok(());
@@ -57,7 +57,7 @@ pub(crate) fn index_dtype(what: &str, dtype: DType) -> Result<()> {
     Err(Error::invalid(format!("{what} has dtype {dtype}, expected i64")))
 }
 
-/// An index, negative from the back, counted from the front of an axis of a given size.
+/// The position of an index, which is negative from the back, from the front of an axis.
 pub(crate) fn position(index: i64, size: usize) -> Result<usize> {
     let signed = i64::try_from(size).unwrap_or(i64::MAX);
     usize::try_from(if index < 0 { index.saturating_add(signed) } else { index })
@@ -66,8 +66,8 @@ pub(crate) fn position(index: i64, size: usize) -> Result<usize> {
         .ok_or_else(|| Error::invalid(format!("index {index} is outside an axis of size {size}")))
 }
 
-/// Copies runs of `size` bytes from where `from` says, in units of such runs, to one after the
-/// other.
+/// Copies runs of `size` bytes to consecutive places of `out`. `from` has the number of each run in
+/// `x`.
 pub(crate) fn pick(size: usize, x: &[u8], from: &[usize], out: &mut [u8]) {
     fn each<const N: usize>(x: &[u8], from: &[usize], out: &mut [u8]) {
         let (x, out) = (x.as_chunks::<N>().0, out.as_chunks_mut::<N>().0);

@@ -4,7 +4,7 @@
 /// Levels of vector instructions, each of which includes those before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// What every machine of the architecture has.
+    /// The instructions that every machine of the architecture has.
     Scalar,
     /// AVX2 and FMA.
     Avx2,
@@ -13,7 +13,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Every level, from the least.
+    /// Every level, the lowest first.
     pub const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
 
     /// The level's name in settings.
@@ -27,8 +27,8 @@ impl Isa {
     }
 }
 
-/// The instructions of this machine that may be used. To hold one with [`Isa::Avx512`] proves
-/// that the machine has them: there is no other way to make one than [`Simd::detect`].
+/// The vector instructions that kernels may use on this machine. A `Simd` proves that the machine
+/// has the instructions of its level, because only [`Simd::detect`] makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Simd {
     isa: Isa,
@@ -37,7 +37,7 @@ pub struct Simd {
 }
 
 impl Simd {
-    /// What this machine has, up to a limit.
+    /// The instructions of this machine, up to a limit.
     #[must_use]
     pub fn detect(limit: Option<Isa>) -> Self {
         let limit = limit.unwrap_or(Isa::Avx512);

@@ -1,7 +1,7 @@
-//! Operators: what each infers, validates and computes, with its kernels beside it.
+//! Operators: each infers types, validates inputs and computes outputs, with its kernels beside it.
 //!
-//! An op's semantics are written once; a backend only launches them. The layer knows maths, not
-//! graphs: which op follows which is `lgp-inference`'s business.
+//! An operator's semantics are written once; a backend only launches its kernels. This crate knows
+//! maths, not graphs: `lgp-inference` knows which operator follows which.
 //!
 //! An operator is a plain struct of its attributes. It is useful alone:
 //!
@@ -22,9 +22,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Op::infer`] gives the outputs' types while some dimensions are still symbols, and is also
-//! what validates the actual inputs; [`Context`] says how many threads a kernel may use and
-//! where memory comes from.
+//! [`Op::infer`] gives the outputs' types while some dimensions are still symbols, and validates
+//! the actual inputs too. [`Context`] holds the threads that a kernel may use and the memory that
+//! it takes.
 
 mod args;
 mod axes;
@@ -65,11 +65,10 @@ mod widen;
 mod window;
 
 pub use axes::{Axes, Axis, AxisKind};
-pub use cost::{Cost, cost};
+pub use cost::Cost;
 pub use epilogue::Activation;
 pub use error::{Error, Result};
 pub use facts::check_facts;
 pub use isa::{Isa, Simd};
-pub use op::{Context, Given, Op, ValueInfo, launch};
+pub use op::{Context, Given, Op, ValueInfo, cost, launch, scratch_bytes};
 pub use stop::{Stop, Stopped};
-pub use widen::scratch_bytes;

@@ -1,5 +1,5 @@
-//! Lists as long as an input's value says. Where memory has no room for them they are an error,
-//! while `collect` would end the process.
+//! Lists whose length comes from an input's value. A list without room in memory is an error, where
+//! `collect` would end the process.
 
 use crate::error::Result;
 use lgp_memory::Error;

@@ -31,9 +31,9 @@ impl<'a, T> Mat<'a, T> {
     }
 }
 
-/// Up to so many rows, a transposed `b`, which a layer's weight mostly is, is read as it lies, once
-/// for each row. The kernel for more rows would rearrange all of it first, which took several times
-/// as long as the products themselves.
+/// Up to so many rows, a transposed `b`, such as most layers' weights, is read in place once for
+/// each row. The kernel for more rows would rearrange all of `b` first, which took several times as
+/// long as the products themselves.
 const FEW_ROWS: usize = 6;
 
 /// `c = a · b + keep · c` with c of `m` rows, `row` elements apart, and `n` columns.
@@ -64,7 +64,8 @@ pub(crate) fn product<T: Real>(
         return Ok(());
     }
     let scalar = ctx.simd().isa() == Isa::Scalar;
-    // A product is split less evenly than element-wise work: it must be larger to gain.
+    // A product splits less evenly than element-wise work, so only larger products gain from
+    // threads.
     let operations = m.saturating_mul(n).saturating_mul(k) / 8;
     let shared = Shared::new(c);
     if n >= m {
@@ -87,18 +88,18 @@ pub(crate) fn product<T: Real>(
     Ok(())
 }
 
-/// Columns and rows of which a thread's part is a multiple: what the kernels compute at once.
+/// A thread's part is a multiple of so many columns or rows, which the kernels compute at once.
 const COLUMNS: usize = 32;
 const ROWS: usize = 16;
 
-/// How many of `n` rows or columns a part has. A last part of very few would be computed by other
-/// kernels, which sum in another order; then there is one part less.
+/// How many of `n` rows or columns a part has. Other kernels, which sum in another order, would
+/// compute a last part of under 8 rows or columns; fewer and wider parts avoid such a part.
 fn share(n: usize, unit: usize, parts: usize) -> usize {
     let width = |parts| n.div_ceil(parts).next_multiple_of(unit);
     (1..=parts).rev().map(width).find(|w| n.is_multiple_of(*w) || n % w >= 8).unwrap_or(n)
 }
 
-/// Steps of the inner dimension that the kernels sum at once, whatever the other sizes are: so
+/// Steps of the inner dimension that the kernels sum at once. The number is fixed for all sizes, so
 /// that results do not depend on how the product is split.
 const STEPS: usize = 256;
 
@@ -124,7 +125,7 @@ unsafe fn serial<T: Real>(
         }
         return;
     }
-    // Strides of slices in memory, which never pass isize::MAX: `reach` was checked.
+    // Strides within slices never exceed isize::MAX, because `reach` was checked.
     let s = |n: usize| isize::try_from(n).unwrap_or(0);
     for first in (0..k.max(1)).step_by(STEPS) {
         let (from_a, from_b) = (first * a.column, first * b.row);
@@ -155,7 +156,7 @@ unsafe fn serial<T: Real>(
     }
 }
 
-/// One row of the product without any special instruction.
+/// One row of the product without vector instructions.
 fn scalar_row<T: Real>(
     (i, k): (usize, usize),
     a: Mat<'_, T>,

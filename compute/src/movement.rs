@@ -4,8 +4,8 @@ use crate::error::Result;
 use crate::op::Context;
 use lgp_memory::{DType, Layout, Tensor, TensorView};
 
-/// The byte that zeros of a tensor's dtype are made of, or empty strings: those are the first text
-/// of the table, or a number that has no text.
+/// The byte that repeats in a zero of a tensor's dtype, or in an empty string's number. An empty
+/// string is the first text of the table, or else a number without a text.
 pub(crate) fn zero_byte(x: &TensorView<'_>) -> u8 {
     let first = x.string_table().map_or("", |table| table.text(0));
     if x.dtype() == DType::Str && !first.is_empty() { u8::MAX } else { 0 }
@@ -20,8 +20,8 @@ pub(crate) fn strided(ctx: &Context, x: &TensorView<'_>, view: &Layout) -> Resul
 
 /// The sizes of everything before, at and after an axis.
 pub(crate) fn around(dims: &[usize], axis: usize) -> (usize, usize, usize) {
-    // The products are parts of an existing tensor's or a checked output's element count, unless
-    // that is zero; then no element is ever addressed with them.
+    // The products divide the element count of an existing tensor or a checked output, so they do
+    // not overflow. Where that count is zero, no element is addressed with them.
     let product = |dims: &[usize]| dims.iter().fold(1usize, |n, &d| n.saturating_mul(d));
     (product(&dims[..axis]), dims[axis], product(&dims[axis + 1..]))
 }

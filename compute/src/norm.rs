@@ -1,4 +1,4 @@
-//! Normalising rows to zero mean and unit variance: what the norms share.
+//! The shared parts of norms, which normalise rows to zero mean and unit variance.
 
 use crate::Axes;
 use crate::args::axis;
@@ -33,7 +33,7 @@ pub(crate) fn moments<T: Real>(simd: Simd, row: &[T], epsilon: f32) -> (T, T) {
     )
 }
 
-/// `out = (row - mean) · scale + shift` with one scale and shift for all.
+/// `out = (row - mean) · scale + shift`, with one scale and one shift for the row.
 pub(crate) fn affine<T: Real>(simd: Simd, row: &[T], out: &mut [T], mean: T, scale: T, shift: T) {
     dispatch(
         simd,
@@ -42,8 +42,8 @@ pub(crate) fn affine<T: Real>(simd: Simd, row: &[T], out: &mut [T], mean: T, sca
     );
 }
 
-/// The axes of a norm over the axes of input 0 from `first` on, negative from the back; the other
-/// inputs are parameters that broadcast to these axes.
+/// The axes of a norm over the axes of input 0 from `first` on; a negative `first` counts from the
+/// back. The other inputs are parameters that broadcast to the normalised axes.
 pub(crate) fn axes(first: i64, inputs: &[Option<&ValueInfo>]) -> Axes {
     let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
     let Ok(first) = axis(first, rank) else { return Axes::new() };
@@ -57,16 +57,17 @@ pub(crate) fn axes(first: i64, inputs: &[Option<&ValueInfo>]) -> Axes {
     })
 }
 
-/// The axes of a norm of `[n, c, …]` over all places of a sample's channels, but for the channels'.
+/// The axes of a norm of `[n, c, …]` over all places of a sample's channels, without the axis of
+/// channels.
 pub(crate) fn sample_axes(inputs: &[Option<&ValueInfo>]) -> Axes {
     let rank = inputs.first().copied().flatten().and_then(ValueInfo::rank).unwrap_or(0);
     let samples = Axes::new().each([(0, 0)], [(0, 0)]);
     (2..rank).fold(samples, |axes, at| axes.all([(0, at)], [(0, at)]))
 }
 
-/// Axis `at` of input 0 with the axes of the other inputs, the parameters, that are the same one:
-/// `place` says where one of a rank has it. `None` where a parameter may have it or be broadcast
-/// along it.
+/// Axis `at` of input 0, and the same axis of the other inputs, the parameters. `place` answers the
+/// number of the axis in a parameter of a rank. `None` where it is unknown whether a parameter has
+/// the axis or is broadcast along it.
 pub(crate) fn parameters(
     inputs: &[Option<&ValueInfo>],
     at: usize,

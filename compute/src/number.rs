@@ -9,7 +9,7 @@ pub(crate) trait Number: Element + PartialOrd {
     fn add(self, other: Self) -> Self;
     fn sub(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
-    /// Integers truncate; a zero divisor, which callers refuse, gives 0.
+    /// The quotient; integers truncate. A zero divisor gives 0; callers refuse zero divisors.
     fn div(self, other: Self) -> Self;
     fn pow(self, other: Self) -> Self;
     /// C's remainder: the sign is the dividend's. A zero divisor as for `div`.
@@ -21,7 +21,7 @@ pub(crate) trait Number: Element + PartialOrd {
     fn sign(self) -> Self;
     /// A count as an element.
     fn count(n: usize) -> Self;
-    /// Whether dividing by this is an error.
+    /// Whether division by this number is an error.
     fn is_integer_zero(self) -> bool;
 
     /// The smaller; a NaN wins.
@@ -105,7 +105,7 @@ macro_rules! floats {
             fn div(self, other: Self) -> Self { self / other }
             #[inline(always)]
             fn pow(self, other: Self) -> Self {
-                // Squares are by far the most frequent powers, and exact this way.
+                // Squares are by far the most frequent powers, and this product is exact.
                 if other == 2. { self * self } else { self.powf(other) }
             }
             fn rem(self, other: Self) -> Self { self % other }

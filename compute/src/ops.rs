@@ -1,4 +1,5 @@
-//! The table of operators: `ops/<op>.rs` each, with its CPU body and its kernels in a folder beside it.
+//! The table of operators. Each is a file `ops/<op>.rs`, with its CPU body and its kernels in a
+//! folder beside the file.
 //!
 //! | operators | dtypes |
 //! |---|---|
@@ -16,9 +17,9 @@
 //! | `Cast` | every dtype but complex numbers |
 //! | `Where`, nearest resizing, and all that moves elements or shapes | every dtype |
 //!
-//! Integer arithmetic wraps; dividing an integer by zero is an error. Constants that an operator
-//! takes as an input in newer opsets and as an attribute in older ones are an `Option` field
-//! that stands in for the absent input.
+//! Integer arithmetic wraps; dividing an integer by zero is an error. A constant that is an input
+//! of an operator in newer opsets and an attribute in older ones is an `Option` field, which
+//! replaces the absent input.
 
 mod affine_grid;
 mod align;
@@ -91,6 +92,7 @@ mod optional;
 mod pad;
 mod pool;
 mod pool_nhwc;
+mod pooling;
 mod q_conv;
 mod q_elementwise;
 mod q_matmul;
@@ -176,7 +178,7 @@ pub use gather::Gather;
 pub use gather_elements::GatherElements;
 pub use gather_nd::GatherNd;
 pub use gemm::Gemm;
-pub use global_pool::{GlobalPool, GlobalPoolKind};
+pub use global_pool::GlobalPool;
 pub use grid_sample::{GridSample, SampleMode, SamplePadding};
 pub use group_norm::GroupNorm;
 pub use group_query_attention::GroupQueryAttention;
@@ -206,8 +208,9 @@ pub use non_zero::NonZero;
 pub use one_hot::OneHot;
 pub use optional::{Optional, OptionalGetElement, OptionalHasElement};
 pub use pad::{Pad, PadMode};
-pub use pool::{Pool, PoolKind};
+pub use pool::Pool;
 pub use pool_nhwc::{GlobalPoolNhwc, PoolNhwc};
+pub use pooling::{GlobalPoolKind, PoolKind};
 pub use q_conv::{QConv, QConvParts};
 pub use q_elementwise::{QAdd, QLookup, QMul};
 pub use q_matmul::{QKind, QMatMul, QMatMulParts};

@@ -1,4 +1,4 @@
-//! Sharing a kernel's work between threads.
+//! The split of a kernel's work between threads.
 
 use crate::error::{Error, Result};
 use crate::op::Context;
@@ -12,8 +12,8 @@ impl Context {
     /// Calls `work` on contiguous parts of `out`, each a whole number of units, with the index of
     /// the part's first unit. `cost` is the number of elementary operations of one unit.
     ///
-    /// A context of one thread, or little work, means one call on this very thread. The parts
-    /// depend on the number of threads only.
+    /// With one thread, or with little work, the calling thread makes a single call. The parts
+    /// depend on the input and the number of threads only.
     pub(crate) fn split<T: Send>(
         &self,
         out: &mut [T],
@@ -40,24 +40,23 @@ impl Context {
         });
     }
 
-    /// Calls `work` once with each number below `parts`, on as many threads as there are, and
-    /// returns when all are over.
+    /// Calls `work` once with each number below `parts`, on the context's threads, and returns when
+    /// all calls have ended.
     ///
-    /// What the parts are must not depend on anything but the input and the number of threads:
-    /// which thread takes which part is a matter of chance. A call from inside a part runs on the
-    /// part's own thread.
+    /// The parts must depend on the input and the number of threads only, because any thread may
+    /// take any part. A call from inside a part runs on the part's own thread.
     pub fn parallel(&self, parts: usize, work: impl Fn(usize) + Sync) {
         self.workers().run(parts, &work);
     }
 
-    /// Into how many parts to cut so many units that cost so many elementary operations together:
-    /// at most one for each thread, and one where threads would not gain.
+    /// The number of parts for so many units of so many elementary operations together: at most one
+    /// for each thread, and one where threads would not gain.
     pub(crate) fn parts(&self, units: usize, operations: usize) -> usize {
         self.threads().min(operations / WORTH_A_THREAD).min(units).max(1)
     }
 }
 
-/// What has gone wrong in parts of a computation on several threads.
+/// The error of a computation in parts on several threads.
 #[derive(Default)]
 pub(crate) struct Failure(Mutex<Option<Error>>);
 
@@ -69,14 +68,14 @@ impl Failure {
         }
     }
 
-    /// The last error, when all parts are over.
+    /// The last error, once all parts have ended.
     pub(crate) fn result(self) -> Result<()> {
         let error = self.0.into_inner().unwrap_or_else(PoisonError::into_inner);
         error.map_or(Ok(()), Err)
     }
 }
 
-/// A slice of which several threads write different elements.
+/// A slice whose elements several threads write, each its own.
 pub(crate) struct Shared<'a, T> {
     data: *mut T,
     len: usize,
@@ -109,8 +108,8 @@ impl<'a, T> Shared<'a, T> {
     #[allow(clippy::mut_from_ref)]
     pub(crate) unsafe fn slice(&self, range: std::ops::Range<usize>) -> &mut [T] {
         assert!(range.start <= range.end && range.end <= self.len, "a part of the slice");
-        // SAFETY: the range lies in the slice, which is borrowed exclusively for 'a; that nobody
-        // else has these elements is the caller's promise.
+        // SAFETY: the range lies in the slice, which is borrowed exclusively for 'a; the caller
+        // promises that no other slice has these elements.
         unsafe { std::slice::from_raw_parts_mut(self.data.add(range.start), range.len()) }
     }
 }

@@ -1,9 +1,9 @@
-//! Where the outputs of the node that runs next go: ranges of an arena.
+//! The ranges of an arena that are planned for the outputs of the next node.
 
 use lgp_memory::{Arena, Buffer};
 use std::sync::{Mutex, PoisonError};
 
-/// A run's arena, and the ranges planned for the node that runs.
+/// A run's arena, and the ranges planned for the outputs of the current node.
 #[derive(Debug)]
 pub(crate) struct Planned {
     arena: Arena,
@@ -16,15 +16,15 @@ impl Planned {
         Self { arena, open: Mutex::default() }
     }
 
-    /// The node that runs next makes outputs of these lengths, planned at these offsets.
+    /// Sets the planned length and offset of each output of the next node.
     pub(crate) fn expect(&self, outputs: &[(usize, usize)]) {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.clear();
         open.extend_from_slice(outputs);
     }
 
-    /// The range planned for an output of `len` bytes; `None` when there is none, or when
-    /// something in it is still alive.
+    /// The range planned for an output of `len` bytes; `None` when there is none, or when a buffer
+    /// in it is still alive.
     pub(crate) fn take(&self, len: usize) -> Option<Buffer> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let at = open.iter().position(|&(bytes, _)| bytes == len)?;

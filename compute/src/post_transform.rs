@@ -1,4 +1,4 @@
-//! What `ai.onnx.ml` does to a row of scores before it hands them out.
+//! The functions that operators of `ai.onnx.ml` apply to a row of scores.
 
 /// A function of a row of scores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -6,11 +6,11 @@ pub enum PostTransform {
     /// The scores as they are.
     #[default]
     None,
-    /// `exp(x)` divided by the row's sum of it.
+    /// `exp(x)` divided by the row's sum of `exp(x)`.
     Softmax,
     /// `1 / (1 + exp(-x))`.
     Logistic,
-    /// As softmax, but a score of zero stays zero and has no part in the sum.
+    /// As softmax, but a score of zero stays zero and does not count in the sum.
     SoftmaxZero,
     /// The quantile of the normal distribution, through Winitzki's approximation of the inverse
     /// error function.

@@ -1,8 +1,8 @@
 //! Products of bytes with packed 8-bit weights: matrices and channels-last convolutions.
 //!
 //! The left side is u8 and never copied: each row of the product is a list of pointers, one for
-//! each tap of a window. The right side is i8 and packed once. What becomes of the 32-bit sums is
-//! done while they are in registers.
+//! each tap of a window. The right side is i8 and packed once. The epilogue works on the 32-bit
+//! sums while they are in registers.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -38,7 +38,7 @@ enum Level {
 }
 
 impl Level {
-    /// The best of what a context allows.
+    /// The best level that a context allows.
     fn of(simd: Simd) -> Self {
         match simd.isa() {
             Isa::Avx512 if simd.vnni() => Self::Vnni,
@@ -48,21 +48,21 @@ impl Level {
     }
 }
 
-/// Where the rows of the left side are.
+/// The positions of the rows of the left side.
 pub(crate) trait Rows {
-    /// Writes the position of each tap of some rows: tap by tap, `step` apart.
+    /// Writes the position of each tap of some rows: for each tap, `step` apart, one for each row.
     fn fill(&self, first: usize, count: usize, step: usize, at: &mut [*const u8]);
 }
 
-/// Panels of the widest tile.
+/// The panels of the widest tile.
 const WIDE: usize = 4;
 
-/// Rows that are worked on at once: their pointers, and the bytes behind them, stay in the
-/// first caches while the weights pass by.
+/// Rows of a block: their pointers and their bytes stay in the first-level and second-level caches
+/// while all weights are read.
 const BLOCK: usize = 192;
 
-/// A product with its operands. What it reads was checked when it was made, and the `Simd` proves
-/// what the machine has.
+/// A product with its operands. Their sizes were checked when the product was made, and the `Simd`
+/// proves the machine's instructions.
 pub(crate) struct Product<'a, E> {
     simd: Simd,
     weights: &'a Packed,
@@ -71,10 +71,10 @@ pub(crate) struct Product<'a, E> {
 }
 
 impl<'a, E: Epilogue> Product<'a, E> {
-    /// `seeds` are what each column starts from, filled up to whole panels.
+    /// `seeds` are the start of each column's sum, filled up to whole panels.
     ///
     /// # Panics
-    /// When there are fewer seeds, scales or biases than columns: operators make them together.
+    /// When there are fewer seeds, scales or biases than columns of whole panels.
     pub(crate) fn new(simd: Simd, weights: &'a Packed, seeds: &'a [i32], epilogue: &'a E) -> Self {
         let columns = weights.panels() * PANEL;
         let lines = weights.panels() * weights.panel();
@@ -87,18 +87,18 @@ impl<'a, E: Epilogue> Product<'a, E> {
         Self { simd, weights, seeds, epilogue }
     }
 
-    /// Computes `m` rows, split between the context's threads: `out` has rows of `stride` elements
-    /// of which the first `n` are written; the last one may end there.
+    /// Computes `m` rows, split between the context's threads. `out` has rows of `stride` elements,
+    /// of which the first `n` are written; the last row may have only `n`.
     ///
     /// # Errors
     /// Out of memory.
     ///
     /// # Safety
-    /// The pointers that `rows` gives point to as many readable bytes as a segment of the weights
-    /// has, filled up to a multiple of four.
+    /// Each pointer from `rows` points to as many readable bytes as a segment of the weights has,
+    /// filled up to a multiple of four.
     ///
     /// # Panics
-    /// When `out` or what the epilogue adds is shorter.
+    /// When `out`, or a tensor that the epilogue adds, is shorter.
     pub(crate) unsafe fn run(
         &self,
         ctx: &Context,
@@ -144,7 +144,8 @@ impl<'a, E: Epilogue> Product<'a, E> {
     /// Out of memory.
     ///
     /// # Safety
-    /// As [`Self::run`]; the rows and panels exist, `out` has them, and nobody else uses them.
+    /// As [`Self::run`]; the rows and panels exist, `out` has their elements, and no other thread
+    /// uses these.
     unsafe fn part(
         &self,
         rows: &impl Rows,
@@ -180,7 +181,7 @@ impl<'a, E: Epilogue> Product<'a, E> {
         Ok(())
     }
 
-    /// A block by panels of 16 columns and `R` rows: one is scalar, four AVX2.
+    /// A block by panels of 16 columns and `R` rows: one row is scalar, four rows are AVX2.
     ///
     /// # Safety
     /// As [`Self::part`]; for four rows the machine has AVX2.
@@ -241,7 +242,7 @@ impl<'a, E: Epilogue> Product<'a, E> {
         unsafe { block.out.slice(first..first + columns) }
     }
 
-    /// Where a panel's columns of a row are in a result without gaps.
+    /// The position of a panel's columns of a row in a result without gaps.
     #[inline(always)]
     fn position(&self, block: &Block<'_, E::Out>, row: usize, panel: usize) -> usize {
         (block.row + row) * self.weights.n + panel * PANEL
@@ -288,7 +289,7 @@ impl<'a, E: Epilogue> Product<'a, E> {
         }
     }
 
-    /// A tile of so many rows and panels.
+    /// A tile of `size` rows and panels.
     ///
     /// # Safety
     /// As [`vnni::tile`].
@@ -316,7 +317,7 @@ impl<'a, E: Epilogue> Product<'a, E> {
     }
 }
 
-/// Rows that are worked on at once, and what of the result.
+/// Rows that are computed at once, and the panels of the result.
 struct Block<'a, T> {
     /// For each tap, `step` apart, a pointer for each row.
     at: &'a [*const u8],

@@ -1,4 +1,4 @@
-//! What the quantised dtypes share: their ranges, and which scale belongs to which element.
+//! Shared parts of quantised dtypes: their ranges, and the scale of each element.
 
 use crate::args::axis;
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use crate::reorder::moved_axis;
 use lgp_memory::{DType, TensorView};
 use std::borrow::Cow;
 
-/// The least and the largest value of a dtype that values can be quantised to.
+/// The least and the largest value of a quantised dtype.
 pub(crate) fn range(dtype: DType) -> Option<(i32, i32)> {
     Some(match dtype {
         DType::I8 => (-128, 127),
@@ -22,25 +22,25 @@ pub(crate) fn range(dtype: DType) -> Option<(i32, i32)> {
     })
 }
 
-/// Whether values can be quantised to a dtype of floats: they round as a cast does.
+/// Whether a dtype is a float that values can be quantised to; quantising rounds as a cast does.
 pub(crate) fn small_float(dtype: DType) -> bool {
     use DType::{F4E2M1, F8E4M3FN, F8E4M3FNUZ, F8E5M2, F8E5M2FNUZ};
     matches!(dtype, F4E2M1 | F8E4M3FN | F8E4M3FNUZ | F8E5M2 | F8E5M2FNUZ)
 }
 
-/// How a tensor of bytes stands for numbers: `(q − zero) · scale`.
+/// The meaning of a tensor of bytes as numbers: `(q − zero) · scale`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Quant {
     /// i8 or u8.
     pub dtype: DType,
     /// The step between neighbouring numbers.
     pub scale: f32,
-    /// What stands for 0.
+    /// The byte that stands for 0.
     pub zero: i32,
 }
 
 impl Quant {
-    /// What is xored onto a byte to make it u8, or u8 to make it this.
+    /// The byte that turns a byte of this dtype into u8 by xor, and u8 into this dtype.
     pub(crate) fn flip(self) -> u8 {
         if self.dtype == DType::I8 { 0x80 } else { 0 }
     }
@@ -50,7 +50,7 @@ impl Quant {
         if self.dtype == DType::I8 { self.zero + 128 } else { self.zero }
     }
 
-    /// The byte, as u8, that a number becomes.
+    /// The u8 byte that a number is quantised to.
     pub(crate) fn unsigned(self, x: f32) -> i32 {
         let q = (x / self.scale).clamp(-1e6, 1e6).round_ties_even();
         #[allow(clippy::cast_possible_truncation, reason = "clamped before")]
@@ -68,7 +68,7 @@ impl Quant {
     }
 }
 
-/// The elements of a weight as i8 around 0: its zero points must all be in the middle of the range.
+/// The elements of a weight as i8 around 0. All its zero points must be the middle of the range.
 pub(crate) fn centred<'a>(weight: &TensorView<'a>, zero: &[i32]) -> Result<Cow<'a, [i8]>> {
     let (middle, centred) = match weight.dtype() {
         DType::I8 => (0, Cow::Borrowed(weight.as_slice()?)),
@@ -85,7 +85,7 @@ pub(crate) fn centred<'a>(weight: &TensorView<'a>, zero: &[i32]) -> Result<Cow<'
     }
 }
 
-/// The elements of an integer tensor, widened. A zero point or a weight, never an activation.
+/// The elements of an integer tensor as i32, for zero points and weights.
 pub(crate) fn widened(x: &TensorView<'_>) -> Result<Vec<i32>> {
     Ok(match x.dtype() {
         DType::I8 => x.as_slice::<i8>()?.iter().map(|&q| q.into()).collect(),
@@ -93,15 +93,15 @@ pub(crate) fn widened(x: &TensorView<'_>) -> Result<Vec<i32>> {
         DType::I16 => x.as_slice::<i16>()?.iter().map(|&q| q.into()).collect(),
         DType::U16 => x.as_slice::<u16>()?.iter().map(|&q| q.into()).collect(),
         DType::I32 => x.as_slice::<i32>()?.to_vec(),
-        // In memory they are native integers that are small.
+        // Each element takes a byte in memory.
         DType::I4 | DType::I2 => x.as_bytes().iter().map(|q| q.cast_signed().into()).collect(),
         DType::U4 | DType::U2 => x.as_bytes().iter().map(|&q| q.into()).collect(),
         other => return Err(Error::unsupported(format!("dtype {other}"))),
     })
 }
 
-/// Which scale belongs to which element: the tensor is `outer` times `along` lines of `inner`
-/// elements, and so many neighbouring lines share their scales.
+/// The scale of each element. The tensor is `outer` times `along` lines of `inner` elements, and
+/// neighbouring lines may share their scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Granularity {
     pub(crate) outer: usize,
@@ -118,7 +118,7 @@ enum Kind {
 }
 
 impl Granularity {
-    /// From the shapes of a tensor and its scales. `block` of 0 means as large as the shapes say.
+    /// From the shapes of a tensor and its scales. With a `block` of 0 the shapes give the block.
     pub(crate) fn new(x: &[usize], scale: &[usize], at: i64, block: usize) -> Result<Self> {
         let elements = x.iter().fold(1usize, |n, &d| n.saturating_mul(d));
         let single = scale.iter().all(|&d| d == 1);
@@ -149,14 +149,14 @@ impl Granularity {
         Ok(Self { outer, along, inner, kind: Kind::Blocks(size) })
     }
 
-    /// The scale of an element.
+    /// The number of an element's scale.
     pub(crate) fn scale(&self, at: usize) -> usize {
         let scales = self.scales(at / self.inner);
         if scales.len() == 1 { scales.start } else { scales.start + at % self.inner }
     }
 
-    /// The scale of element `i` as an expression of kernels, of `inner`, `along` and `block`; and
-    /// what these are.
+    /// The number of element `i`'s scale as an expression of kernels, and the values of `inner`,
+    /// `along` and `block` in it.
     pub(crate) fn expression(&self) -> (&'static str, [usize; 3]) {
         let sizes = |block| [self.inner, self.along, block];
         match self.kind {
@@ -170,7 +170,7 @@ impl Granularity {
         }
     }
 
-    /// The scales of a line: one for all its elements, or one each.
+    /// The numbers of a line's scales: one for all its elements, or one for each.
     pub(crate) fn scales(&self, line: usize) -> std::ops::Range<usize> {
         match self.kind {
             Kind::Tensor => 0..1,
@@ -187,8 +187,8 @@ impl Granularity {
     }
 }
 
-/// The axis of the scales where the axes of x, the first input, lie in `order`; `None` unless the
-/// scales, the second input, are one for each element of `axis`, without blocks.
+/// The axis of the scales once the axes of x, the first input, are in `order`. `None` unless the
+/// second input has one scale for each position of `axis`, without blocks.
 pub(crate) fn moved_scales(
     order: &[usize],
     axis: i64,
@@ -200,12 +200,12 @@ pub(crate) fn moved_scales(
     moved_axis(order, axis).filter(|_| fits)
 }
 
-/// Fails unless a zero point has its scale's shape, as far as both are known.
+/// Fails unless a zero point has its scale's shape, where both shapes are known.
 pub(crate) fn same_shape(scale: &ValueInfo, zero: &ValueInfo) -> Result<()> {
     let (Some(scale), Some(zero)) = (scale.ty.concrete_shape(), zero.ty.concrete_shape()) else {
         return Ok(());
     };
-    // One element is one element, whatever its rank.
+    // Shapes of one element agree at any rank.
     if scale == zero || scale.iter().chain(zero.iter()).all(|&d| d == 1) {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use lgp_memory::Element;
 /// Independent accumulators: two AVX-512 registers of f32.
 const LANES: usize = 32;
 
-/// Folds with `combine`, which must not care about order beyond rounding.
+/// Folds with `combine`, whose result must not depend on the order except by rounding.
 #[inline(always)]
 pub(crate) fn fold<T: Element>(
     row: &[T],

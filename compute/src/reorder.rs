@@ -9,13 +9,14 @@ use lgp_memory::{Dim, Tensor};
 
 type Make<'a> = Box<dyn FnOnce(Hints) -> Result<Vec<Step>> + 'a>;
 
-/// An operator on tensors whose axes were reordered, as [`Op::reordered`] describes it.
+/// An operator on reordered tensors, as [`Op::reordered`] answers it.
 pub struct Reordered<'a> {
-    /// Which inputs it reads reordered.
+    /// Whether each input is reordered.
     pub inputs: Vec<bool>,
-    /// Which outputs come reordered; the others are as they were.
+    /// Whether each output is reordered.
     pub outputs: Vec<bool>,
-    /// Whether its kernels are faster so, and thus worth reordering for. Others only follow.
+    /// Whether its kernels are faster on reordered tensors and so worth a reordering. Other
+    /// operators only follow their neighbours' order.
     pub is_faster: bool,
     make: Make<'a>,
 }
@@ -28,7 +29,8 @@ impl std::fmt::Debug for Reordered<'_> {
 }
 
 impl<'a> Reordered<'a> {
-    /// One that only follows. The last of the steps that `make` gives makes the outputs.
+    /// An operator that only follows its neighbours' order. The last step of `make` makes the
+    /// outputs.
     #[must_use]
     pub fn new(
         inputs: Vec<bool>,
@@ -38,8 +40,8 @@ impl<'a> Reordered<'a> {
         Self { inputs, outputs, is_faster: false, make: Box::new(make) }
     }
 
-    /// Another operator on input 0 reordered and the other inputs as they are, whose outputs come
-    /// reordered.
+    /// Another operator that reads input 0 reordered and the other inputs in plain order, and whose
+    /// outputs are all reordered.
     #[must_use]
     pub fn first(op: impl Op, inputs: &[Option<&ValueInfo>], outputs: usize) -> Self {
         let operands = operands(inputs);
@@ -47,7 +49,7 @@ impl<'a> Reordered<'a> {
         Self::new(first, vec![true; outputs], |_| Ok(vec![Step::new(op, operands)]))
     }
 
-    /// The same with inputs of its own.
+    /// As [`Reordered::first`], with operands of its own and one output.
     #[must_use]
     pub fn with(op: impl Op, given: usize, operands: Vec<Operand>) -> Self {
         let first = (0..given).map(|i| i == 0).collect();
@@ -60,7 +62,7 @@ impl<'a> Reordered<'a> {
         Self { is_faster: true, ..self }
     }
 
-    /// The operators that compute it, one after the other.
+    /// The steps that compute the operator, in order.
     ///
     /// # Errors
     /// Out of memory for weights that are laid out anew.
@@ -72,8 +74,8 @@ impl<'a> Reordered<'a> {
 /// Takes images `[n, c, h, w]` to `[n, h, w, c]`.
 pub const CHANNELS_LAST: [usize; 4] = [0, 2, 3, 1];
 
-/// The new place of an axis, negative from the back, of tensors that `order` reorders: axis `i` of a
-/// reordered tensor is axis `order[i]` of the tensor.
+/// The new place of an axis in tensors that `order` reorders: axis `i` of a reordered tensor is
+/// axis `order[i]` of the tensor. A negative axis counts from the back.
 #[must_use]
 pub fn moved_axis(order: &[usize], axis: i64) -> Option<i64> {
     let rank = i64::try_from(order.len()).ok()?;
@@ -81,7 +83,8 @@ pub fn moved_axis(order: &[usize], axis: i64) -> Option<i64> {
     i64::try_from(order.iter().position(|&old| old == axis)?).ok()
 }
 
-/// A constant as it broadcasts to reordered tensors; `None` for one of higher rank.
+/// A constant in the form that broadcasts to reordered tensors; `None` for a constant of higher
+/// rank.
 #[must_use]
 pub fn moved_constant(order: &[usize], tensor: &Tensor) -> Option<Tensor> {
     let missing = order.len().checked_sub(tensor.shape().rank())?;
@@ -91,8 +94,8 @@ pub fn moved_constant(order: &[usize], tensor: &Tensor) -> Option<Tensor> {
     op.run(&Context::new(1), &[Some(plain.view())]).ok()?.pop()
 }
 
-/// Of an operator whose axes are all [`AxisKind::Each`] and in the same place everywhere: the same
-/// operator, whatever the order.
+/// The form of an operator whose axes are all [`AxisKind::Each`] and in the same place in inputs
+/// and outputs: the operator itself in any order.
 pub(crate) fn elementwise<'a>(
     axes: &Axes,
     order: &[usize],

@@ -1,4 +1,4 @@
-//! What operators become when a graph is compiled: the words in which they say it.
+//! The types in which operators answer what they become when a graph is compiled.
 
 use crate::epilogue::Activation;
 use crate::isa::Isa;
@@ -7,54 +7,54 @@ use crate::ops::UnpackBits;
 use lgp_memory::{DType, Tensor};
 use std::sync::Arc;
 
-/// How the operators that stand in for others will run.
+/// How the operators that replace others will run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Hints {
-    /// The widest vector instructions that kernels may use; `None` is what the machine has.
+    /// The widest vector instructions that kernels may use; `None` allows all of the machine's.
     pub isa: Option<Isa>,
     /// Products may be rounded to bf16, where the machine has instructions for it.
     pub bf16: bool,
-    /// They run on a device, whose kernels are others than the CPU's.
+    /// The operators run on a device, whose kernels differ from the CPU's.
     pub on_device: bool,
 }
 
-/// What a step reads.
+/// An input of a step.
 #[derive(Debug, Clone)]
 pub enum Operand {
     /// An optional input that is absent.
     Absent,
-    /// An input of the operator that the steps stand in for.
+    /// An input of the operator that the steps replace.
     Input(usize),
     /// A tensor that was made for the step.
     Constant(Tensor),
-    /// What an earlier step made, by the step's number.
+    /// The result of an earlier step, by the step's number.
     Made(usize),
 }
 
-/// One of the operators that stand in for another.
+/// One of the operators that replace an operator.
 #[derive(Debug, Clone)]
 pub struct Step {
-    /// The operator; `None` is the one that it stands in for.
+    /// The operator; `None` is the operator that the steps replace.
     pub op: Option<Arc<dyn Op>>,
-    /// What it reads.
+    /// The operator's inputs.
     pub inputs: Vec<Operand>,
 }
 
 impl Step {
-    /// A step of another operator.
+    /// A step with another operator.
     #[must_use]
     pub fn new(op: impl Op, inputs: Vec<Operand>) -> Self {
         Self { op: Some(Arc::new(op)), inputs }
     }
 
-    /// A step of the operator itself.
+    /// A step with the operator itself.
     #[must_use]
     pub fn same(inputs: Vec<Operand>) -> Self {
         Self { op: None, inputs }
     }
 }
 
-/// All inputs, as they are given.
+/// All inputs as the operands of a step, in their order.
 #[must_use]
 pub fn operands(inputs: &[Option<&ValueInfo>]) -> Vec<Operand> {
     let operand = |(i, input): (usize, &Option<&ValueInfo>)| match input {
@@ -64,18 +64,18 @@ pub fn operands(inputs: &[Option<&ValueInfo>]) -> Vec<Operand> {
     inputs.iter().enumerate().map(operand).collect()
 }
 
-/// `x · factor + shift`, with one factor and one shift for all elements or one each for the positions
-/// of an axis.
+/// `x · factor + shift`, with one factor and one shift for all elements or one each for the
+/// positions of an axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Affine {
     /// The input that is x.
     pub x: usize,
-    /// The axis whose positions the factors and shifts belong to, counted from the end, 1 the last;
-    /// `None` where there is one of each.
+    /// The axis whose positions have the factors and shifts, counted from the end with 1 as the
+    /// last; `None` where there is one factor and one shift.
     pub axis: Option<usize>,
-    /// In double precision, so that folding costs one rounding.
+    /// The factors, in double precision, so that folding costs one rounding.
     pub factors: Vec<f64>,
-    /// As many as factors, or one of either.
+    /// The shifts, as many as factors, or one of either.
     pub shifts: Vec<f64>,
 }
 
@@ -87,7 +87,7 @@ impl Affine {
         (of(&self.factors), of(&self.shifts))
     }
 
-    /// Whether there are a factor and a shift for each of so many positions of an axis, which is
+    /// Whether every one of so many positions of an axis has a factor and a shift. The axis is
     /// counted from the end.
     #[must_use]
     pub fn fits(&self, axis: usize, positions: usize) -> bool {
@@ -97,7 +97,7 @@ impl Affine {
     }
 }
 
-/// What an operator's result goes into that the operator may do itself.
+/// An operation on an operator's result that the operator may do itself.
 #[derive(Debug, Clone, Copy)]
 pub enum Following<'a> {
     /// A function of each element.
@@ -108,17 +108,18 @@ pub enum Following<'a> {
     Residual,
 }
 
-/// An operator that does what followed another one.
+/// An operator that also does the operation that followed it.
 #[derive(Debug, Clone)]
 pub struct Absorbed {
     /// The operator.
     pub op: Arc<dyn Op>,
-    /// The input that takes what was added; `None` where nothing was, or where the operator holds it.
+    /// The input for the added tensor; `None` where no tensor was added, or where the operator
+    /// holds it.
     pub input: Option<usize>,
 }
 
 impl Absorbed {
-    /// An operator with the inputs that it had.
+    /// An operator with unchanged inputs.
     #[must_use]
     pub fn held(op: impl Op) -> Self {
         Self { op: Arc::new(op), input: None }
@@ -131,7 +132,7 @@ impl Absorbed {
     }
 }
 
-/// How an operator makes floats of an input that takes fewer bytes.
+/// How an operator decodes an input that takes fewer bytes to floats.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decoder {
     /// From f16 or bf16 to f32.
@@ -140,11 +141,11 @@ pub enum Decoder {
     Scales {
         /// The axis of the scales, negative from the back.
         axis: i64,
-        /// Elements along the axis that share a scale; 0 for one a position.
+        /// Elements along the axis that share a scale; 0 for one scale a position.
         block: usize,
         /// The floats' dtype; `None` for that of the scales.
         to: Option<DType>,
     },
-    /// From a few bits.
+    /// From packed elements of a few bits.
     Unpacks(UnpackBits),
 }

@@ -1,14 +1,15 @@
-//! Compiling a loop for the widest vectors of the machine that it runs on.
+//! Loops compiled for each level of vector instructions, and the choice at run time.
 
 use crate::isa::{Isa, Simd};
 
 /// Calls `body`, compiled for AVX-512, AVX2 or the baseline, as the context allows
-/// ([`Context::simd`](crate::Context::simd)). `body` must be a closure marked `#[inline(always)]`, and so must be what it calls:
-/// a function that is left out of line is compiled for the baseline.
+/// ([`Context::simd`](crate::Context::simd)). `body` must be a closure marked `#[inline(always)]`,
+/// and the functions that it calls must be marked so too: a function that is not inlined is
+/// compiled for the baseline.
 ///
-/// A hot loop stands in a function of its own, marked the same: its parameters tell the compiler
-/// that what is written overlaps nothing that is read. What a closure captured by reference does
-/// not, and then the loop does not vectorise.
+/// A hot loop belongs into a function of its own, also marked so. The function's parameters tell
+/// the compiler that written and read memory do not overlap. References that a closure captures do
+/// not, and the loop would not vectorise.
 #[inline]
 pub(crate) fn dispatch<R>(simd: Simd, body: impl FnOnce() -> R) -> R {
     match simd.isa() {
@@ -34,12 +35,12 @@ fn avx2<R>(body: impl FnOnce() -> R) -> R {
     body()
 }
 
-/// Fetches the line at `p` into the second-level cache; nothing is read from there, wherever it
-/// leads.
+/// Prefetches the line at `p` into the second-level cache. Nothing is read, so `p` may be any
+/// address.
 #[inline(always)]
 pub(crate) fn prefetch(p: *const f32) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a hint reads nothing, wherever it leads.
+    // SAFETY: a prefetch reads nothing at any address.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T1>(p.cast());
@@ -48,7 +49,7 @@ pub(crate) fn prefetch(p: *const f32) {
     let _ = p;
 }
 
-/// `out[i] = f(x[i])`, to be called inside [`dispatch`].
+/// `out[i] = f(x[i])`. Callers are inside [`dispatch`].
 #[inline(always)]
 pub(crate) fn map<T: Copy, U>(out: &mut [U], x: &[T], f: impl Fn(T) -> U) {
     for (out, x) in out.iter_mut().zip(x) {
@@ -56,11 +57,11 @@ pub(crate) fn map<T: Copy, U>(out: &mut [U], x: &[T], f: impl Fn(T) -> U) {
     }
 }
 
-/// Elements that are copied before they are written over: few enough for the first cache.
+/// Elements that are copied before they are written over, few enough for the first-level cache.
 const BLOCK: usize = 1024;
 
-/// Calls `work` for blocks of `out` with where each begins and a copy of what is in it: so a loop
-/// that reads from elsewhere writes over what it reads.
+/// Calls `work` for blocks of `out`, with the position of each block and a copy of its elements. A
+/// loop whose input and output must not overlap so works in place.
 pub(crate) fn over<T: Copy + Default>(out: &mut [T], mut work: impl FnMut(usize, &mut [T], &[T])) {
     let mut copy = [T::default(); BLOCK];
     for (i, block) in out.chunks_mut(BLOCK).enumerate() {
@@ -70,7 +71,7 @@ pub(crate) fn over<T: Copy + Default>(out: &mut [T], mut work: impl FnMut(usize,
     }
 }
 
-/// `out[i] = f(a[i], b[i])`, to be called inside [`dispatch`].
+/// `out[i] = f(a[i], b[i])`. Callers are inside [`dispatch`].
 #[inline(always)]
 pub(crate) fn zip<T: Copy, U>(out: &mut [U], a: &[T], b: &[T], f: impl Fn(T, T) -> U) {
     for (out, (a, b)) in out.iter_mut().zip(a.iter().zip(b)) {
@@ -78,9 +79,10 @@ pub(crate) fn zip<T: Copy, U>(out: &mut [U], a: &[T], b: &[T], f: impl Fn(T, T) 
     }
 }
 
-/// `f(&mut out[i], x[2 · i])`, to be called inside [`dispatch`]; `x` reaches at least the last.
+/// `f(&mut out[i], x[2 · i])`, where `x` has an element for the last `i`. Callers are inside
+/// [`dispatch`].
 ///
-/// Pairs are loaded whole and shuffled, where a step of two would load element by element.
+/// The loop loads whole pairs and shuffles them, where a step of two would load single elements.
 #[inline(always)]
 pub(crate) fn every_second<T: Copy>(out: &mut [T], x: &[T], f: impl Fn(&mut T, T)) {
     let (pairs, rest) = x.as_chunks::<2>();

@@ -1,12 +1,11 @@
-//! Asking a run to end before it is done.
+//! The request to end a run before it is done.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Ends runs: when [`Stop::stop`] is called from any thread, or when a deadline has passed. Clones
-/// are the same request. A run looks between two operators, so that it ends after the one that is
-/// at work.
+/// A request to end runs, made by [`Stop::stop`] from any thread or by a deadline. Clones are the
+/// same request. A run checks the request between operators, so it ends after the current operator.
 ///
 /// ```
 /// use lgp_compute::{Stop, Stopped};
@@ -21,8 +20,8 @@ pub struct Stop {
     deadline: Option<Instant>,
 }
 
-/// The same request as whoever else holds the flag makes by setting it: a runtime above that has a
-/// flag of its own needs no thread to pass it on.
+/// A request that any holder of the flag makes by setting the flag. A runtime with a flag of its
+/// own needs no thread to pass the request on.
 ///
 /// ```
 /// use lgp_compute::Stop;
@@ -41,28 +40,28 @@ impl From<Arc<AtomicBool>> for Stop {
 /// Why a run ended before it was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Stopped {
-    /// Somebody asked for it.
+    /// [`Stop::stop`] was called, or the flag was set.
     #[error("the run was cancelled")]
     Cancelled,
-    /// It took too long.
+    /// The deadline passed.
     #[error("the run passed its deadline")]
     Deadline,
 }
 
 impl Stop {
-    /// No deadline, and not stopped yet.
+    /// A request without a deadline that is not made yet.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Stops at a moment, if not earlier.
+    /// A request that is made at a deadline, unless earlier.
     #[must_use]
     pub fn at(deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..Self::default() }
     }
 
-    /// The same request, which is also made once a moment has come.
+    /// The same request, which is also made at a deadline.
     ///
     /// ```
     /// use lgp_compute::{Stop, Stopped};
@@ -74,15 +73,15 @@ impl Stop {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// Ends every run that was given this request.
+    /// Ends every run that has this request.
     pub fn stop(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to go on.
+    /// Succeeds while the run may continue.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the run must end.
     pub fn check(&self) -> Result<(), Stopped> {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(Stopped::Cancelled);

@@ -1,4 +1,4 @@
-//! What the operators' tests share.
+//! Helpers of the operators' tests.
 
 use crate::{Context, Op, Result, ValueInfo};
 use lgp_memory::{DType, Dim, Element, SymShape, Tensor, TensorType, TensorView};
@@ -26,8 +26,8 @@ pub(crate) fn noise(dims: &[usize], seed: u64) -> Tensor {
     t(dims, &data)
 }
 
-/// Runs an operator on one thread and on three, which must agree, and compares the outputs with
-/// what is inferred when every dimension is unknown.
+/// Runs an operator on one thread and on three, which must agree, and compares the outputs with the
+/// types inferred from unknown dimensions.
 pub(crate) fn run_all(op: &dyn Op, inputs: &[Option<&Tensor>]) -> Result<Vec<Tensor>> {
     let views: Vec<Option<TensorView<'_>>> = inputs.iter().map(|x| x.map(Tensor::view)).collect();
     let out = op.run(&Context::new(1), &views)?;
@@ -90,8 +90,7 @@ fn wide(x: &Tensor) -> Vec<f64> {
     out[0].as_slice().unwrap().to_vec()
 }
 
-/// What is known of a value, from text: `"f32 n 3 ?"`, or dimensions that it holds as
-/// `"dims n 4"`.
+/// The info of a value from text: `"f32 n 3 ?"`, or `"dims n 4"` for a value that holds dimensions.
 pub(crate) fn info(text: &str) -> ValueInfo {
     let mut words = text.split_whitespace();
     let kind = words.next().unwrap();

@@ -1,10 +1,10 @@
-//! The fork-join pool of a context: threads that spin briefly between two pieces of work, for
-//! most operators take less time than it takes to wake a thread.
+//! The fork-join pool of a context. Its threads spin briefly between two pieces of work, because
+//! most operators take less time than waking a thread.
 //!
-//! Work is cut into parts before it starts, so results depend on the number of threads only and
-//! never on which thread computed what. A call that finds the pool busy, because another thread
-//! runs the same session or because the call came from inside a part, computes on its own
-//! thread. Threads that sleep are left alone for bursts of work that end before one is awake.
+//! Work is cut into parts before it starts, so results depend on the number of threads only, not on
+//! the thread that computes a part. A call that finds the pool busy, because another thread runs
+//! the same session or because the call came from inside a part, computes on its own thread. A
+//! burst of work that ends before a sleeping thread would be awake wakes no thread.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,12 +13,12 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How long a thread looks for work, or for the end of work, before it sleeps.
+/// How long a thread spins for work, or for the end of work, before it sleeps.
 const SPIN: Duration = Duration::from_micros(40);
-/// The shortest burst of work that threads are woken for: one is awake after some tens of microseconds.
+/// The shortest burst of work that wakes threads: waking takes some tens of microseconds.
 const WORTH_WAKING: Duration = Duration::from_micros(100);
 
-/// What one part runs; the lifetime is erased while the parts run.
+/// The function that each part calls; its lifetime is erased while the parts run.
 type Body = *const (dyn Fn(usize) + Sync);
 
 /// A pool of `threads - 1` threads beside the caller's.
@@ -27,8 +27,8 @@ pub(crate) struct Threads {
     workers: Vec<JoinHandle<()>>,
 }
 
-/// The body of the current work. It is written by the thread that holds `busy`, before `ticket`
-/// is, and read by those that took a part of that ticket.
+/// The body of the current work. The thread that holds `busy` writes the body before `ticket`, and
+/// threads that took a part of that ticket read the body.
 struct Job(std::cell::UnsafeCell<Option<Body>>);
 
 // SAFETY: reads and writes are ordered by `ticket` and `done`, see `Shared::part` and
@@ -41,30 +41,31 @@ struct Shared {
     /// Whether a call owns the pool.
     busy: AtomicBool,
     job: Job,
-    /// The number of the work, how many parts it has, and the first that nobody took: 32, 16 and
-    /// 16 bits. In one word, so that nobody takes a part by an old number or beyond the last.
+    /// The number of the work, the number of its parts, and the first part not taken: 32, 16 and 16
+    /// bits. They share a word, so that no thread takes a part of earlier work or beyond the last.
     ticket: AtomicU64,
-    /// Parts that are over.
+    /// Parts that have ended.
     done: AtomicU32,
-    /// Workers that sleep, or are about to.
+    /// Workers that sleep or are about to sleep.
     asleep: AtomicUsize,
-    /// Whether the caller sleeps, or is about to.
+    /// Whether the caller sleeps or is about to sleep.
     waiting: AtomicBool,
     closing: AtomicBool,
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     lock: Mutex<()>,
     work: Condvar,
     end: Condvar,
-    /// Of the caller alone: its lock is never waited for.
+    /// Only the caller locks the burst, so it never waits for the lock.
     burst: Mutex<Burst>,
 }
 
-/// Pieces of work with no pause between them that threads would fall asleep in, such as a model's run.
+/// Pieces of work without a pause in which threads would fall asleep, such as a model's run.
 #[derive(Clone, Copy)]
 struct Burst {
     began: Instant,
     ended: Instant,
-    /// Whether the one before was worth waking threads for; this one is taken to be like it.
+    /// Whether the burst before was long enough to wake threads; this burst is expected to be
+    /// alike.
     after_long: bool,
 }
 
@@ -77,7 +78,7 @@ impl Burst {
         now.duration_since(self.began) >= WORTH_WAKING
     }
 
-    /// Whether it is one that threads are woken for, or likely to be.
+    /// Whether the burst is, or is likely to be, long enough to wake threads.
     fn is_worth_waking(&self, now: Instant) -> bool {
         self.after_long || self.is_long(now)
     }
@@ -98,7 +99,7 @@ impl std::fmt::Debug for Threads {
 }
 
 impl Threads {
-    /// Starts the threads. Where the system refuses one, the pool has those that it got.
+    /// Starts the threads. Where the system refuses a thread, the pool has fewer.
     pub(crate) fn new(threads: usize) -> Self {
         let shared = Arc::new(Shared {
             busy: AtomicBool::new(false),
@@ -112,7 +113,7 @@ impl Threads {
             lock: Mutex::new(()),
             work: Condvar::new(),
             end: Condvar::new(),
-            // Nothing is known of the first one: it may be long.
+            // The first burst is expected to be long, because no burst came before.
             burst: Mutex::new(Burst::begin(Instant::now(), true)),
         });
         let start = |i| {
@@ -124,13 +125,13 @@ impl Threads {
         Self { shared, workers }
     }
 
-    /// Threads that work, the caller's included.
+    /// The number of threads, the caller's included.
     pub(crate) fn count(&self) -> usize {
         self.workers.len() + 1
     }
 
-    /// Calls `body` once with each number below `parts`, on this thread and on those of the pool,
-    /// and returns when all are over. A panic of a part goes on here after that.
+    /// Calls `body` once with each number below `parts`, on this thread and on the pool's threads,
+    /// and returns when all calls have ended. After that, this thread resumes the panic of a part.
     pub(crate) fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
         let shared = &*self.shared;
         if parts <= 1 || self.workers.is_empty() {
@@ -145,16 +146,16 @@ impl Threads {
         if shared.busy.swap(true, Ordering::Acquire) {
             return (0..parts).for_each(body);
         }
-        // SAFETY: only the lifetime is changed. The pointer is used by threads that took a part
-        // of this ticket, and this function does not return before every part is over.
+        // SAFETY: only the lifetime is changed. Only threads that took a part of this ticket use
+        // the pointer, and this function does not return before every part has ended.
         let erased: Body = unsafe { std::mem::transmute(std::ptr::from_ref(body)) };
-        // SAFETY: `busy` makes this thread the only writer, and no part of the last ticket runs
-        // any more, so there is no reader.
+        // SAFETY: `busy` makes this thread the only writer, and all parts of the last ticket have
+        // ended, so there is no reader.
         unsafe { *shared.job.0.get() = Some(erased) };
         shared.done.store(0, Ordering::Relaxed);
         let number = ((shared.ticket.load(Ordering::Relaxed) >> 32) + 1) & 0xffff_ffff;
         shared.ticket.store(number << 32 | u64::from(count) << 16, Ordering::SeqCst);
-        // This thread takes a part too.
+        // The caller's thread takes a part too, so one worker fewer is needed.
         let needed = shared.asleep.load(Ordering::SeqCst).min(parts - 1);
         let mut asleep = (needed > 0).then(|| shared.burst_now());
         loop {
@@ -185,7 +186,7 @@ impl Drop for Threads {
             self.shared.work.notify_all();
         }
         for worker in self.workers.drain(..) {
-            // A worker catches what its parts throw.
+            // A worker catches the panics of its parts.
             let _ = worker.join();
         }
     }
@@ -221,8 +222,8 @@ impl Shared {
                 Err(now) => ticket = now,
             }
         };
-        // SAFETY: this thread holds a part of the current ticket, which is not over before `done`
-        // counts it: until then the body lives and nobody writes the job.
+        // SAFETY: this thread holds a part of the current ticket, whose work does not end before
+        // `done` counts the part: until then the body lives and no thread writes the job.
         let body = unsafe { *self.job.0.get() };
         if let Some(body) = body {
             // SAFETY: as above.
@@ -241,7 +242,7 @@ impl Shared {
         true
     }
 
-    /// Waits until so many parts are over.
+    /// Waits until so many parts have ended.
     fn wait_for(&self, parts: u32) {
         let over = || self.done.load(Ordering::SeqCst) == parts;
         if spin_until(over) {
@@ -256,7 +257,7 @@ impl Shared {
         self.waiting.store(false, Ordering::SeqCst);
     }
 
-    /// A worker's life.
+    /// The loop of a worker: takes parts of each ticket until the pool closes.
     fn serve(&self) {
         let mut seen = 0;
         loop {
@@ -282,7 +283,7 @@ impl Shared {
     }
 }
 
-/// Looks again and again for a while; whether it became true.
+/// Polls `done` for [`SPIN`]; whether it became true.
 fn spin_until(done: impl Fn() -> bool) -> bool {
     let mut start = None;
     loop {
@@ -303,7 +304,7 @@ fn spin_until(done: impl Fn() -> bool) -> bool {
 mod tests {
     use super::*;
 
-    /// Every part once, whatever the number of threads and parts.
+    /// Every part runs once, for any number of threads and parts.
     #[test]
     fn every_part_runs_once() {
         for threads in [1, 2, 3, 7] {
@@ -343,10 +344,10 @@ mod tests {
             let woken = burst.is_worth_waking(at(from));
             (Burst { ended: at(until), ..burst }, woken)
         };
-        // Nothing is known of what comes first; it turns out to be short.
+        // The first burst is expected to be long, and turns out to be short.
         let (burst, first) = run(Burst::begin(start, true), 0, 20);
         let (burst, second) = run(burst, 1_000, 1_020);
-        // One that goes on for longer than expected wakes them within.
+        // A burst that is longer than expected wakes threads before it ends.
         let (burst, long) = run(burst, 2_000, 2_090);
         let (burst, late) = run(burst, 2_110, 2_200);
         let (burst, like_it) = run(burst, 3_000, 3_020);

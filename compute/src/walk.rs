@@ -1,14 +1,14 @@
-//! Walking several operands that broadcast to one output.
+//! Walks over several operands that broadcast to one output.
 
 use crate::error::Result;
 use lgp_memory::{Layout, Shape};
 
-/// The output as rows, and where each row begins in each operand.
+/// The output as rows, and the beginning of each row in each operand.
 ///
-/// Axes are merged where every operand allows, so that a row is as long as can be.
+/// Axes are merged where the strides of every operand allow, so that rows are as long as possible.
 #[derive(Debug)]
 pub(crate) struct Walk<const N: usize> {
-    /// Sizes of the axes outside a row, outermost first, and the operands' strides along them.
+    /// The size of each axis outside a row, outermost first, and the operands' strides along it.
     outer: Vec<(usize, [usize; N])>,
     /// Elements of a row.
     pub(crate) row: usize,
@@ -43,7 +43,7 @@ impl<const N: usize> Walk<N> {
         Ok(Self { outer: axes, row, steps })
     }
 
-    /// Where a row begins in each operand.
+    /// The position of a row's first element in each operand.
     pub(crate) fn starts(&self, mut row: usize) -> [usize; N] {
         let mut starts = [0; N];
         for (dim, strides) in self.outer.iter().rev() {

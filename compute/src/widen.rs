@@ -1,93 +1,24 @@
-//! f16 and bf16 kernels: the f32 ones, with conversions around them.
+//! Conversions between f16 or bf16 and f32, around kernels in f32.
 
 use crate::error::Result;
-use crate::op::{Context, Op, ValueInfo};
+use crate::op::{Context, ValueInfo};
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use lgp_memory::{DType, Tensor, TensorView};
 
-/// What computes the outputs of inputs.
-type Compute<'a> = dyn Fn(&[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> + 'a;
-
-/// Whether an operator's first input, which decides its type, is f16 or bf16.
-pub(crate) fn is_half(inputs: &[Option<TensorView<'_>>]) -> bool {
-    let first = inputs.first().and_then(Option::as_ref);
-    first.is_some_and(|x| matches!(x.dtype(), DType::F16 | DType::BF16))
-}
-
-/// Computes an operator in f32 whose first input is f16 or bf16: halves are widened, and outputs
-/// rounded back.
-pub(crate) fn widened<O: Op + ?Sized>(
-    op: &O,
-    ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-) -> Result<Vec<Tensor>> {
-    // The rule that both halves of a kernel speak one dtype is checked before it is hidden.
-    let infos = crate::args::infos(inputs)?;
-    let infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
-    op.infer_types(&infos)?;
-    in_f32(ctx, inputs, &|wide| op.compute(ctx, wide))
-}
-
-fn in_f32(
-    ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-    compute: &Compute<'_>,
-) -> Result<Vec<Tensor>> {
-    let narrow = inputs.first().and_then(Option::as_ref).map_or(DType::F32, TensorView::dtype);
-    let wide: Vec<Option<Tensor>> = inputs
-        .iter()
-        .map(|x| x.as_ref().map(|x| widen(ctx, x)).transpose())
-        .collect::<Result<_>>()?;
-    let views: Vec<Option<TensorView<'_>>> =
-        wide.iter().map(|x| x.as_ref().map(Tensor::view)).collect();
-    let outputs = compute(&views)?;
-    outputs
-        .into_iter()
-        .map(|y| if y.dtype() == DType::F32 { convert(ctx, &y.view(), narrow) } else { Ok(y) })
-        .collect()
-}
-
-/// Bytes that a run of an operator takes from the pool besides its outputs, for inputs of known
-/// shapes: what its kernel takes, and the copies in f32 of inputs and outputs that are halves.
-#[must_use]
-pub fn scratch_bytes(op: &dyn Op, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
-    let half = |info: &ValueInfo| matches!(info.ty.dtype, DType::F16 | DType::BF16);
-    if !op.widens_halves() || !inputs.first().copied().flatten().is_some_and(half) {
-        return op.scratch_bytes(threads, inputs);
-    }
-    let mut copies = 0usize;
-    let mut wide: Vec<Option<ValueInfo>> = Vec::with_capacity(inputs.len());
-    for input in inputs {
-        let mut info = input.cloned();
-        if let Some(info) = info.as_mut().filter(|info| half(info)) {
-            (info.ty.dtype, info.constant) = (DType::F32, None);
-            copies = copies.saturating_add(info.bytes_in(DType::F32));
-        }
-        wide.push(info);
-    }
-    let wide: Vec<Option<&ValueInfo>> = wide.iter().map(Option::as_ref).collect();
-    for output in op.infer(&wide).unwrap_or_default() {
-        if output.ty.dtype == DType::F32 {
-            copies = copies.saturating_add(output.bytes_in(DType::F32));
-        }
-    }
-    copies.saturating_add(op.scratch_bytes(threads, &wide))
-}
-
 impl ValueInfo {
-    /// Bytes of such a tensor in a dtype; 0 while its shape is unknown.
+    /// Bytes of a tensor of this shape in a dtype; 0 while the shape is unknown.
     pub(crate) fn bytes_in(&self, dtype: DType) -> usize {
         self.ty.concrete_shape().and_then(|shape| shape.byte_len(dtype).ok()).unwrap_or(0)
     }
 }
 
-/// Converts between f32 and the halves; other dtypes pass unchanged. The result is an output.
+/// Converts between f32 and f16 or bf16 into an output; other dtypes pass unchanged.
 pub(crate) fn convert(ctx: &Context, x: &TensorView<'_>, to: DType) -> Result<Tensor> {
     converted(x, to, || ctx.alloc(to, x.shape().clone()))
 }
 
-/// Widens halves to f32 for a kernel that reads no others; other dtypes pass unchanged.
+/// Widens f16 and bf16 to f32 in scratch memory; other dtypes pass unchanged.
 pub(crate) fn widen(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     converted(x, DType::F32, || ctx.scratch(DType::F32, x.shape().clone()))
 }
@@ -121,77 +52,4 @@ fn converted(
         _ => x.to_tensor()?,
     };
     Ok(out)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::ops::{Cast, Cell, Conv, ConvInteger, ConvTranspose, DeformConv, LinearAttention};
-    use crate::ops::{MatMul, QuantizeLinear, Range, Recurrent};
-    use lgp_memory::TensorType;
-
-    fn zeros(dtype: DType, dims: &[usize]) -> Tensor {
-        Tensor::zeros(dtype, dims).unwrap()
-    }
-
-    #[test]
-    fn halves_are_widened_once_all_dtypes_fit() {
-        let ctx = Context::new(1);
-        let (a, b) = (zeros(DType::F16, &[2, 2]), zeros(DType::F32, &[2, 2]));
-        let error = MatMul.run(&ctx, &[Some(a.view()), Some(b.view())]).unwrap_err().to_string();
-        assert_eq!(error, "MatMul: input 1 has dtype f32, expected f16");
-        // The length is known in f32 only.
-        let scalars = [0f32, 3., 1.].map(|x| Tensor::scalar(f16::from_f32(x)).unwrap());
-        let out = Range.run(&ctx, &scalars.each_ref().map(|x| Some(x.view()))).unwrap();
-        assert_eq!(out[0].as_slice::<f16>().unwrap(), [0f32, 1., 2.].map(f16::from_f32));
-    }
-
-    /// What the pool sees beyond the outputs is about what was foretold: the pool rounds sizes up.
-    #[test]
-    fn scratch_is_what_the_pool_sees() {
-        let f32s = |dims: &[usize]| zeros(DType::F32, dims);
-        let conv = Conv { group: 1, ..Conv::default() };
-        let linear = LinearAttention {
-            query_heads: 4,
-            key_heads: 4,
-            scale: None,
-            gated: false,
-            delta: false,
-        };
-        let cases: Vec<(Box<dyn Op>, Vec<Tensor>)> = vec![
-            (Box::new(ConvTranspose::default()), vec![f32s(&[1, 8, 32, 32]), f32s(&[8, 8, 3, 3])]),
-            (
-                Box::new(DeformConv::default()),
-                vec![f32s(&[1, 8, 32, 32]), f32s(&[8, 8, 3, 3]), f32s(&[1, 18, 30, 30])],
-            ),
-            (
-                Box::new(Recurrent::new(Cell::Rnn)),
-                vec![f32s(&[64, 8, 16]), f32s(&[1, 64, 16]), f32s(&[1, 64, 64])],
-            ),
-            (Box::new(linear), vec![f32s(&[2, 64, 64]), f32s(&[2, 64, 64]), f32s(&[2, 64, 64])]),
-            (
-                Box::new(QuantizeLinear::default()),
-                vec![zeros(DType::F16, &[256, 256]), Tensor::scalar(1f32).unwrap()],
-            ),
-            (Box::new(Cast { to: DType::F64 }), vec![zeros(DType::F8E5M2, &[256, 256])]),
-            (
-                Box::new(ConvInteger { conv }),
-                vec![zeros(DType::U8, &[1, 8, 64, 64]), zeros(DType::I8, &[8, 8, 3, 3])],
-            ),
-        ];
-        for (op, inputs) in cases {
-            let info = |x: &Tensor| ValueInfo::of(TensorType::concrete(x.dtype(), x.shape()));
-            let infos: Vec<ValueInfo> = inputs.iter().map(info).collect();
-            let ctx = Context::new(1);
-            let views: Vec<_> = inputs.iter().map(|x| Some(x.view())).collect();
-            let outputs = op.run(&ctx, &views).unwrap();
-            let own: usize = outputs.iter().map(|y| y.as_bytes().len()).sum();
-            let taken = ctx.pool().stats().high_water_bytes - own;
-            let given: Vec<_> = infos.iter().map(Some).collect();
-            let counted = scratch_bytes(&*op, 1, &given);
-            let name = op.name();
-            assert!(taken * 8 <= counted * 9, "{name}: {taken} taken, {counted} counted");
-            assert!(counted * 3 <= taken * 4, "{name}: {taken} taken, {counted} counted");
-        }
-    }
 }

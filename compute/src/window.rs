@@ -1,4 +1,4 @@
-//! Sliding windows: what convolution and pooling share.
+//! Sliding windows, which convolution and pooling share.
 
 mod facts;
 
@@ -11,11 +11,12 @@ pub(crate) use facts::{channel_axes, image_axes, multiply_adds};
 /// Padding around the spatial axes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Pads {
-    /// All begins, then all ends; empty means none.
+    /// The padding before each axis, then the padding after each axis; empty means no padding.
     Explicit(Vec<usize>),
-    /// So that the output is `ceil(input / stride)`; an odd rest goes to the end.
+    /// The padding for an output of `ceil(input / stride)`; an odd padding has its rest at the end.
     SameUpper,
-    /// So that the output is `ceil(input / stride)`; an odd rest goes to the beginning.
+    /// The padding for an output of `ceil(input / stride)`; an odd padding has its rest at the
+    /// beginning.
     SameLower,
 }
 
@@ -78,7 +79,7 @@ pub(crate) fn specs(
         .collect())
 }
 
-/// An attribute with one entry an axis, or the default for all where it is empty.
+/// An attribute with one entry for each axis, or the default for all axes where it is empty.
 pub(crate) fn per_axis(
     what: &str,
     values: &[usize],
@@ -113,7 +114,7 @@ impl Spec {
                 let padded = input.checked_add(begin).and_then(|n| n.checked_add(end));
                 let padded = padded.ok_or_else(overflow)?;
                 let Some(free) = padded.checked_sub(reach) else {
-                    // In ceil mode a window may reach beyond the padding by less than a step.
+                    // In ceil mode a window may reach beyond the padding by less than a stride.
                     if self.ceil && reach - padded < stride && input + begin > 0 {
                         return Ok(Axis { input, output: 1, kernel, stride, dilation, begin, end });
                     }
@@ -122,7 +123,8 @@ impl Spec {
                     )));
                 };
                 let mut output = free / stride + 1;
-                // A window of ceil mode must begin inside the input or the padding before it.
+                // In ceil mode a window must begin inside the input or the padding before the
+                // input.
                 if self.ceil && free % stride != 0 && output * stride < input + begin {
                     output += 1;
                 }
@@ -135,7 +137,7 @@ impl Spec {
     /// The output's size for an input that may be symbolic.
     pub(crate) fn output(&self, input: &Dim) -> Result<Dim> {
         let Dim::Known(n) = *input else {
-            // A symbol survives only a window that keeps every size.
+            // The output has the input's symbol only where the window keeps every size.
             let keeps = match self.pads {
                 AxisPads::Same { .. } => self.stride == 1,
                 AxisPads::Explicit(begin, end) => {
@@ -162,7 +164,7 @@ pub(crate) struct Axis {
 }
 
 impl Axis {
-    /// An axis of size 1 with a window of 1: what fills up a lower rank.
+    /// An axis of size 1 with a window of 1, which fills up a lower rank.
     pub(crate) const UNIT: Self =
         Self { input: 1, output: 1, kernel: 1, stride: 1, dilation: 1, begin: 0, end: 0 };
 
@@ -178,7 +180,7 @@ impl Axis {
         first.min(last)..last
     }
 
-    /// Where tap `k` of output `o` lies in the input; only for valid pairs.
+    /// The input position of tap `k` of output `o`, for pairs that fall inside the input.
     pub(crate) fn at(&self, o: usize, k: usize) -> usize {
         o * self.stride + k * self.dilation - self.begin
     }
@@ -195,13 +197,13 @@ impl Axis {
         first.min(last)..last
     }
 
-    /// Whether the window never moves more than itself nor sees padding: one tap, stride 1.
+    /// Whether each output has one tap, at its own position: kernel 1, stride 1, no padding.
     pub(crate) fn is_pointwise(&self) -> bool {
         self.kernel == 1 && self.stride == 1 && self.begin == 0 && self.end == 0
     }
 }
 
-/// Up to three axes as exactly three, filled up with units in front.
+/// Up to three axes as exactly three, with [`Axis::UNIT`] in front.
 pub(crate) fn three(axes: &[Axis]) -> Result<[Axis; 3]> {
     let mut out = [Axis::UNIT; 3];
     let Some(new) = 3usize.checked_sub(axes.len()) else {

@@ -1,27 +1,30 @@
 //! A set of devices that compute together.
 
+mod ring;
+
 use super::arrival::Arrival;
+use super::place::Place;
 use super::reduce::wide;
-use super::ring::{Spot, parts};
-use super::transfers::{Place, TransferConfig, Transfers};
+use super::transfers::{TransferConfig, Transfers};
 use crate::device::{Accelerator, DeviceTensor};
 use crate::error::{Error, Result};
 use lgp_memory::{DType, Reduction, Shape};
+use ring::{Spot, parts};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What errors name.
+/// The name in errors.
 const NAME: &str = "Group";
 
 /// Devices with the collectives over them. Each is a rank, numbered as it was given; a collective
 /// takes one tensor of each rank, and returns when its transfers are done and its kernels are
-/// queued. After an error, what it would have written is undefined.
+/// queued. After an error, the contents of its results are undefined.
 ///
-/// All go round the ring in which each rank sends to the next. A result is calculated once and
-/// copied, so that it is the same to the bit on each rank, and in each repetition: of `n` ranks
-/// and `len` elements, those from `p · len / n` to `(p + 1) · len / n` are added up in the order of
-/// ranks `p + 1`, `p + 2` … `p`, counted around. Sums of f16 and bf16 are f32 until they are
-/// stored, on their way between devices too.
+/// All collectives use the ring in which each rank sends to the next. A result is calculated once
+/// and copied, so that it is the same to the bit on each rank, and in each repetition: with `n`
+/// ranks and `len` elements, the elements from `p · len / n` to `(p + 1) · len / n` are added up in
+/// the order of ranks `p + 1`, `p + 2` … `p`, counted around. Sums of f16 and bf16 are f32 until
+/// they are stored, on their way between devices too.
 #[derive(Debug)]
 pub struct Group {
     ranks: Vec<Accelerator>,
@@ -47,13 +50,13 @@ impl Group {
         &self.ranks
     }
 
-    /// What carries bytes between them.
+    /// The transfers between the devices.
     #[must_use]
     pub fn transfers(&self) -> &Transfers {
         &self.transfers
     }
 
-    /// Sends a tensor of rank `from` to rank `to`, once what was launched on it is done. The copy
+    /// Sends a tensor of rank `from` to rank `to`, once all work launched on both is done. The copy
     /// must not be used before it has arrived, and the tensor must be kept until then.
     ///
     /// # Errors
@@ -75,15 +78,16 @@ impl Group {
         Ok((copy, arrival))
     }
 
-    /// Every tensor becomes what that of rank `root` is.
+    /// Copies the tensor of rank `root` into the tensors of all ranks.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a root that is not there, or tensors of which not each rank has one
-    /// of the same type; [`Error::Transfer`].
+    /// [`Error::Invalid`] for a root that is not there, or unless each rank has one tensor, all of
+    /// the same type; [`Error::Transfer`].
     pub fn broadcast(&self, root: usize, tensors: &[DeviceTensor]) -> Result<()> {
         self.rank(root)?;
         let (dtype, shape) = self.alike(tensors)?;
-        // Each rank gets a part, and the ring brings it the others: no rank sends it all to each.
+        // Each rank gets one part from the root, and the other parts around the ring, so that the
+        // root does not send the whole tensor to each rank.
         let ranges = parts(shape.byte_len(dtype)?, tensors.len());
         let others = ranges.iter().enumerate().filter(|(rank, _)| *rank != root);
         self.round(others.map(|(rank, part)| {
@@ -93,11 +97,11 @@ impl Group {
         self.ring_gather(tensors, &ranges)
     }
 
-    /// Every tensor becomes the reduction of all, element by element. They are f32, f16, bf16, i32
-    /// or i64.
+    /// Replaces every tensor with the reduction of all, element by element. Tensors are f32, f16,
+    /// bf16, i32 or i64.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for tensors of which not each rank has one of the same type;
+    /// [`Error::Invalid`] unless each rank has one tensor, all of the same type;
     /// [`Error::Unsupported`] for another dtype or more elements than 31 bits count;
     /// [`Error::Transfer`]; out of memory.
     pub fn all_reduce(&self, how: Reduction, tensors: &[DeviceTensor]) -> Result<()> {
@@ -112,8 +116,8 @@ impl Group {
         self.ring_gather(tensors, &in_bytes(parts, dtype))
     }
 
-    /// The reduction of all tensors, element by element, of which rank `p` gets the elements from
-    /// `p · len / n` to `(p + 1) · len / n`, in one dimension.
+    /// Reduces all tensors, element by element. Rank `p` gets the elements from `p · len / n` to
+    /// `(p + 1) · len / n` of the result, in one dimension.
     ///
     /// # Errors
     /// As [`Group::all_reduce`].
@@ -137,11 +141,11 @@ impl Group {
         Ok(shares)
     }
 
-    /// On every rank the tensors of all, one after the other along the first dimension, in which
-    /// alone they may differ.
+    /// Gives every rank the tensors of all ranks, joined along the first dimension. Tensors may
+    /// differ in this dimension only.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for tensors of which not each rank has one that fits to the others;
+    /// [`Error::Invalid`] unless each rank has one tensor, and all fit each other;
     /// [`Error::Transfer`]; out of memory.
     pub fn all_gather(&self, tensors: &[DeviceTensor]) -> Result<Vec<DeviceTensor>> {
         let first = self.each(tensors)?;
@@ -177,14 +181,14 @@ impl Group {
         self.ranks.get(rank).ok_or_else(|| Error::invalid(missing).of(NAME))
     }
 
-    /// The first of the tensors, of which there is one for each rank.
+    /// The first tensor; an error unless there is one tensor for each rank.
     fn each<'a>(&self, tensors: &'a [DeviceTensor]) -> Result<&'a DeviceTensor> {
         let (given, wanted) = (tensors.len(), self.ranks.len());
         let message = format!("{given} tensors are given, expected one of each of {wanted} ranks");
         tensors.first().filter(|_| given == wanted).ok_or_else(|| Error::invalid(message).of(NAME))
     }
 
-    /// The type of the tensors, which is the same.
+    /// The type that all tensors have; an error if one has another.
     fn alike<'a>(&self, tensors: &'a [DeviceTensor]) -> Result<(DType, &'a Shape)> {
         let first = self.each(tensors)?;
         let differs = |x: &&DeviceTensor| x.dtype() != first.dtype() || x.shape() != first.shape();

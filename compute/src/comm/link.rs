@@ -2,80 +2,19 @@
 //! and writes them to the other, the next chunk read while the last is written. Within one device
 //! the device copies by itself.
 
-use super::arrival::{Arrival, Slot};
-use super::schedule::{Chunk, Next, Schedule, Ticket};
-use super::transfers::Place;
+use super::arrival::Arrival;
+use super::jobs::{Shared, Step};
+use super::place::Place;
+use super::schedule::{Chunk, Schedule};
+use super::stats::LinkStats;
 use crate::error::{Error, Result};
-use crate::stop::Stopped;
 use lgp_hal::{Device, Event, Pinned, Queue, Transfer};
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::collections::VecDeque;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What one direction between two devices has done, and what waits for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct LinkStats {
-    /// Number of the device that the bytes come from.
-    pub from: usize,
-    /// Number of the device that they go to.
-    pub to: usize,
-    /// Transfers whose bytes have all arrived.
-    pub arrived: u64,
-    /// Transfers that a device's failure ended.
-    pub failed: u64,
-    /// Transfers that were taken back.
-    pub cancelled: u64,
-    /// Bytes that have arrived, those of unfinished transfers too.
-    pub bytes: u64,
-    /// Chunks in which they came.
-    pub chunks: u64,
-    /// Time in which a chunk was on its way.
-    pub busy: Duration,
-    /// Transfers that have not ended.
-    pub queued: usize,
-    /// Bytes of them that have not been sent.
-    pub queued_bytes: usize,
-}
-
-impl LinkStats {
-    /// Bytes in a second of the time in which any were on their way; 0 before the first.
-    #[must_use]
-    pub fn bytes_per_second(&self) -> f64 {
-        let seconds = self.busy.as_secs_f64();
-        if seconds > 0. { self.bytes as f64 / seconds } else { 0. }
-    }
-}
-
-/// A transfer that has not ended.
-#[derive(Debug)]
-struct Job {
-    from: Place,
-    to: Place,
-    missing: usize,
-    /// Chunks that are on their way.
-    flying: usize,
-    /// Why it ends once those have landed.
-    end: Option<Error>,
-    slot: Arc<Slot>,
-}
-
-#[derive(Debug)]
-struct State {
-    schedule: Schedule,
-    jobs: HashMap<Ticket, Job>,
-    closed: bool,
-    stats: LinkStats,
-}
-
-/// What the link's thread shares with those who send.
-#[derive(Debug)]
-pub(super) struct Shared {
-    state: Mutex<State>,
-    work: Condvar,
-}
-
-/// A link and its thread; dropped, it refuses what is left and waits for the thread.
+/// A link and its thread. Dropping it cancels the transfers that are left and waits for the thread.
 #[derive(Debug)]
 pub(super) struct Link {
     shared: Arc<Shared>,
@@ -94,8 +33,7 @@ impl Link {
         schedule: Schedule,
     ) -> Result<Self> {
         let stats = LinkStats { from, to, ..LinkStats::default() };
-        let state = State { schedule, jobs: HashMap::new(), closed: false, stats };
-        let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new() });
+        let shared = Arc::new(Shared::new(schedule, stats));
         let way = match from == to {
             true => Way::Direct(source.queue()?),
             false => Way::Staged(Staged {
@@ -121,152 +59,22 @@ impl Link {
 
     /// Queues a transfer of `bytes` bytes that lie in both buffers.
     pub(super) fn send(&self, from: Place, to: Place, bytes: usize, priority: u8) -> Arrival {
-        let mut state = self.shared.lock();
-        let ticket = state.schedule.push(bytes, priority);
-        let slot = Arc::new(Slot::default());
-        let job = Job { from, to, missing: bytes, flying: 0, end: None, slot: Arc::clone(&slot) };
-        state.jobs.insert(ticket, job);
-        match state.closed {
-            true => state.end(ticket, Stopped::Cancelled.into()),
-            false => state.settle(ticket),
-        }
-        drop(state);
-        self.shared.work.notify_one();
+        let (ticket, slot) = self.shared.send(from, to, bytes, priority);
         Arrival::new(Arc::clone(&self.shared), ticket, slot)
     }
 
     pub(super) fn stats(&self) -> LinkStats {
-        let state = self.shared.lock();
-        let (queued, queued_bytes) = (state.jobs.len(), state.schedule.waiting_bytes());
-        LinkStats { queued, queued_bytes, ..state.stats }
+        self.shared.stats()
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        let mut state = self.shared.lock();
-        state.closed = true;
-        state.end_all(|_| Stopped::Cancelled.into());
-        drop(state);
-        self.shared.work.notify_one();
+        self.shared.close();
         if let Some(thread) = self.thread.take() {
-            // A panic of it has been printed.
+            // A panic of the thread has been printed.
             let _ = thread.join();
         }
-    }
-}
-
-impl State {
-    /// Ends a transfer, as soon as none of its chunks is on its way.
-    fn end(&mut self, ticket: Ticket, why: Error) {
-        self.schedule.cancel(ticket);
-        if let Some(job) = self.jobs.get_mut(&ticket) {
-            job.end.get_or_insert(why);
-        }
-        self.settle(ticket);
-    }
-
-    fn end_all(&mut self, why: impl Fn(&Job) -> Error) {
-        let jobs: Vec<(Ticket, Error)> = self.jobs.iter().map(|(t, job)| (*t, why(job))).collect();
-        for (ticket, why) in jobs {
-            self.end(ticket, why);
-        }
-    }
-
-    /// Tells the outcome of a transfer that has one, and forgets it.
-    fn settle(&mut self, ticket: Ticket) {
-        let is_over = |job: &Job| job.flying == 0 && (job.missing == 0 || job.end.is_some());
-        if !self.jobs.get(&ticket).is_some_and(is_over) {
-            return;
-        }
-        let Some(job) = self.jobs.remove(&ticket) else { return };
-        let outcome = match job.end {
-            Some(why) if job.missing > 0 => Err(why),
-            _ => Ok(()),
-        };
-        match &outcome {
-            Ok(()) => self.stats.arrived += 1,
-            Err(Error::Stopped(_)) => self.stats.cancelled += 1,
-            Err(_) => self.stats.failed += 1,
-        }
-        job.slot.set(outcome);
-    }
-}
-
-/// What the thread does next.
-enum Step {
-    Start(Chunk, Place, Place),
-    Land,
-    End,
-}
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Consistent between any two statements that could panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes back what a transfer has not sent.
-    pub(super) fn cancel(&self, ticket: Ticket) {
-        self.lock().end(ticket, Stopped::Cancelled.into());
-    }
-
-    /// Waits for something to do. What is on its way lands before anything is waited for.
-    fn step(&self, flying: bool) -> Step {
-        let mut state = self.lock();
-        loop {
-            let now = Instant::now();
-            let next = state.schedule.next(now);
-            if let Next::Send(chunk) = next {
-                let Some(job) = state.jobs.get_mut(&chunk.ticket) else { continue };
-                job.flying += 1;
-                return Step::Start(chunk, job.from.clone(), job.to.clone());
-            }
-            if flying {
-                return Step::Land;
-            }
-            if state.closed {
-                return Step::End;
-            }
-            state = match next {
-                Next::Wait(moment) => {
-                    let waited = self.work.wait_timeout(state, moment - now);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
-                _ => self.work.wait(state).unwrap_or_else(PoisonError::into_inner),
-            };
-        }
-    }
-
-    /// Notes how the way of a chunk ended, and the time since the last one was noted. A lost
-    /// device ends all that wait for this link.
-    fn landed(&self, chunk: Chunk, outcome: lgp_hal::Result<()>, busy: Duration) {
-        let mut state = self.lock();
-        state.stats.busy += busy;
-        let Some(job) = state.jobs.get_mut(&chunk.ticket) else { return };
-        job.flying -= 1;
-        match outcome {
-            Ok(()) => {
-                job.missing -= chunk.bytes;
-                state.stats.bytes += chunk.bytes as u64;
-                state.stats.chunks += 1;
-                state.settle(chunk.ticket);
-            }
-            Err(source) => {
-                let why = job.failure(&source);
-                state.end(chunk.ticket, why);
-                if matches!(source, lgp_hal::Error::DeviceLost { .. }) {
-                    state.end_all(|job| job.failure(&source));
-                }
-            }
-        }
-    }
-}
-
-impl Job {
-    fn failure(&self, source: &lgp_hal::Error) -> Error {
-        let (from, to) = (self.from.device, self.to.device);
-        Error::Transfer { from, to, missing_bytes: self.missing, source: Box::new(source.clone()) }
     }
 }
 
@@ -285,7 +93,7 @@ struct Staged {
     blocks: Vec<Pinned>,
 }
 
-/// What is waited for until a chunk has landed.
+/// The last command of a chunk, which has landed when that is done.
 enum Flight {
     Copy(Arc<dyn Event>),
     Write(Transfer),
@@ -342,7 +150,7 @@ struct Worker {
     shared: Arc<Shared>,
     way: Way,
     flights: VecDeque<(Chunk, Flight)>,
-    /// Time of work that no chunk has been charged with.
+    /// Time of work that is not yet counted for a chunk.
     busy: Duration,
 }
 
@@ -356,7 +164,7 @@ impl Worker {
                     Ok(flight) => {
                         self.busy += begin.elapsed();
                         self.flights.push_back((chunk, flight));
-                        // One is written while the next is read.
+                        // One chunk is written while the next is read.
                         self.land(1);
                     }
                     Err(error) => self.shared.landed(chunk, Err(error), begin.elapsed()),
@@ -382,11 +190,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // What panics leaves nobody waiting.
+        // After a panic, too, every waiting caller gets an outcome.
         self.flights.clear();
-        let mut state = self.shared.lock();
-        state.closed = true;
-        state.jobs.values_mut().for_each(|job| job.flying = 0);
-        state.end_all(|_| Stopped::Cancelled.into());
+        self.shared.abandon();
     }
 }

@@ -1,4 +1,4 @@
-//! A limit of bytes in a time. Time is an argument.
+//! A limit of bytes per second. Time is an argument.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub(super) struct Pace {
     bytes_per_second: NonZeroU64,
-    /// How far it may run ahead, to make up for threads that wake late.
+    /// How far chunks may run ahead of the rate, to make up for threads that wake late.
     slack: Duration,
     full: Option<Instant>,
 }
@@ -32,7 +32,7 @@ impl Pace {
     }
 }
 
-/// What so many bytes take at a rate.
+/// The time that so many bytes take at a rate.
 fn time_of(bytes: usize, rate: NonZeroU64) -> Duration {
     let nanos = (bytes as u128 * 1_000_000_000).div_ceil(u128::from(rate.get()));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

@@ -5,21 +5,21 @@ use crate::error::{Error, Result};
 use lgp_memory::{DType, Reduction};
 
 const GROUP: usize = 256;
-/// What errors name.
+/// The name in errors.
 const NAME: &str = "a reduction";
 
-/// Where in the ring a rank stands for a part of the tensor.
+/// The turn of a rank in the reduction of a part of the tensor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
-    /// It begins the sum.
+    /// The rank begins the sum.
     First,
-    /// It adds its elements.
+    /// The rank adds its elements.
     Middle,
-    /// It adds its elements and has the result, of so many ranks.
+    /// The rank adds its elements and has the result, of so many ranks.
     Last(usize),
 }
 
-/// What sums of a dtype are kept in between ranks.
+/// The dtype in which sums of a dtype go from rank to rank.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a dtype that collectives do not calculate with.
@@ -32,8 +32,8 @@ pub(super) fn wide(dtype: DType) -> Result<DType> {
 }
 
 /// The launch that combines `count` elements of a rank's tensor, from element `from` on, with the
-/// sum so far. Inputs are the tensor and, but for the first rank, the sum; the output is the next
-/// sum, or the result's tensor, in which the part begins at `to`.
+/// sum so far. Inputs are the tensor and, except for the first rank, the sum; the output is the
+/// next sum, or the result's tensor, in which the part begins at `to`.
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a dtype without kernels, or more elements than 32 bits count.
@@ -77,7 +77,7 @@ pub(super) fn combine(
     Ok(Recipe::of(call.into(), inputs, outputs))
 }
 
-/// The expression of the result, of the rank's `own` element and the sum so far.
+/// The expression of the result from the rank's `own` element and the sum so far.
 fn value(how: Reduction, turn: Turn, wide: DType) -> String {
     let ranks = match turn {
         Turn::First => return "own".to_owned(),
@@ -88,7 +88,7 @@ fn value(how: Reduction, turn: Turn, wide: DType) -> String {
     let total = match (how, wide) {
         (Reduction::Max, _) => larger("sum[i]", "own"),
         (Reduction::Min, _) => larger("own", "sum[i]"),
-        // Signed overflow is no sum in C.
+        // Signed overflow is undefined in C; unsigned sums wrap.
         (_, DType::I32) => "((i32)((u32)sum[i] + (u32)own))".to_owned(),
         (_, DType::I64) => "((i64)((u64)sum[i] + (u64)own))".to_owned(),
         _ => "(sum[i] + own)".to_owned(),

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// One transfer of a link; in the order in which they are served.
+/// A transfer of a link. Tickets are ordered as their transfers are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Ticket {
     priority: Reverse<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Chunk {
     pub(super) bytes: usize,
 }
 
-/// What to do next.
+/// The next step of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Next {
     Send(Chunk),
@@ -29,15 +29,15 @@ pub(super) enum Next {
     Idle,
 }
 
-/// What a transfer has left to send.
+/// The part of a transfer that has not been sent.
 #[derive(Debug)]
 struct Rest {
     offset: usize,
     bytes: usize,
 }
 
-/// Transfers that have not sent all they have: a higher priority comes first, and of one priority
-/// whoever asked first.
+/// Transfers with bytes left to send. A higher priority comes first; within a priority, the earlier
+/// transfer does.
 #[derive(Debug)]
 pub(super) struct Schedule {
     chunk_bytes: usize,
@@ -81,7 +81,7 @@ impl Schedule {
         Next::Send(chunk)
     }
 
-    /// Takes back what a transfer has not sent.
+    /// Cancels the part of a transfer that has not been sent.
     pub(super) fn cancel(&mut self, ticket: Ticket) {
         self.waiting.remove(&ticket);
     }
@@ -116,8 +116,9 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes and goes: each byte is sent once unless taken back, the served one has
-        /// the highest priority, and no time sees more bytes than the limit and two chunks.
+        /// For any sequence of transfers: each byte is sent once unless cancelled, the served
+        /// transfer has the highest priority, and in no time more bytes are sent than the limit and
+        /// two chunks.
         #[test]
         fn bytes_are_sent_once_by_priority_within_the_limit(
             chunk_bytes in 1usize..64,

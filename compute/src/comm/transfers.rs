@@ -1,11 +1,13 @@
 //! Transfers between the devices of a set.
 
 use super::arrival::Arrival;
-use super::link::{Link, LinkStats};
+use super::link::Link;
 use super::pace::Pace;
+use super::place::Place;
 use super::schedule::Schedule;
+use super::stats::LinkStats;
 use crate::error::{Error, Result};
-use lgp_hal::{Buffer, Device, Event};
+use lgp_hal::Device;
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,11 +15,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// How transfers are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferConfig {
-    /// The largest part that is sent at once. A higher priority waits for two such parts at most;
-    /// each link keeps two of pinned host memory.
+    /// The most bytes of a chunk. A transfer of higher priority waits for two chunks at most; each
+    /// link keeps two chunks of pinned host memory.
     pub chunk_bytes: usize,
-    /// The most that each link sends; `None` is what it can. Copies within a device are not held
-    /// back.
+    /// The most that each link sends; `None` is no limit. Copies within a device are not limited.
     pub bytes_per_second_max: Option<NonZeroU64>,
 }
 
@@ -28,34 +29,12 @@ impl Default for TransferConfig {
     }
 }
 
-/// A place in one device's memory.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// Number of the device among those of the [`Transfers`].
-    pub device: usize,
-    /// The memory. It is kept as long as the transfer needs it; where it is a block of a pool, the
-    /// block must be kept as well.
-    pub buffer: Arc<dyn Buffer>,
-    /// Where in it the bytes begin.
-    pub offset: usize,
-    /// From when on the bytes may be touched: an event of the device's queue that makes them, or
-    /// that still uses what they replace. `None` is at once.
-    pub ready: Option<Arc<dyn Event>>,
-}
-
-impl Place {
-    /// The beginning of a buffer, which may be touched at once.
-    #[must_use]
-    pub fn new(device: usize, buffer: Arc<dyn Buffer>) -> Self {
-        Self { device, buffer, offset: 0, ready: None }
-    }
-}
-
 /// Carries bytes between devices, each direction between two of them by a thread of its own.
-/// Devices are numbered as they were given. Dropped, it refuses what has not been sent.
+/// Devices are numbered as they were given. Dropping it cancels the transfers that have not been
+/// sent.
 ///
-/// Bytes go through pinned host memory, and within one device directly. Of the transfers that
-/// wait for one link, the highest priority is served first, a chunk at a time. One whose turn has
+/// Bytes go through pinned host memory, and within one device directly. Of the transfers that wait
+/// for one link, the highest priority is served first, a chunk at a time. A transfer whose turn has
 /// come keeps its link until its places are ready.
 ///
 /// ```
@@ -117,7 +96,7 @@ impl Transfers {
             self.devices.get(number).ok_or_else(|| Error::invalid(missing).of("Transfers"))
         };
         let (chunk_bytes, pace) = match from == to {
-            // The device sees the whole copy, and whether it overlaps itself.
+            // In one chunk, so that the device sees whether the copy overlaps itself.
             true => (usize::MAX, None),
             false => {
                 let chunk_bytes = self.config.chunk_bytes.max(1);
@@ -129,7 +108,7 @@ impl Transfers {
         Link::new((from, device(from)?), (to, device(to)?), chunk_bytes, schedule)
     }
 
-    /// What each link that was used has done, and what waits for it, ordered by its devices.
+    /// The finished and the waiting transfers of each link that was used, ordered by its devices.
     #[must_use]
     pub fn stats(&self) -> Vec<LinkStats> {
         let links = self.links.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,17 +1,28 @@
-//! A device with what operators need of it: a queue, memory and compiled programs.
+//! A device with the parts that operators need: a queue, memory and compiled programs.
 
-use super::cache::Cache;
-use super::memory::{Counters, HostLimit, free_bytes};
-use super::recipe::{Argument, Kernel, Recipe};
+mod cache;
+mod memory;
+mod tune;
+mod turn;
+mod uploads;
+
+pub use memory::{DeviceArena, HostLimit, Traffic};
+pub use tune::Tuned;
+pub use turn::{Kept, PinnedTensor, Resident, Turn};
+pub use uploads::{Ahead, Mark};
+
+use super::kernel::{Argument, Kernel};
+use super::recipe::Recipe;
 use super::tensor::DeviceTensor;
-use super::tune::Choices;
-use super::turn::Runs;
-use super::uploads::Uploads;
 use crate::error::{Error, Result};
+use cache::{Cache, Choices};
 use lgp_hal::{Arg, Blas, Device, DeviceId, Event, GROUP_MAX, Launch, Program, Queue};
 use lgp_memory::{DType, DevicePool, SegmentLimits};
+use memory::{Counters, free_bytes};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use turn::Runs;
+use uploads::Uploads;
 
 /// A recipe whose kernels are compiled.
 #[derive(Debug)]
@@ -21,30 +32,30 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// What is launched.
+    /// The recipe that is launched.
     #[must_use]
     pub fn recipe(&self) -> &Recipe {
         &self.recipe
     }
 }
 
-/// An opened device that runs operators, with memory of its own. Clones share its queue, so that
-/// all that they launch happens in order: what one run has let go of, the next may have at once,
-/// while kernels that use it are still queued.
+/// An opened device that runs operators, with memory of its own. Clones share one queue, so all
+/// their launches run in order. The next run may therefore take the memory that a run releases at
+/// once, while kernels that use it are still queued.
 #[derive(Clone)]
-pub struct Accelerator(pub(super) Arc<Inner>);
+pub struct Accelerator(Arc<Inner>);
 
-pub(super) struct Inner {
-    pub(super) device: Arc<dyn Device>,
-    pub(super) cache: OnceLock<Cache>,
-    pub(super) choices: Mutex<Choices>,
+struct Inner {
+    device: Arc<dyn Device>,
+    cache: OnceLock<Cache>,
+    choices: Mutex<Choices>,
     queue: Mutex<Box<dyn Queue>>,
     programs: Mutex<HashMap<Kernel, Arc<dyn Program>>>,
-    pub(super) pool: DevicePool,
-    pub(super) runs: Runs,
-    pub(super) uploads: Mutex<Uploads>,
-    pub(super) traffic: Counters,
-    pub(super) host: OnceLock<HostLimit>,
+    pool: DevicePool,
+    runs: Runs,
+    uploads: Mutex<Uploads>,
+    traffic: Counters,
+    host: OnceLock<HostLimit>,
 }
 
 impl std::fmt::Debug for Accelerator {
@@ -53,18 +64,18 @@ impl std::fmt::Debug for Accelerator {
     }
 }
 
-pub(super) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // All are consistent between any two statements that could panic.
+fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every value behind these locks is consistent between any two statements that could panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Accelerator {
-    /// Makes a queue on a device that compiles programs. Of its memory it takes what is free now,
+    /// Makes a queue on a device that compiles programs. Tensors may take the device's free memory,
     /// less a margin for the driver, the screen and other programs: an eighth, 1 GiB at most.
     ///
     /// # Errors
-    /// [`Error::Device`]: it compiles none, its work-groups or their memory are smaller than
-    /// kernels rely on, or its driver refuses.
+    /// [`Error::Device`]: the device compiles no programs, its work-groups or their memory are
+    /// smaller than kernels rely on, or its driver refuses.
     pub fn new(device: Arc<dyn Device>) -> Result<Self> {
         let limit = free_bytes(&*device);
         Self::with_memory(device, limit)
@@ -79,7 +90,7 @@ impl Accelerator {
         Self::with_limits(device, limits)
     }
 
-    /// As [`Accelerator::with_memory`], taken of the device in pieces as `limits` say.
+    /// As [`Accelerator::with_memory`], with segments of the device's memory as `limits` say.
     ///
     /// # Errors
     /// As [`Accelerator::new`], and limits that contradict themselves.
@@ -103,11 +114,11 @@ impl Accelerator {
         })))
     }
 
-    /// The same device, opened once more after it was lost, within the same limits of its memory and
-    /// with the same folder of programs and choices. Nothing of what lay in its memory is there.
+    /// Opens the same device again after it was lost, with the same limits of its memory and the
+    /// same folder of programs and choices. The former contents of its memory are lost.
     ///
     /// # Errors
-    /// What opening it says, or as [`Accelerator::new`].
+    /// As [`lgp_hal::open`], [`Accelerator::new`] and [`Accelerator::keep_in`].
     pub fn reopened(&self) -> Result<Self> {
         let opened = Self::with_limits(lgp_hal::open(self.id())?, self.0.pool.limits())?;
         if let Some(cache) = self.0.cache.get() {
@@ -116,7 +127,7 @@ impl Accelerator {
         Ok(opened)
     }
 
-    /// Bytes of the device's memory that it may take.
+    /// Bytes of the device's memory that tensors may take.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.0.pool.limits().budget_bytes
@@ -133,7 +144,7 @@ impl Accelerator {
         &self.0.device
     }
 
-    /// The point up to which work has been launched.
+    /// An event that is done once all work launched so far is done.
     ///
     /// # Errors
     /// A refusal of the driver.
@@ -141,12 +152,13 @@ impl Accelerator {
         Ok(self.queue().record()?)
     }
 
-    /// Compiles what a recipe launches; each kernel is compiled once.
+    /// Compiles the kernels of a recipe; each kernel is compiled once.
     ///
     /// # Errors
-    /// [`Error::Device`] with the compiler's messages, or for a library that the device has not.
+    /// [`Error::Device`] with the compiler's messages, or for a library that the device lacks;
+    /// [`Error::Invalid`] for work-groups larger than kernels may have.
     pub fn prepare(&self, recipe: Recipe) -> Result<Prepared> {
-        // A device here may take more than the cards do that a kernel must fit as well.
+        // This device may take larger groups than other devices, which every kernel must fit, too.
         let items = |kernel: &Kernel| kernel.group().iter().product::<usize>();
         if let Some(call) = recipe.calls().iter().find(|call| items(&call.kernel) > GROUP_MAX) {
             let (kernel, group) = (call.kernel.name(), call.kernel.group());
@@ -176,7 +188,8 @@ impl Accelerator {
         if let Some(program) = lock(&self.0.programs).get(kernel) {
             return Ok(Arc::clone(program));
         }
-        // Compiled without the lock: two threads may do it twice, none waits for another's.
+        // Compiling does not hold the lock: two threads may compile one kernel twice, but no thread
+        // waits for another's compilation.
         let source = kernel.source();
         let program = match self.0.cache.get() {
             Some(cache) => cache.program(&*self.0.device, &source)?,
@@ -186,7 +199,7 @@ impl Accelerator {
         Ok(program)
     }
 
-    /// Launches a recipe. Inputs and outputs have the types that it was made for.
+    /// Launches a recipe. Inputs and outputs have the types that the recipe was made for.
     ///
     /// # Errors
     /// An argument that is missing, out of memory for its scratch buffers, or a refusal of the
@@ -243,7 +256,7 @@ impl Accelerator {
         Ok(())
     }
 
-    /// Waits until all that was launched is done.
+    /// Waits until all launched work is done.
     ///
     /// # Errors
     /// A failure of an earlier launch.
@@ -251,7 +264,7 @@ impl Accelerator {
         Ok(self.queue().finish()?)
     }
 
-    /// Hands all that was launched to the device without waiting for it.
+    /// Hands all launched work to the device without waiting for it.
     ///
     /// # Errors
     /// A refusal of the driver.
@@ -259,38 +272,8 @@ impl Accelerator {
         Ok(self.queue().submit()?)
     }
 
-    pub(super) fn inner(&self) -> &Inner {
-        &self.0
-    }
-
-    /// The queue in which everything happens but the uploads that run ahead.
-    pub(super) fn queue(&self) -> MutexGuard<'_, Box<dyn Queue>> {
+    /// The queue of all commands except the uploads that run ahead.
+    fn queue(&self) -> MutexGuard<'_, Box<dyn Queue>> {
         lock(&self.0.queue)
-    }
-}
-
-impl Argument {
-    pub(super) fn resolve<'a>(
-        &self,
-        inputs: &[Option<&'a DeviceTensor>],
-        outputs: &[Option<&'a DeviceTensor>],
-        scratch: &'a [DeviceTensor],
-    ) -> Result<Arg<'a>> {
-        let tensor = |tensors: &[Option<&'a DeviceTensor>], what: &str, i: usize| {
-            let tensor = tensors.get(i).copied().flatten();
-            let missing = || Error::invalid(format!("{what} {i} is missing")).of("launch");
-            tensor.map(|tensor| Arg::Buffer(&**tensor.buffer())).ok_or_else(missing)
-        };
-        match *self {
-            Self::Input(i) => tensor(inputs, "input", i),
-            Self::Output(i) => tensor(outputs, "output", i),
-            Self::Scratch(i) => scratch
-                .get(i)
-                .map(|tensor| Arg::Buffer(&**tensor.buffer()))
-                .ok_or_else(|| Error::invalid(format!("scratch {i} is missing")).of("launch")),
-            Self::U32(value) => Ok(Arg::U32(value)),
-            Self::I32(value) => Ok(Arg::I32(value)),
-            Self::F32(value) => Ok(Arg::F32(value)),
-        }
     }
 }

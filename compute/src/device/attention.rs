@@ -1,18 +1,18 @@
 //! Attention on devices, without the matrix of scores.
 
-use super::pointwise::literal;
-use super::recipe::{Argument, Call, Kernel, load};
+use super::expression::literal;
+use super::kernel::{Argument, Call, Kernel, load};
 use lgp_memory::DType;
 
-/// Columns of a work-group's result, for each work-item, at most.
+/// The most columns of a work-group's result for each work-item.
 const COLUMNS_MAX: usize = 8;
 /// Work-items along each side of a work-group.
 const SIDE: usize = 16;
 /// Work-groups of four waves that keep a card busy.
 const GROUPS: usize = 72;
 
-/// A tensor, and elements between neighbours along its batches, heads, rows and columns; 0 where
-/// one repeats.
+/// A tensor, and the elements between neighbours along its batches, heads, rows and columns; 0
+/// along an axis that is broadcast.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Grid {
     /// Where it is.
@@ -21,14 +21,14 @@ pub(crate) struct Grid {
     pub steps: [usize; 4],
 }
 
-/// What is added to scores, or, of bool, which scores count.
+/// Numbers that are added to scores or, in a mask of bool, which scores count.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mask {
     /// Rows are queries, columns are keys.
     pub grid: Grid,
     /// Bool, or the dtype of the attention.
     pub dtype: DType,
-    /// Keys that it has; those after them do not count.
+    /// The number of keys in the mask; keys after them do not count.
     pub width: usize,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Attention {
     pub heads: usize,
     /// Heads that share one head of k and v.
     pub sharing: usize,
-    /// Queries, keys, elements of both, and elements of values.
+    /// The numbers of queries and keys, the elements of each of them, and the elements of a value.
     pub sizes: [usize; 4],
     /// Query; key, whose rows are its elements; and value.
     pub operands: [Grid; 3],
@@ -53,7 +53,7 @@ pub(crate) struct Attention {
     /// Where it is not 0, scores become `cap · tanh(score / cap)`.
     pub softcap: f32,
     pub mask: Option<Mask>,
-    /// Query i sees so many keys and i more, where that is limited.
+    /// The last key that query 0 sees, where that is limited; query `i` sees `i` keys more.
     pub causal: Option<usize>,
     /// How many keys of each batch count, as i64.
     pub counts: Option<Argument>,
@@ -62,7 +62,7 @@ pub(crate) struct Attention {
 }
 
 impl Attention {
-    /// The launch; `None` where kernels cannot index it, or there is nothing to compute.
+    /// The launch; `None` where kernels cannot index the tensors, or there is nothing to compute.
     pub(crate) fn call(&self) -> Option<Call> {
         let [rows, keys, depth, columns] = self.sizes;
         let each_column = columns.div_ceil(SIDE).clamp(1, COLUMNS_MAX);
@@ -70,8 +70,8 @@ impl Attention {
         let groups = |each_row: usize| {
             [rows.div_ceil(SIDE * each_row), heads, columns.div_ceil(SIDE * each_column)]
         };
-        // Fewer rows a work-group where that keeps more of the card busy; with more than two for
-        // each work-item, registers and local memory would leave room for two waves only.
+        // A work-item has one row where that keeps more of the card busy, else two. With more rows,
+        // registers and local memory would leave room for two waves only.
         let each_row = if groups(2).iter().product::<usize>() >= GROUPS { 2 } else { 1 };
         let groups = groups(each_row);
         if groups.contains(&0) || groups[1..].iter().any(|&n| n > 65_535) {
@@ -104,7 +104,8 @@ impl Attention {
         Some(Call { kernel, groups, arguments, flops, bytes })
     }
 
-    /// Which scores count, and what they become.
+    /// The kernel with the rules that say which scores count, and how the cap and the mask change
+    /// them.
     fn rules(&self, kernel: Kernel) -> Kernel {
         let mut seen = vec!["1".to_owned()];
         let mut score = "(product)".to_owned();

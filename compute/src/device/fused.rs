@@ -2,12 +2,11 @@
 
 mod facts;
 
+use super::launches::Launches;
 use super::pointwise::{Operand, Pointwise};
-use super::recipe::Launches;
 use crate::Axes;
-use crate::args::count;
 use crate::error::{Error, Result};
-use crate::op::{Context, Op, ValueInfo, launch};
+use crate::op::{Context, Op, ValueInfo, count, launch};
 use lgp_memory::{Tensor, TensorView};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -21,14 +20,14 @@ pub struct Step {
     pub operands: Vec<Option<Operand>>,
 }
 
-/// Operators whose intermediate results stay in registers: an operator that need not be an
-/// element-wise one, the base, and element-wise steps after it. Its inputs are those of the base,
-/// then those that steps read; its output is the last step's.
+/// Operators whose intermediate results stay in registers: the base, which need not be
+/// element-wise, and element-wise steps after it. The inputs are those of the base, then those that
+/// steps read; the output is the last step's.
 ///
 /// On the CPU the operators run one after the other.
 #[derive(Debug, Clone)]
 pub struct Fused {
-    /// With how many of the inputs are its own.
+    /// The base, with the number of its inputs.
     base: Option<(Arc<dyn Op>, usize)>,
     steps: Vec<Step>,
 }
@@ -47,14 +46,14 @@ impl Fused {
         base.chain(self.steps.iter().map(|step| step.op.name()))
     }
 
-    /// How many inputs are the base's own.
+    /// How many of the inputs belong to the base.
     fn own(&self, given: usize) -> Result<usize> {
         let arity = self.arity();
         count(&arity, given).map(|()| *arity.start())
     }
 
-    /// Applies the operators to whatever stands for their values: `apply` answers what an operator
-    /// makes of its inputs. Every result in order, the base's first where there is a base.
+    /// Applies the operators in order to values of type `T`: `apply` answers an operator's result
+    /// for its inputs. Answers every result in order, the base's first where there is a base.
     fn walk<T: Clone>(
         &self,
         inputs: &[Option<T>],
@@ -79,7 +78,7 @@ impl Fused {
         Ok(base.into_iter().chain(results).collect())
     }
 
-    /// What a device has to do for these inputs, `None` where it cannot.
+    /// The work of a device for these inputs; `None` where it cannot compute them.
     fn on_device<'a, 'b>(
         &self,
         inputs: &'a [Option<&'b ValueInfo>],
@@ -98,12 +97,12 @@ impl Fused {
         Some(Parts { own, base, steps })
     }
 
-    /// What is known of each result, the base's first where there is a base.
+    /// The type of each result, the base's first where there is a base.
     fn types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         self.seen(inputs, |_, _, _| ())
     }
 
-    /// The same; `see` is told each operator, its inputs and its outputs.
+    /// As [`Self::types`]; `see` is called with each operator, its inputs and its outputs.
     fn seen(
         &self,
         inputs: &[Option<&ValueInfo>],
@@ -120,11 +119,11 @@ impl Fused {
     }
 }
 
-/// What a device has to do.
+/// The work of a device.
 struct Parts<'a, 'b> {
     /// The base's inputs.
     own: &'a [Option<&'b ValueInfo>],
-    /// What it makes of them, where there is a base.
+    /// The base's results; empty where there is no base.
     base: Vec<ValueInfo>,
     steps: Pointwise,
 }

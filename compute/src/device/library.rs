@@ -1,12 +1,11 @@
 //! Products of matrices that the library of a device's vendor computes, where there is one.
 
-use super::recipe::Argument;
+use super::kernel::Argument;
 use super::tensor::DeviceTensor;
 use crate::error::{Error, Result};
 use lgp_hal::{Arg, Gemm, Matrix};
 
-/// `result = left · right` of f32 matrices, row by row one after the other, for each of `batch`
-/// products.
+/// `result = left · right` of row-major f32 matrices, for each of `batch` products.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LibraryProduct {
     /// Rows, columns and the length of each sum.
@@ -23,9 +22,9 @@ pub struct LibraryProduct {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct LibraryOperand {
     pub(crate) argument: Argument,
-    /// Whether its rows and columns have changed places in memory.
+    /// Whether it lies transposed in memory.
     pub(crate) transposed: bool,
-    /// Whether each product has one of its own, or all have the same.
+    /// Whether each product has an operand of its own; if not, all share one.
     pub(crate) each: bool,
 }
 
@@ -42,7 +41,7 @@ impl LibraryProduct {
     /// The product on these buffers.
     ///
     /// # Errors
-    /// A buffer that is missing.
+    /// A missing buffer.
     pub(super) fn on<'a>(
         &self,
         inputs: &[Option<&'a DeviceTensor>],

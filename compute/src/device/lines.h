@@ -1,4 +1,4 @@
-/* Lines that several work-items share: of a work-group, COLUMNS lines of LANES work-items each.
+/* Lines that several work-items share: a work-group has COLUMNS lines of LANES work-items each.
    LINES_APART says that neighbours in memory belong to different lines. */
 #if LINES_APART
 #define COLUMNS GROUP_X

@@ -1,12 +1,12 @@
-//! Kernels over lines of elements, each of which some work-items share; see `lines.h`.
+//! Kernels over lines of elements, with several work-items for each line; see `lines.h`.
 
-use super::recipe::{Kernel, groups};
+use super::kernel::{Kernel, groups};
 
-/// Elements of a line from which on a whole work-group shares it.
+/// Lines of at least so many elements get larger work-groups.
 const LONG: usize = 1024;
 
-/// The kernel `name` of `body`, which begins with `lines.h`, for `count` lines of n elements,
-/// `apart` elements apart; and its work-groups.
+/// The kernel `name` of `body`, which begins with `lines.h`, for `count` lines of `n` elements that
+/// lie `apart` elements apart; and the number of its work-groups.
 pub(crate) fn kernel_of_lines(
     name: &'static str,
     body: &'static str,

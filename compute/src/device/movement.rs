@@ -1,14 +1,15 @@
-//! Moving elements on a device, whatever they are: from one strided arrangement to another.
+//! Moving elements of any dtype on a device, from one strided layout to another.
 
-use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, store, word};
+use super::kernel::{Argument, Call, Kernel, c_type, groups, store, word};
+use super::launches::Launches;
 use crate::op::ValueInfo;
 use lgp_memory::{DType, Layout, Shape};
 use std::fmt::Write as _;
 
 const GROUP: usize = 64;
 
-/// The call that moves the elements of `from`, an arrangement of `source`, to those of `to`, one
-/// of `target`. Both have the same dimensions. `None` where 32 bits do not address them.
+/// The call that moves elements of `source`, in the layout `from`, to `target`, in the layout `to`.
+/// Both layouts have the same dimensions. `None` where 32 bits do not address the elements.
 pub(crate) fn moves(
     dtype: DType,
     (source, from): (Argument, &Layout),
@@ -39,14 +40,15 @@ pub(crate) fn moves(
     Some(Call { kernel, groups: [groups(count, GROUP), 1, 1], arguments, flops: 0, bytes })
 }
 
-/// A dimension along which both arrangements step evenly.
+/// A dimension along which both layouts step evenly.
 struct Axis {
     size: usize,
     from: isize,
     to: isize,
 }
 
-/// The dimensions, joined with the one inside where both step evenly through the two.
+/// The dimensions; a dimension is joined with the next inner one where both layouts step evenly
+/// through the two.
 fn axes(from: &Layout, to: &Layout) -> Vec<Axis> {
     let mut axes: Vec<Axis> = Vec::new();
     let steps = from.strides().iter().zip(to.strides());
@@ -78,8 +80,8 @@ pub(crate) fn fills(dtype: DType, value: &str, target: Argument, count: usize) -
     Some(Call { kernel, groups: [groups(count, GROUP), 1, 1], arguments, flops: 0, bytes })
 }
 
-/// The expression of where the position numbered `i` of these dimensions, of which none is 0, is
-/// among elements that are `strides` apart.
+/// The expression of the index of the position numbered `i` of these dimensions, none of which is
+/// 0, among elements with these strides.
 pub(crate) fn at_strides(dims: &[usize], strides: &[usize], i: &str) -> String {
     let mut outer = 1;
     let mut terms = Vec::new();
@@ -92,12 +94,12 @@ pub(crate) fn at_strides(dims: &[usize], strides: &[usize], i: &str) -> String {
     if terms.is_empty() { "0".to_owned() } else { terms.join(" + ") }
 }
 
-/// The arrangement in which a tensor of known dimensions lies.
+/// The contiguous layout of a tensor; `None` for unknown dimensions.
 pub(crate) fn plain(info: &ValueInfo) -> Option<Layout> {
     Layout::contiguous(&info.ty.concrete_shape()?).ok()
 }
 
-/// The launches of an operator that makes its output of `view`, an arrangement of input 0.
+/// The launches of an operator whose output is `view`, a layout of input 0.
 pub(crate) fn viewed(view: &Layout, output: &ValueInfo) -> Option<Launches> {
     let to = Layout::contiguous(&Shape::from(view.dims())).ok()?;
     let (source, target) = ((Argument::Input(0), view), (Argument::Output(0), &to));

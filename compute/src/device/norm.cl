@@ -1,5 +1,5 @@
-/* Lines of n neighbouring elements, one a work-group: (x - mean) / sqrt(variance + epsilon), where
-   the mean is 0 unless CENTRED, times SCALE(line, j) and plus BIAS(line, j) for the element j.
+/* Lines of n neighbouring elements, one per work-group: (x - mean) / sqrt(variance + epsilon), with
+   the mean 0 unless CENTRED, times SCALE(line, j) and plus BIAS(line, j) for the element j.
    A line has `per_line` of `channels` channels, of `plane` elements each. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS

@@ -1,8 +1,9 @@
 //! Normalising lines to zero mean and unit variance, on devices.
 
+use super::kernel::{Argument, Call, c_type, load};
+use super::launches::Launches;
 use super::lines::kernel_of_lines;
 use super::pointwise::places;
-use super::recipe::{Argument, Call, Launches, c_type, load};
 use crate::args::optional;
 use crate::op::ValueInfo;
 use lgp_memory::Shape;
@@ -15,25 +16,26 @@ const BODY: &str = concat!(include_str!("lines.h"), include_str!("norm.cl"));
 pub(crate) struct Norm<'a> {
     /// Elements of a line.
     pub line: usize,
-    /// Whether the mean is subtracted; if not, the square is what is measured.
+    /// Whether the mean is subtracted; if not, the mean square takes the variance's place.
     pub centred: bool,
     /// Added to the variance before the square root.
     pub epsilon: f32,
-    /// Which scale and bias an element has.
+    /// The assignment of scale and bias to elements.
     pub parameters: Parameters<'a>,
 }
 
-/// Which parameter belongs to which element.
+/// The assignment of parameters to elements.
 #[derive(Debug)]
 pub(crate) enum Parameters<'a> {
     /// Tensors that broadcast to a line of these dimensions.
     Line(&'a [usize]),
-    /// One each channel; a line has `per_line` of so many `channels`, of `plane` elements.
+    /// One for each of `channels` channels; a line has `per_line` of them, of `plane` elements
+    /// each.
     Channels { channels: usize, per_line: usize, plane: usize },
 }
 
 impl Norm<'_> {
-    /// The launches. `None` for types that kernels do not have.
+    /// The launches. `None` for types that kernels lack.
     pub(crate) fn launches(
         &self,
         inputs: &[Option<&ValueInfo>],
@@ -79,7 +81,7 @@ impl Norm<'_> {
         Some(Call { kernel, groups: [groups, 1, 1], arguments, flops, bytes: bytes as u64 }.into())
     }
 
-    /// The expression of a parameter's place.
+    /// The expression of a parameter's index.
     fn place(&self, shape: &Shape) -> Option<String> {
         match self.parameters {
             Parameters::Line(dims) => places(dims, &[shape.dims()], "(j)")?.pop(),

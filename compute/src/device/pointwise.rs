@@ -1,39 +1,21 @@
 //! Element-wise operators as generated code: alone, several at once, or at the end of another
 //! kernel, where a result is still in a register.
 
-use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, load, store};
+use super::expression::Element;
+use super::kernel::{Argument, Call, Kernel, c_type, groups, load, store};
+use super::launches::Launches;
 use crate::op::{Op, ValueInfo};
 use lgp_memory::{DType, Shape};
 use std::fmt::Write as _;
-
-/// An input's element in an expression.
-#[derive(Debug, Clone, Copy)]
-pub struct Element<'a> {
-    /// The dtype that it has in memory.
-    pub dtype: DType,
-    /// Its name.
-    pub name: &'a str,
-}
-
-/// The elements of an operator with `N` inputs, all there.
-pub(crate) fn all<'a, const N: usize>(x: &[Option<Element<'a>>]) -> Option<[Element<'a>; N]> {
-    let present: Vec<Element<'a>> = x.iter().copied().collect::<Option<_>>()?;
-    present.try_into().ok()
-}
-
-/// A number exactly.
-pub(crate) fn literal(x: f32) -> String {
-    format!("F32_BITS({:#x}u)", x.to_bits())
-}
 
 const GROUP: usize = 64;
 /// Dimensions that remain after neighbours that broadcast alike are joined.
 const RANK_MAX: usize = 6;
 
-/// What a step reads.
+/// The value that a step reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operand {
-    /// An input of the whole.
+    /// An input of all steps together.
     Input(usize),
     /// The result of an earlier step.
     Step(usize),
@@ -43,17 +25,17 @@ pub enum Operand {
 #[derive(Debug, Clone)]
 pub(super) struct Pointwise {
     inputs: Vec<(DType, Shape)>,
-    /// Which input of the operator each one is, where one operator is all.
+    /// The number of each input among the operator's inputs.
     arguments: Vec<usize>,
-    /// Of each step: the result's dtype, and its expression of `x0`, `x1` … for inputs and `v0` …
-    /// for earlier steps.
+    /// For each step, the result's dtype and its expression, in which inputs are `x0`, `x1` … and
+    /// the results of earlier steps are `v0`, `v1` …
     steps: Vec<(DType, String)>,
     output: (DType, Shape),
 }
 
 impl Pointwise {
-    /// Operators that read these inputs, and whose last result broadcasts to `shape`. `None` for
-    /// types with unknown dimensions, or that kernels do not have.
+    /// No steps yet, for inputs and an output of these types. `None` for unknown dimensions, or a
+    /// dtype that kernels lack.
     pub(super) fn new(inputs: &[&ValueInfo], output: &ValueInfo) -> Option<Self> {
         let known = |info: &ValueInfo| {
             c_type(info.ty.dtype)?;
@@ -64,7 +46,7 @@ impl Pointwise {
         Some(Self { inputs, arguments, steps: Vec::new(), output: known(output)? })
     }
 
-    /// Adds an operator, whose result has dtype `to`. `None` if it is no element-wise one.
+    /// Adds an operator, whose result has dtype `to`. `None` if it is not element-wise.
     pub(super) fn step(
         mut self,
         op: &dyn Op,
@@ -103,7 +85,7 @@ impl Pointwise {
         Self { arguments, ..Self::new(&given, output)? }.step(op, &operands, output.ty.dtype)
     }
 
-    /// The kernel that computes it.
+    /// The launch of one kernel that computes all steps.
     pub(super) fn launches(&self) -> Option<Launches> {
         let count = self.output.1.elements().ok()?;
         let mut parameters = String::new();
@@ -147,16 +129,17 @@ impl Pointwise {
         Some(code)
     }
 
-    /// For each input from `first` on, the expression of its element's index, of the output's `i`.
+    /// For each input from `first` on, the expression of the index of its element that belongs to
+    /// the output's element `i`.
     fn places(&self, first: usize) -> Option<Vec<String>> {
         let shapes: Vec<&[usize]> = self.inputs[first..].iter().map(|(_, s)| s.dims()).collect();
         places(self.output.1.dims(), &shapes, "i")
     }
 
-    /// A kernel that stores by `FINISH(value, index)`, made to compute this before it stores.
-    pub(super) fn define_finish(&self, kernel: Kernel) -> Option<Kernel> {
+    /// The kernel, which stores by `FINISH(value, index)`, with these steps before each store.
+    fn define_finish(&self, kernel: Kernel) -> Option<Kernel> {
         let (first, shape) = self.inputs.first()?;
-        // It is handed on as a `float`, an element of the output for each that was stored.
+        // `FINISH` gets each element of the output as a `float`.
         if register(*first) != "float" || *shape != self.output.1 {
             return None;
         }
@@ -164,7 +147,7 @@ impl Pointwise {
         for (i, (dtype, _)) in self.inputs.iter().enumerate().skip(1) {
             let _ = write!(parameters, ", GLOBAL const {} *p{i}", c_type(*dtype)?);
         }
-        // The kernel's own `i` may be in what it stores, and where.
+        // `value` and `index` may contain the kernel's own `i`.
         let names = "u32 finished = (u32)(index); float x0 = (value); u32 i = finished;";
         let finish = format!("{{ {names} {} }}", self.code(1)?);
         Some(
@@ -175,26 +158,40 @@ impl Pointwise {
         )
     }
 
-    /// Arguments for the inputs but the first, as inputs `from` on of a recipe.
-    pub(super) fn extra_arguments(&self, from: usize) -> impl Iterator<Item = Argument> {
+    /// Arguments for the inputs but the first, which are the recipe's inputs from `from` on.
+    fn extra_arguments(&self, from: usize) -> impl Iterator<Item = Argument> {
         (0..self.inputs.len().saturating_sub(1)).map(move |i| Argument::Input(from + i))
     }
 
     /// Bytes of the inputs but the first, for estimates.
-    pub(super) fn extra_bytes(&self) -> u64 {
+    fn extra_bytes(&self) -> u64 {
         let bytes = self.inputs.iter().skip(1).filter_map(|(d, shape)| shape.byte_len(*d).ok());
         bytes.sum::<usize>() as u64
     }
 }
 
-/// For each tensor that broadcasts to the dimensions `output`, the expression of its element's
-/// place, of the output's place `i`; `None` for one that does not, or does it in too many ways.
+impl Launches {
+    /// The launches, with `steps` applied to each element of the result before it is stored. That
+    /// element is input 0 of `steps`; their other inputs are the recipe's inputs from `first` on.
+    /// `None` where the last kernel cannot do it.
+    pub(super) fn finished_by(mut self, steps: &Pointwise, first: usize) -> Option<Self> {
+        let last = self.calls.last_mut().filter(|call| call.kernel.finishes())?;
+        last.kernel = steps.define_finish(last.kernel.clone())?;
+        last.arguments.extend(steps.extra_arguments(first));
+        last.bytes += steps.extra_bytes();
+        Some(self)
+    }
+}
+
+/// For each tensor of `inputs`, the expression of the index of its element that belongs to the
+/// output's element `i`. `None` if a tensor does not broadcast to the dimensions `output`, or if
+/// more than [`RANK_MAX`] dimensions remain.
 pub(super) fn places(output: &[usize], inputs: &[&[usize]], i: &str) -> Option<Vec<String>> {
     let joined = joined(output, inputs)?;
     if joined.dims.len() > RANK_MAX {
         return None;
     }
-    // What one step of each dimension is in the output.
+    // One step along dimension `d` is `outer[d + 1]` elements of the output.
     let mut outer = vec![1usize; joined.dims.len() + 1];
     for d in (0..joined.dims.len()).rev() {
         outer[d] = outer[d + 1].saturating_mul(joined.dims[d]);
@@ -213,7 +210,7 @@ pub(super) fn places(output: &[usize], inputs: &[&[usize]], i: &str) -> Option<V
     Some(joined.steps.iter().map(place).collect())
 }
 
-/// What holds an element of a dtype in a register.
+/// The type of an element in a register.
 fn register(dtype: DType) -> &'static str {
     match dtype {
         DType::F16 | DType::BF16 => "float",
@@ -221,7 +218,7 @@ fn register(dtype: DType) -> &'static str {
     }
 }
 
-/// Dimensions of an output of which neighbours were joined, and each input's step along them, in
+/// The dimensions of an output after joining neighbours, and each input's step along them, in
 /// elements.
 struct Joined {
     dims: Vec<usize>,

@@ -1,16 +1,18 @@
 //! Products of matrices on devices: which kernel, in which tiles, in how many parts.
 
 mod factor;
+mod library;
 mod schedule;
 
-use super::library::{LibraryOperand, LibraryProduct};
-use super::pointwise::{literal, places};
-use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups, load};
+use super::expression::literal;
+use super::kernel::{Argument, Call, Kernel, c_type, groups, load};
+use super::launches::Launches;
+use super::pointwise::places;
 pub(crate) use factor::{Blocks, Factor, Scale, Zero};
 use lgp_memory::DType;
 use schedule::{Schedule, Way};
 
-/// A matrix that is added, times `scale`; its steps are 0 where it repeats.
+/// A matrix that is added, times `scale`; its steps are 0 along a broadcast dimension.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Addend {
     /// Where it is.
@@ -35,7 +37,7 @@ pub(crate) struct Product<'a> {
     pub batches: [&'a [usize]; 3],
     /// Factor of the product.
     pub alpha: f32,
-    /// What is added.
+    /// The matrix that is added.
     pub addend: Option<Addend>,
     /// Where the result goes, and the type of its elements; i32 for operands of bytes.
     pub y: (Argument, DType),
@@ -66,43 +68,6 @@ impl Product<'_> {
         own.chain(self.library()).collect()
     }
 
-    /// The launches where the vendor's library multiplies. A kernel finishes what it leaves; where
-    /// there is nothing to finish, there is a way without one too, and it comes first.
-    fn library(&self) -> Vec<Launches> {
-        let [m, n, k] = self.sizes;
-        let [all, left, right] = self.batches.map(|dims| dims.iter().product::<usize>());
-        let plain = |x: Factor| x.dtype == DType::F32 && x.zero.is_none() && x.scale.is_none();
-        let regular = |batches: usize| batches == all || batches == 1;
-        // What has few rows or columns waits for memory, whoever multiplies.
-        let is_small = m.min(n) <= schedule::ROWS_FEW || k == 0;
-        if is_small || !self.operands.into_iter().all(plain) || !regular(left) || !regular(right) {
-            return Vec::new();
-        }
-        let [a, b] = self.operands;
-        let operand = |x: Factor, transposed: bool, batches: usize| LibraryOperand {
-            argument: x.argument,
-            transposed,
-            each: batches > 1,
-        };
-        let operands = [operand(a, !a.along, left), operand(b, b.along, right)];
-        let product = |result: Argument| {
-            Some(Box::new(LibraryProduct { sizes: self.sizes, batch: all, operands, result }))
-        };
-        let mut ways = Vec::new();
-        let is_plain = self.alpha.to_bits() == 1f32.to_bits() && self.addend.is_none();
-        if is_plain && self.y.1 == DType::F32 {
-            ways.push(Launches { library: product(self.y.0), ..Launches::default() });
-        }
-        let finished = || {
-            let count = self.count()?;
-            let (library, scratch) = (product(Argument::Scratch(0)), vec![count.checked_mul(4)?]);
-            let calls = vec![self.sum_parts(Argument::Scratch(0), count, 1, [n, 1])?];
-            Some(Launches { library, calls, scratch })
-        };
-        ways.extend(finished());
-        ways
-    }
-
     /// Adds its launches to others.
     pub(crate) fn add_to(&self, launches: &mut Launches) -> Option<()> {
         if self.count()? == 0 {
@@ -112,8 +77,8 @@ impl Product<'_> {
         product.add_with(&product.schedule(), launches, steps)
     }
 
-    /// The product with few rows rather than few columns, and how far the rows and columns of its
-    /// result are apart.
+    /// The product, transposed if that gives it few rows instead of few columns; and the elements
+    /// from one row and one column of its result to the next.
     fn in_order(&self) -> (Self, [usize; 2]) {
         let [m, n, k] = self.sizes;
         if n >= m || n > schedule::ROWS_FEW {
@@ -241,7 +206,7 @@ impl Product<'_> {
         (count(all, m * n) * self.y.1.size() + operands) as u64
     }
 
-    /// How elements are held in local memory, and what sums are.
+    /// The types of elements in local memory and of sums.
     fn numbers(&self) -> (&'static str, &'static str) {
         if self.y.1.is_float() { ("float", "float") } else { ("i16", "i32") }
     }
@@ -252,8 +217,9 @@ impl Product<'_> {
         let batch = places(all, &[a, b], "(z)")?;
         let (tile, sum) = self.numbers();
         let [left_width, right_width] = self.widths();
-        // Of more steps at once than these, elements of 16 bits are unpacked into too many registers,
-        // and single elements and vectors under way together leave too few.
+        // With more steps at once, elements of 16 bits are unpacked into too many registers; and
+        // where one operand is loaded in vectors and the other in single elements, the loads under
+        // way leave too few registers.
         let unroll = match tile {
             "i16" => "_Pragma(\"unroll 4\")",
             _ if left_width != right_width => "_Pragma(\"unroll 8\")",
@@ -276,7 +242,7 @@ impl Product<'_> {
         )
     }
 
-    /// What becomes of a sum, and how it is stored.
+    /// The kernel with the result for a sum, and how that is stored.
     fn result_defines(&self, kernel: Kernel, parameters: &mut Parameters) -> Option<Kernel> {
         let mut result = "(sum)".to_owned();
         if self.alpha.to_bits() != 1f32.to_bits() {
@@ -298,7 +264,7 @@ impl Product<'_> {
         let y = self.y.1;
         match y.is_float() {
             true => kernel.storing(y),
-            // What may follow it in the same kernel takes floats.
+            // Steps that follow in the same kernel take floats only.
             false => Some(stored_plainly(kernel, c_type(y)?)),
         }
     }
@@ -308,7 +274,7 @@ const SUM_PARTS: &str =
     concat!(include_str!("product/product.h"), include_str!("product/sum_parts.cl"));
 const SUM_GROUP: usize = 64;
 
-/// The kernel, that stores what it has and nothing else.
+/// The kernel, which stores its results without further steps.
 fn stored_plainly(kernel: Kernel, y: &str) -> Kernel {
     kernel
         .define("EXTRA_PARAMETERS", "")
@@ -316,12 +282,13 @@ fn stored_plainly(kernel: Kernel, y: &str) -> Kernel {
         .define("FINISH(value, index)", "y[index] = (value)")
 }
 
-/// Where matrices of `size` elements begin, of the expression of their number.
+/// The expression of where a matrix begins: the one at position `number` among matrices of `size`
+/// elements.
 fn start(number: &str, size: &str) -> String {
     if number == "0" { "0".to_owned() } else { format!("(({number}) * {size})") }
 }
 
-/// Parameters of a kernel, and what they are given.
+/// Parameters of a kernel, and their arguments.
 #[derive(Debug, Default)]
 struct Parameters {
     declared: String,

@@ -1,14 +1,15 @@
 //! Kernels that find a scale, and maybe a zero point, for each element.
 
-use super::recipe::{Argument, Call, Kernel, Launches, c_type, groups};
+use super::kernel::{Argument, Call, Kernel, c_type, groups};
+use super::launches::Launches;
 use crate::args::optional;
 use crate::op::ValueInfo;
 use crate::quantized::Granularity;
 use lgp_memory::DType;
 
-/// The launch of a kernel on an input, its scales and what there is of zero points, which have the
-/// dtype `quantized`; an element a work-item. The kernel gets `SCALE_AT(i)`, `ZERO_POINTER` for its parameters, and
-/// `ZERO(at)`; an element takes `flops`.
+/// The launch of a kernel on an input, its scales and, if there are any, its zero points, which
+/// have the dtype `quantized`; one element per work-item. The kernel gets `SCALE_AT(i)`,
+/// `ZERO_POINTER` for its parameters, and `ZERO(at)`. An element takes `flops` operations.
 pub(crate) fn scaled(
     kernel: Kernel,
     granularity: &Granularity,

@@ -14,7 +14,7 @@ pub struct DeviceTensor {
 }
 
 impl DeviceTensor {
-    /// A tensor on a buffer that has its bytes.
+    /// A tensor on a buffer of at least its bytes.
     pub(super) fn new(dtype: DType, shape: Shape, buffer: Arc<dyn Buffer>) -> Self {
         Self { dtype, shape, buffer }
     }
@@ -31,7 +31,7 @@ impl DeviceTensor {
         &self.shape
     }
 
-    /// The memory, which is nobody else's while a handle of it is there.
+    /// The memory, which is not handed out again while a handle of it exists.
     pub(crate) fn buffer(&self) -> &Arc<dyn Buffer> {
         &self.buffer
     }

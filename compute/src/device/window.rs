@@ -1,12 +1,12 @@
-//! Windows as kernels see them: their shape is constants, the sizes of planes are arguments.
+//! Windows in kernels: constants give a window's shape, arguments the sizes of planes.
 
-use super::recipe::{Argument, Kernel, c_type, load, store};
+use super::kernel::{Argument, Kernel, c_type, load, store};
 use crate::window::Axis;
 use lgp_memory::DType;
 
 impl Kernel {
-    /// With the floats in memory as `X_TYPE`, `LOAD(p, i)` and `STORE(value, p, i)`. `None` for a
-    /// dtype that kernels do not calculate in.
+    /// The kernel with floats of a dtype: `X_TYPE` is their type in memory, `LOAD(p, i)` and
+    /// `STORE(value, p, i)` access them. `None` for a dtype that kernels do not calculate in.
     pub(crate) fn floats(self, dtype: DType) -> Option<Self> {
         let is_float = matches!(dtype, DType::F32 | DType::F16 | DType::BF16);
         let kernel = self.define("X_TYPE", c_type(dtype).filter(|_| is_float)?);
@@ -18,8 +18,9 @@ impl Kernel {
         )
     }
 
-    /// With elements of any dtype: as [`Kernel::floats`], or as `LOAD(p, i)` of integers, which stay
-    /// what they are and which nothing else finishes. `REGISTER` is what one is in a register.
+    /// The kernel with elements of any dtype. Floats are as in [`Kernel::floats`]. Integers are
+    /// loaded and stored unchanged, and no further steps follow in the kernel. `REGISTER` is the
+    /// type of an element in a register.
     pub(crate) fn elements(self, dtype: DType) -> Option<Self> {
         if matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
             return self.define("REGISTER", "float").floats(dtype);
@@ -36,8 +37,8 @@ impl Kernel {
         )
     }
 
-    /// With a window's `KERNEL_D`, `STRIDE_D`, `DILATION_D` and `PAD_D` (before the input), and
-    /// so for `H` and `W`.
+    /// The kernel with a window's `KERNEL_D`, `STRIDE_D`, `DILATION_D` and `PAD_D` (before the
+    /// input), and the same for `H` and `W`.
     pub(crate) fn window(self, axes: &[Axis; 3]) -> Self {
         axes.iter().zip(["D", "H", "W"]).fold(self, |kernel, (axis, name)| {
             kernel
@@ -49,8 +50,8 @@ impl Kernel {
     }
 }
 
-/// The input's and then the output's depth, height and width. `None` where a place in a window,
-/// padding included, has no `i32`.
+/// The input's and then the output's depth, height and width. `None` where a position in a window,
+/// padding included, does not fit `i32`.
 pub(crate) fn planes(axes: &[Axis; 3]) -> Option<[Argument; 6]> {
     for axis in axes {
         let reach = axis.kernel.checked_mul(axis.dilation)?;
@@ -59,6 +60,6 @@ pub(crate) fn planes(axes: &[Axis; 3]) -> Option<[Argument; 6]> {
     }
     let [d, h, w] = axes;
     let sizes = [d.input, h.input, w.input, d.output, h.output, w.output];
-    // None is larger than what was just checked.
+    // No size is larger than the sums just checked.
     Some(sizes.map(|size| Argument::U32(u32::try_from(size).unwrap_or(0))))
 }

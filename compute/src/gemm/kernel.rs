@@ -1,12 +1,12 @@
-//! The microkernels of matrix products: a tile of the result stays in registers while the inner
-//! dimension passes.
+//! The microkernels of matrix products: a tile of the result stays in registers over all steps of
+//! the inner dimension.
 //!
-//! One body for all vectors: what differs is their width, and for bf16 that a word is a pair of
-//! numbers and a step a dot product of two pairs.
+//! All vectors share one body. They differ in width; a bf16 word is a pair of numbers, and its step
+//! is a dot product of two pairs.
 
 use crate::simd::prefetch;
 
-/// Columns of a panel of the packed right side, whatever the vectors.
+/// Columns of a panel of the packed right side, for vectors of any width.
 pub(crate) const PANEL: usize = 32;
 
 /// Vector instructions on words of 32 bits.
@@ -22,7 +22,7 @@ pub(super) trait Vector: Copy {
     unsafe fn zero() -> Self;
     unsafe fn load(p: *const f32) -> Self;
     unsafe fn store(self, p: *mut f32);
-    /// The sum in f32, whatever the words of the factors.
+    /// The sum in f32, for words of either kind.
     unsafe fn plus(self, other: Self) -> Self;
     unsafe fn splat(p: *const f32) -> Self;
     /// `self + a · b`.
@@ -30,8 +30,8 @@ pub(super) trait Vector: Copy {
 }
 
 /// `c = a · b` or `c += a · b` for `MR` rows and `NV` vectors of columns. Rows of `a` and `c` are
-/// `a_row` and `c_row` words apart, those of `b` a panel. `next` is fetched into the cache
-/// meanwhile: nothing is read from there.
+/// `a_row` and `c_row` words apart, rows of `b` one panel. The kernel prefetches `next` into the
+/// cache and reads nothing from it.
 ///
 /// # Safety
 /// The machine has the vectors' instructions, and the operands reach as far as the sizes say.
@@ -49,8 +49,8 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
     unsafe {
         let mut sums = [[V::zero(); NV]; MR];
         let (mut a, mut b, mut next) = (a, b, next);
-        // One step an iteration: of several, the compiler would read all operands first, and run
-        // out of registers.
+        // One step an iteration: with several steps, the compiler would load all operands first and
+        // run out of registers.
         for _ in 0..k {
             prefetch(next);
             next = next.wrapping_add(4);
@@ -75,8 +75,8 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
     }
 }
 
-/// `c = a · b` or `c += a · b` for one row and `N` groups of `NV` vectors of columns, which are each
-/// wherever their pointers lead. One group alone would wait for its own sums at each step.
+/// `c = a · b` or `c += a · b` for one row and `N` groups of `NV` vectors of columns. Each group
+/// has its own pointers. One group alone would wait for its own sums at each step.
 ///
 /// # Safety
 /// As [`tile`].
@@ -109,7 +109,7 @@ pub(super) unsafe fn row<V: Vector, const NV: usize, const N: usize>(
     }
 }
 
-/// Writes a vector of sums, or adds them to what is there. Sums are f32 for every kind of word.
+/// Writes a vector of sums, or adds it to the sums at `c`. Sums are f32 for either kind of word.
 #[inline(always)]
 unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
     // SAFETY: as the callers promise.
@@ -122,7 +122,7 @@ unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
     }
 }
 
-/// Four words that the compiler puts where it can.
+/// Four words in registers of the compiler's choice.
 #[derive(Clone, Copy)]
 pub(super) struct Four([f32; 4]);
 

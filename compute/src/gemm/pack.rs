@@ -1,25 +1,24 @@
-//! The right side of a product as kernels read it: panels of columns that follow each other.
+//! The right side of a product in the order in which kernels read it: one panel after the other.
 
 use super::kernel::PANEL;
 
-/// A packed right side: for each panel of [`PANEL`] columns one row of words for each step of the
-/// inner dimension; missing columns are zeros. A word is an f32, or two bf16 of neighbouring
-/// steps.
+/// A packed right side. Each panel of [`PANEL`] columns has one row of words for each step of the
+/// inner dimension; missing columns are zeros. A word is an f32, or two bf16 of neighbouring steps.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Packed<'a> {
     pub(crate) words: &'a [f32],
-    /// Steps: the inner dimension, or half of it for pairs.
+    /// Steps: the length of the inner dimension, or half of it for pairs.
     pub(crate) steps: usize,
     pub(crate) columns: usize,
 }
 
 impl<'a> Packed<'a> {
-    /// Words that so many steps and columns take; `None` when that overflows.
+    /// Words that so many steps and columns take; `None` when the number overflows.
     pub(crate) fn words(steps: usize, columns: usize) -> Option<usize> {
         columns.div_ceil(PANEL).checked_mul(PANEL)?.checked_mul(steps)
     }
 
-    /// `None` where the words are not as many as they have to be.
+    /// `None` where the number of words is not [`Packed::words`].
     pub(crate) fn new(words: &'a [f32], steps: usize, columns: usize) -> Option<Self> {
         (Self::words(steps, columns)? == words.len()).then_some(Self { words, steps, columns })
     }
@@ -52,7 +51,7 @@ pub(crate) fn pack(
             }
             continue;
         }
-        // Column by column in blocks that stay in the first-level cache.
+        // Blocks of 16 steps stay in the first-level cache while their columns are copied.
         for (block, to) in panel.chunks_mut(16 * PANEL).enumerate() {
             let steps = to.len() / PANEL;
             for j in 0..width {
@@ -94,7 +93,7 @@ pub(crate) fn pack_bf16(
     }
 }
 
-/// The words of one row of a left side: one for two numbers. To be called inside
+/// The words of one row of a left side: one word for two numbers. Callers are inside
 /// [`crate::simd::dispatch`].
 #[inline(always)]
 pub(crate) fn pairs_of_row(from: &[f32], to: &mut [f32]) {

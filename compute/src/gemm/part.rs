@@ -1,4 +1,4 @@
-//! What one thread computes of a product: its rows and panels, blocked so that they stay in caches.
+//! One thread's part of a product: its rows and panels, in blocks that stay in the caches.
 
 use super::kernel::{self, Four, PANEL, Vector};
 use super::pack::Packed;
@@ -8,24 +8,25 @@ use crate::isa::{Isa, Simd};
 use crate::par::Shared;
 use std::ops::Range;
 
-/// Steps of the inner dimension that pass at once: a panel's share then stays in the second-level
-/// cache, beside the rows that meet it.
+/// Steps of the inner dimension in a block: a panel's share of so many steps stays in the
+/// second-level cache, beside the rows that are multiplied with it.
 const STEPS: usize = 512;
 
-/// Rows that meet all panels before others do: their steps fill half of the second-level cache.
+/// Rows that are multiplied with all panels before the next rows. Their steps of a block fill half
+/// of the second-level cache.
 const ROWS: usize = 240;
 
-/// Rows and a panel that meet for some steps of the inner dimension.
+/// Rows and a panel that are multiplied over some steps of the inner dimension.
 struct Piece<'a> {
     /// The rows from the first step on.
     a: Rows<'a>,
-    /// Which rows they are.
+    /// The numbers of the rows.
     lines: Range<usize>,
     panel: usize,
     steps: Range<usize>,
 }
 
-/// What one thread computes.
+/// The rows and panels that one thread computes.
 pub(super) struct Part<'a> {
     pub(super) rows: Range<usize>,
     pub(super) panels: Range<usize>,
@@ -53,8 +54,8 @@ impl Part<'_> {
             && self.epilogue.bias.is_none_or(|b| b.len() >= n)
             && self.epilogue.residual.is_none_or(|r| reach(n, n).is_some_and(|m| m <= r.len()));
         assert!(fits, "operands of {m}x{k} by {k}x{n}");
-        // SAFETY: the operands reach as far as the sizes say; a `Simd` proves what the machine
-        // has; for `c` the caller vouches.
+        // SAFETY: the operands reach as far as the sizes say; a `Simd` proves the machine's
+        // instructions; the caller vouches for `c`.
         unsafe {
             match (word, simd.isa()) {
                 #[cfg(target_arch = "x86_64")]
@@ -107,7 +108,8 @@ impl Part<'_> {
         let mut copy = Vec::new();
         for block in 0..blocks {
             let steps = (block * size).min(k)..((block + 1) * size).min(k);
-            // Rows that meet all panels before others do stay in the second-level cache.
+            // All panels take these rows before the next ones, so the rows stay in the second-level
+            // cache.
             for first in self.rows.clone().step_by(ROWS) {
                 let lines = first..self.rows.end.min(first + ROWS);
                 let a = self.left(&lines, &steps, &mut copy);
@@ -147,7 +149,8 @@ impl Part<'_> {
         Rows { words: copy, row: steps.len() + 16 }
     }
 
-    /// One row's whole panels, several at once; answers the first panel that is left.
+    /// Computes one row's whole panels, several at once. The answer is the first panel that is
+    /// left.
     ///
     /// # Safety
     /// As [`Part::blocks`].
@@ -159,7 +162,7 @@ impl Part<'_> {
         steps: &Range<usize>,
         last: bool,
     ) -> usize {
-        /// Groups of `NV` vectors: their sums are as many as the processor adds to meanwhile.
+        /// Groups of `NV` vectors at once, with as many sums as the processor adds to in parallel.
         const GROUPS: usize = 4;
         let width = NV * V::LANES;
         let at_once = (GROUPS * width / PANEL).max(1);

@@ -1,4 +1,4 @@
-//! A tile of the result: the microkernel for its number of rows, and the columns of a last panel.
+//! A tile of the result: the microkernel for its number of rows, and tiles at the last columns.
 
 use super::PANEL;
 use super::kernel::{Vector, tile};
@@ -8,10 +8,10 @@ use std::ops::Range;
 pub(super) struct Tile<'a> {
     pub(super) height: usize,
     pub(super) steps: &'a Range<usize>,
-    /// The first row, and the distance of the others.
+    /// The first row, and the distance from row to row.
     pub(super) a: (*const f32, usize),
     pub(super) b: *const f32,
-    /// What will be read later.
+    /// The words that a later tile reads, to be prefetched.
     pub(super) next: *const f32,
 }
 
@@ -33,7 +33,7 @@ impl Tile<'_> {
         }
     }
 
-    /// A tile of which only `width` columns are the result's.
+    /// A tile of which the result has only the first `width` columns.
     ///
     /// # Safety
     /// As [`Tile::compute`].

@@ -1,4 +1,4 @@
-//! What a running operator is given besides its inputs: threads, memory, the request to stop.
+//! The context of a running operator: threads, memory, and the request to stop.
 
 use crate::error::Result;
 use crate::isa::{Isa, Simd};
@@ -8,7 +8,7 @@ use crate::threads::Threads;
 use lgp_memory::{Arena, DType, Pool, Shape, Tensor};
 use std::sync::Arc;
 
-/// What a running operator is given besides its inputs.
+/// The threads, the memory and the request to stop that a running operator gets besides its inputs.
 /// Clones share threads and memory.
 #[derive(Debug, Clone)]
 pub struct Context {
@@ -20,50 +20,50 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context with memory of its own and `threads` threads, the calling one included; with one
-    /// thread, kernels stay on the calling one. Where the system refuses to start a thread, the
-    /// context has fewer: [`Context::threads`] tells.
+    /// A context with memory of its own and `threads` threads, the calling thread included. With
+    /// one thread, kernels run on the calling thread. Where the system refuses to start a thread,
+    /// the context has fewer threads, which [`Context::threads`] counts.
     #[must_use]
     pub fn new(threads: usize) -> Self {
         Self::with_pool(threads, Pool::new())
     }
 
-    /// A context that takes its memory from a pool that others may share.
+    /// A context that takes its memory from a pool, which other contexts may share.
     #[must_use]
     pub fn with_pool(threads: usize, pool: Pool) -> Self {
         let threads = Arc::new(Threads::new(threads));
         Self { threads, simd: Simd::detect(None), pool, stop: None, planned: None }
     }
 
-    /// The same context for a run that can be asked to end.
+    /// The same context for a run that `stop` can end.
     #[must_use]
     pub fn with_stop(mut self, stop: Stop) -> Self {
         self.stop = Some(stop);
         self
     }
 
-    /// Whether somebody may ask the run to end.
+    /// Whether the context has a request to stop.
     #[must_use]
     pub fn may_stop(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// Whether the run is to go on; asked between operators.
+    /// Succeeds while the run may continue. Sessions check between operators.
     ///
     /// # Errors
-    /// Why not.
+    /// Why the run must end.
     pub fn check(&self) -> Result<(), Stopped> {
         self.stop.as_ref().map_or(Ok(()), Stop::check)
     }
 
-    /// The same context whose kernels use no more than this level of vector instructions.
+    /// The same context with kernels that use at most this level of vector instructions.
     #[must_use]
     pub fn with_isa(mut self, limit: Option<Isa>) -> Self {
         self.simd = Simd::detect(limit);
         self
     }
 
-    /// The same context for a kernel or graph that runs beside others: it stays on its own thread.
+    /// The same context on the calling thread alone, for a kernel or graph that runs beside others.
     #[must_use]
     pub fn on_one_thread(&self) -> Self {
         Self { threads: Arc::new(Threads::new(1)), ..self.clone() }
@@ -81,8 +81,8 @@ impl Context {
         Self { planned: Some(Arc::new(Planned::new(arena))), ..self.clone() }
     }
 
-    /// Says which lengths the outputs of the next operator have, and which offsets in the arena
-    /// were planned for them. What is not as planned comes from the pool.
+    /// Sets the planned length and offset in the arena of each output of the next operator. An
+    /// output without a free range of its length comes from the pool.
     pub fn expect_outputs(&self, outputs: &[(usize, usize)]) {
         if let Some(planned) = &self.planned {
             planned.expect(outputs);
@@ -99,25 +99,25 @@ impl Context {
         &self.threads
     }
 
-    /// Where outputs and scratch memory come from.
+    /// The pool of outputs and scratch memory.
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    /// Allocates an output. Its contents are initialised but unspecified: a kernel writes all.
+    /// Allocates an output with initialised but unspecified contents: a kernel writes all elements.
     /// Dropping the tensor gives the memory back to the pool.
     ///
     /// # Errors
     /// Out of memory, or a shape that cannot be addressed.
     pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<Tensor> {
         let shape = shape.into();
-        // The numbers of strings would be read without their table.
+        // Old bytes in the arena would be read as numbers of strings without a table.
         if let Some(planned) = self.planned.as_ref().filter(|_| dtype != DType::Str)
             && let Some(mut buffer) = planned.take(shape.byte_len(dtype)?)
         {
             if dtype.is_checked() {
-                // Not every byte is an element: what was there before must not be read as one.
+                // Not every byte is a valid element, so old bytes must not be read as elements.
                 buffer.fill(0);
             }
             return Ok(Tensor::from_buffer(dtype, shape, buffer)?);
@@ -125,8 +125,8 @@ impl Context {
         Ok(Tensor::pooled(&self.pool, dtype, shape)?)
     }
 
-    /// Allocates what an operator needs besides its outputs, from the pool: it must not take the
-    /// place that was planned for an output of the same size. Otherwise as [`Context::alloc`].
+    /// Allocates scratch memory as [`Context::alloc`] does, but always from the pool: scratch
+    /// memory must not take the place that was planned for an output of the same size.
     ///
     /// # Errors
     /// Out of memory, or a shape that cannot be addressed.

@@ -1,21 +1,22 @@
 //! Inputs that a run may write over.
 
+use super::arity::count;
 use super::{Op, ValueInfo};
-use crate::args::{concrete_one, count};
+use crate::args::concrete_one;
 use crate::error::{Error, Result};
 use lgp_memory::{DType, Tensor, TensorView};
 
 /// An input that a run may write over.
 #[derive(Debug)]
 pub struct Given {
-    /// Which one it is.
+    /// The input's number.
     pub input: usize,
-    /// The tensor.
+    /// The input's tensor.
     pub tensor: Tensor,
 }
 
 impl Given {
-    /// The tensor to write over, once an operator has no complaint against it and the other inputs.
+    /// The tensor to write over, after the operator's checks of this input and the other inputs.
     pub(crate) fn checked(self, op: &dyn Op, inputs: &[Option<TensorView<'_>>]) -> Result<Tensor> {
         let mut all = inputs.to_vec();
         if let Some(input) = all.get_mut(self.input) {
@@ -32,8 +33,8 @@ impl Given {
     }
 }
 
-/// Of an operator that may write over an input of its output's dtype and shape: the inputs that are
-/// such, halves aside, which are computed through copies.
+/// The inputs of output 0's dtype and shape, for an operator that may write over any of them. None
+/// for f16 and bf16, which are computed through copies.
 pub(crate) fn as_large(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
     let Some(out) = outputs.first() else { return Vec::new() };
     let is_half = matches!(out.ty.dtype, DType::F16 | DType::BF16);

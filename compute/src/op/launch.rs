@@ -6,8 +6,8 @@ use lgp_memory::{DType, Datum, StringTable, Tensor, TensorView};
 
 /// Runs an operator on tensors that may hold strings.
 ///
-/// A kernel sees the elements of a string tensor as numbers. Here the inputs get one table, in
-/// which numbers order as texts do, and outputs that only moved those numbers get it too.
+/// A kernel sees the elements of a string tensor as numbers. This function gives the inputs one
+/// table, in which numbers order as texts do. Outputs that moved those numbers get the same table.
 ///
 /// # Errors
 /// As [`Op::run`].
@@ -22,7 +22,7 @@ pub fn launch<O: Op + ?Sized>(
     }
     let tables = || inputs.iter().flatten().filter_map(TensorView::string_table);
     let table = StringTable::merged(tables());
-    // Zeros of strings have no table: their numbers would mean texts in the others'.
+    // A zero-filled string tensor has no table, and its numbers would be texts in another's table.
     let shares = |x: &TensorView<'_>| x.string_table().is_some_and(|t| t.is(&table));
     let outputs = if inputs.iter().flatten().filter(|x| is_text(x)).all(shares) {
         op.run(ctx, inputs)?
@@ -42,7 +42,7 @@ pub fn launch<O: Op + ?Sized>(
     Ok(outputs.into_iter().map(|out| out.or_table(&table)).collect())
 }
 
-/// [`launch`] on values of any kind, which must be tensors.
+/// [`launch`] on values of any kind; values other than tensors are an error.
 pub(super) fn launch_data<O: Op + ?Sized>(
     op: &O,
     ctx: &Context,

@@ -1,18 +1,18 @@
-//! What is known of a value while a graph is compiled.
+//! The type and the known contents of a value while a graph is compiled.
 
 use lgp_memory::{Dim, Tensor, TensorType, ValueKind};
 
-/// What is known of a value while a graph is compiled.
+/// The type and the known contents of a value while a graph is compiled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ValueInfo {
-    /// Dtype and, when its rank is known, the shape.
+    /// The dtype and, when the rank is known, the shape.
     pub ty: TensorType,
     /// The value itself, where it does not depend on the graph's inputs.
     pub constant: Option<Tensor>,
     /// The contents of a small integer tensor that holds dimensions, such as the output of
     /// `Shape`: entries may be symbolic.
     pub dims: Option<Vec<Dim>>,
-    /// What the type is the type of: the value itself, or the tensors inside.
+    /// The value's kind: `ty` is the type of the value itself, or of the tensors inside.
     pub kind: ValueKind,
 }
 

@@ -28,7 +28,7 @@ impl Op for Align {
         let (b, a) = (required(inputs, 0)?, required(inputs, 1)?);
         let shape = match (b.sym_shape(), a.sym_shape()) {
             (Some(b), Some(a)) => {
-                // A shape after the last axis is no axis, but one element meets all there are.
+                // The axis after the last is allowed: a b of one element meets all of a.
                 let at = axis(self.axis, a.len() + 1)?;
                 let mut out = b.to_vec();
                 let rank = a.len().saturating_sub(at).max(b.len());

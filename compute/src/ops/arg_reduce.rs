@@ -13,7 +13,7 @@ use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// Which extreme is looked for.
+/// The extreme whose position is returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ArgKind {
     /// The largest.

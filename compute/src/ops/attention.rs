@@ -4,6 +4,8 @@ mod cpu;
 mod device;
 mod facts;
 mod mask;
+mod present;
+mod sizes;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +18,7 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorType, TensorView};
 use std::ops::RangeInclusive;
 
-/// What the optional fourth output shows of the scores.
+/// The stage of the scores that the optional fourth output shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scores {
     /// The scaled products.
@@ -30,14 +32,14 @@ pub enum Scores {
 }
 
 /// `Attention`: inputs query, key, value, and optionally a mask, the past key and value, and the
-/// number of keys that are no padding (i64 `[batch]`).
+/// number of keys that are not padding (i64 `[batch]`).
 ///
 /// Query, key and value are `[batch, heads, length, size]`, or `[batch, length, heads · size]` with
 /// the numbers of heads as attributes. The mask, bool or a number that is added, broadcasts to
 /// `[batch, heads, queries, keys]`; where its last axis is shorter, the rest is masked.
 ///
-/// Outputs: the attention in the query's form; where [`Attention::present`], key and value with the
-/// past in front, `[batch, heads, keys, size]`; where [`Attention::scores`] is set, those too.
+/// Outputs: the attention in the query's form; with [`Attention::present`] also key and value with
+/// the past in front, `[batch, heads, keys, size]`; with [`Attention::scores`] the scores as well.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Attention {
     /// Query `i` sees keys up to `past + i` only.
@@ -52,7 +54,7 @@ pub struct Attention {
     pub key_heads: Option<usize>,
     /// Whether the second and third output exist.
     pub present: bool,
-    /// Which scores the fourth output shows; it brings the second and third along.
+    /// The scores in the fourth output, if it exists; the second and third then exist, too.
     pub scores: Option<Scores>,
 }
 
@@ -116,7 +118,7 @@ impl Attention {
         Ok(Some([qf, kf, vf]))
     }
 
-    /// The number of all keys: the past's and the new ones.
+    /// The number of keys, past and new ones together.
     fn keys(&self, inputs: &[Option<&ValueInfo>], forms: &[Form; 3]) -> Result<Dim> {
         let [_, k, v] = forms;
         let mut keys = k.length.clone();
@@ -144,7 +146,7 @@ impl Attention {
         Ok(keys)
     }
 
-    /// Checks the mask and the numbers of keys that are no padding.
+    /// Checks the mask and the numbers of keys that are not padding.
     fn check_masks(
         &self,
         inputs: &[Option<&ValueInfo>],

@@ -1,4 +1,4 @@
-//! ONNX Runtime's forms of a mask for attention, as one that is added to scores.
+//! Turns ONNX Runtime's forms of an attention mask into a mask that is added to the scores.
 
 #[cfg(test)]
 mod tests;
@@ -18,19 +18,19 @@ use std::ops::RangeInclusive;
 /// one of
 ///
 /// - `[batch]`: where each sequence's keys end;
-/// - `[2 · batch]`: where they end, then where they start;
-/// - `[batch, keys]`, the past's included, more than 0 where a key is seen; `[batch or 1, 1]` hides none;
+/// - `[2 · batch]`: where the keys end, then where they start;
+/// - `[batch, keys]`, past keys included: more than 0 for a seen key; `[batch or 1, 1]` hides none;
 /// - `[batch, length, keys]`, the same for each query.
 ///
-/// The output is f32 `[batch, 1, length or 1, keys]`: 0, or what hides a key.
+/// The output is f32 `[batch, 1, length or 1, keys]`: 0 for a seen key, `hidden` for a hidden one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AttentionMask {
-    /// What is added to the scores of hidden keys.
+    /// The number that is added to the scores of hidden keys.
     pub hidden: f32,
 }
 
 impl AttentionMask {
-    /// Batch, queries and keys, the past's included.
+    /// The sizes of batch, queries and keys, past keys included.
     fn sizes(inputs: &[Option<&ValueInfo>]) -> Result<[Dim; 3]> {
         let (batch, length) = match required(inputs, 1)?.sym_shape() {
             None => (Dim::Unknown, Dim::Unknown),
@@ -57,7 +57,8 @@ impl AttentionMask {
         Ok([batch, length, keys])
     }
 
-    /// Batch, queries and keys, where the mask surely has them; `None` where a type is unknown.
+    /// The axes of batch, queries and keys that the mask surely has; `None` unless its first
+    /// axis is surely the batch.
     fn mask_axes(inputs: &[Option<&ValueInfo>]) -> Option<Axes> {
         let [batch, _, keys] = Self::sizes(inputs).ok()?;
         let mask = optional(inputs, 0)?.sym_shape()?;
@@ -70,7 +71,7 @@ impl AttentionMask {
         if mask.len() == 3 {
             axes = axes.each([(0, 1), (1, 1)], [(0, 2)]);
         }
-        // Keys of a past and new ones come one after the other: no input has them all.
+        // With a past, no input has all keys: past and new keys are separate inputs.
         if mask.len() > 1 && past.is_none() && surely_equal(mask.last(), Some(&keys)) {
             let key = optional(inputs, 2)?.rank()?.checked_sub(2)?;
             axes = axes.each([(0, mask.len() - 1), (2, key)], [(0, 3)]);

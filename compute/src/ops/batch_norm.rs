@@ -4,7 +4,7 @@ mod cpu;
 mod device;
 
 use crate::Axes;
-use crate::args::{float, output, required, same_dtype};
+use crate::args::{float, output, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
@@ -32,7 +32,7 @@ impl Default for BatchNorm {
 }
 
 impl BatchNorm {
-    /// A factor and a shift per channel that do the same, where all parameters are known.
+    /// The factor and the shift of each channel, where all parameters are known.
     fn folded(&self, inputs: &[Option<&ValueInfo>]) -> Option<[Vec<f64>; 2]> {
         let part =
             |i: usize| inputs.get(i).copied().flatten()?.constant.as_ref()?.as_slice::<f32>().ok();
@@ -64,7 +64,10 @@ impl Op for BatchNorm {
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
         float(x.ty.dtype)?;
-        channels(x, inputs, &[(1, "scale"), (2, "bias"), (3, "mean"), (4, "variance")])?;
+        let channels = channels(x)?;
+        for (i, what) in [(1, "scale"), (2, "bias"), (3, "mean"), (4, "variance")] {
+            entries(what, x, required(inputs, i)?, &channels)?;
+        }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -116,27 +119,29 @@ impl Op for BatchNorm {
     }
 }
 
-/// Checks parameters of one entry a channel: dtype, rank and length. Returns the channels.
-pub(crate) fn channels(
-    x: &ValueInfo,
-    inputs: &[Option<&ValueInfo>],
-    parameters: &[(usize, &str)],
-) -> Result<Dim> {
-    let channels = match x.sym_shape() {
-        None => Dim::Unknown,
-        Some([_, c, ..]) => c.clone(),
+/// The channels of x `[n, c, …]`.
+pub(crate) fn channels(x: &ValueInfo) -> Result<Dim> {
+    match x.sym_shape() {
+        None => Ok(Dim::Unknown),
+        Some([_, c, ..]) => Ok(c.clone()),
         Some(dims) => {
             let message = format!("the input has rank {}, expected 2 or more", dims.len());
-            return Err(Error::invalid(message));
-        }
-    };
-    for &(i, what) in parameters {
-        let parameter = required(inputs, i)?;
-        same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
-        crate::args::rank(what, parameter, 1)?;
-        if let Some([length]) = parameter.sym_shape() {
-            dims::expect(&format!("the length of {what}"), &channels, length)?;
+            Err(Error::invalid(message))
         }
     }
-    Ok(channels)
+}
+
+/// Checks a parameter of `expected` entries: that it has x's dtype, rank 1 and this length.
+pub(crate) fn entries(
+    what: &str,
+    x: &ValueInfo,
+    parameter: &ValueInfo,
+    expected: &Dim,
+) -> Result<()> {
+    same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
+    rank(what, parameter, 1)?;
+    match parameter.sym_shape() {
+        Some([length]) => dims::expect(&format!("the length of {what}"), expected, length),
+        _ => Ok(()),
+    }
 }

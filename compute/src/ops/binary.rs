@@ -3,6 +3,7 @@
 mod bytes;
 mod cpu;
 mod device;
+mod kind;
 #[cfg(test)]
 mod tests;
 
@@ -17,47 +18,7 @@ use crate::rewrite::Affine;
 use lgp_memory::{DType, Dim, SymShape, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// Which function of two elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BinaryKind {
-    /// `a + b`.
-    Add,
-    /// `a - b`.
-    Sub,
-    /// `a * b`.
-    Mul,
-    /// `a / b`; integers truncate towards zero, and a zero divisor is an error.
-    Div,
-    /// `a` to the power `b`; b may have another numeric dtype than a.
-    Pow,
-    /// The smaller; NaN wins.
-    Min,
-    /// The larger; NaN wins.
-    Max,
-    /// The remainder; with `fmod` its sign is the dividend's, otherwise the divisor's.
-    Mod {
-        /// C's `fmod` rather than Python's `%`.
-        fmod: bool,
-    },
-    /// `a` where it is not negative, else `a * b`; b broadcasts to a.
-    PRelu,
-    /// `a == b`, as bool.
-    Equal,
-    /// `a < b`, as bool.
-    Less,
-    /// `a <= b`, as bool.
-    LessOrEqual,
-    /// `a > b`, as bool.
-    Greater,
-    /// `a >= b`, as bool.
-    GreaterOrEqual,
-    /// Both, of bools.
-    And,
-    /// Either, of bools.
-    Or,
-    /// Exactly one, of bools.
-    Xor,
-}
+pub use kind::BinaryKind;
 
 /// An element-wise operator of two inputs of one dtype that broadcast to each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +102,7 @@ impl Op for Binary {
 
     fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
         let dtype = |i: usize| inputs.get(i).copied().flatten().map(|info| info.ty.dtype);
-        // Divisors are looked at before anything is computed.
+        // A zero divisor must be found before any element is written.
         let divides = matches!(self.kind, BinaryKind::Div | BinaryKind::Mod { .. });
         let mut over = as_large(inputs, outputs);
         over.retain(|i| !(divides && *i == 1) && dtype(0) == dtype(1));
@@ -183,7 +144,7 @@ impl Op for Binary {
 }
 
 impl Binary {
-    /// Whether the result is a truth value.
+    /// Whether the result is a bool.
     fn compares(&self) -> bool {
         use BinaryKind as K;
         matches!(
@@ -199,7 +160,7 @@ impl Binary {
         )
     }
 
-    /// Dimensions combined: `N · 4`, `H + 1` and so on, where the result is known or a symbol.
+    /// The tracked dimensions of the result, such as `4 · 2` or `N · 1`, from those of both inputs.
     fn contents(&self, a: &ValueInfo, b: &ValueInfo) -> Option<Vec<Dim>> {
         if a.dims.is_none() && b.dims.is_none() {
             return None;

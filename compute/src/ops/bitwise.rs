@@ -25,7 +25,7 @@ pub enum BitwiseKind {
 }
 
 /// `BitwiseAnd`, `BitShift` and so on: two inputs of one integer dtype that broadcast to each
-/// other. Bits that are shifted out are lost, all of them from the width of the dtype on.
+/// other. Bits that are shifted out are lost; a shift by the dtype's width or more gives 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bitwise {
     /// The function.

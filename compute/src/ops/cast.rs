@@ -18,9 +18,9 @@ use small::Manner;
 use std::ops::RangeInclusive;
 
 /// `Cast`: converts every element. Floats to integers truncate and saturate, NaN becomes 0;
-/// integers wrap; anything but zero is `true`. Integers of fewer than eight bits keep the low
-/// ones of what an i8 would be. Floats of eight bits and fewer round half to even and saturate;
-/// powers of two round up. Complex numbers become nothing else.
+/// integers wrap; anything but zero is `true`. Integers of fewer than eight bits keep the low bits
+/// of the cast to i8. Floats of eight bits and fewer round half to even and saturate; powers of two
+/// round up. Complex numbers are not cast to other dtypes.
 /// Strings spell numbers; numbers become the shortest strings that spell them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cast {
@@ -28,14 +28,14 @@ pub struct Cast {
     pub to: DType,
 }
 
-/// `Cast` and `CastLike` with all that a model may choose: the dtype is an attribute or that of a
-/// second input, and floats of eight bits need not saturate.
+/// `Cast` and `CastLike` with all their options: the dtype is an attribute or that of a second
+/// input, and floats of eight bits need not saturate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CastAs {
     /// The output's dtype; `None` takes it from input 1.
     pub to: Option<DType>,
-    /// Whether what a float of eight bits cannot hold becomes its largest number, rather than
-    /// infinity or NaN.
+    /// Whether a number beyond the range of a float of eight bits becomes the largest number,
+    /// rather than infinity or NaN.
     pub saturate: bool,
     /// How a number becomes a power of two, for [`DType::F8E8M0`] alone.
     pub rounding: PowerRounding,

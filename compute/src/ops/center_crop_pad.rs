@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 /// added, or cut, at the end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CenterCropPad {
-    /// The axes that the sizes speak of, negative from the back; all when absent.
+    /// The axes that the sizes belong to, negative from the back; all when absent.
     pub axes: Option<Vec<i64>>,
 }
 
@@ -63,7 +63,7 @@ impl Op for CenterCropPad {
         for (&from, &to) in x.shape().iter().zip(shape.iter()) {
             let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
             let more = signed(to).saturating_sub(signed(from));
-            // Halves are rounded towards zero either way.
+            // Halves are rounded towards zero for both signs.
             begins.push(more / 2);
             ends.push(more - more / 2);
         }

@@ -1,5 +1,5 @@
-//! Channels of groups, dealt out in turn. No operator of ONNX: a pass puts it in place of a reshape, a
-//! transpose and a reshape.
+//! Channels of several groups, interleaved. Not an ONNX operator: a pass replaces a reshape, a
+//! transpose and a reshape by it.
 
 use crate::Axes;
 use crate::args::{axis, concrete_one, output, required};
@@ -122,7 +122,7 @@ mod tests {
             let x = noise(dims, 1);
             let complaints = crate::check_facts(&op, &[Some(x.clone())], 1).unwrap();
             assert_eq!(complaints, [] as [&str; 0]);
-            // Dealt out and gathered again.
+            // A second shuffle undoes the first.
             let each = dims[if axis == 1 { 1 } else { 3 }] / groups;
             let back = run(&ChannelShuffle { axis, groups: each }, &[&run(&op, &[&x])]);
             assert_eq!(back, x);

@@ -1,4 +1,4 @@
-//! From a classifier's raw scores to a class and the scores that are handed out.
+//! From a classifier's raw scores to a class and transformed scores.
 
 #[cfg(test)]
 mod tests;
@@ -20,8 +20,8 @@ pub enum ClassRule {
     Above {
         /// The threshold.
         threshold: f32,
-        /// Whether the score is a probability, so that the first class has what is left of 1;
-        /// otherwise it has the opposite score.
+        /// Whether the score is a probability, so that the first class has 1 minus the score.
+        /// Otherwise the first class has the negated score.
         probability: bool,
     },
     /// Two classes with two scores: the second class when its score is above a threshold.
@@ -32,13 +32,13 @@ pub enum ClassRule {
 }
 
 /// Input scores (f32, `[rows, scores]`), outputs the index of the class (i64, `[rows]`) and the
-/// classes' scores (f32, `[rows, classes]`), transformed. Two classes with one score have nothing
-/// that softmax could divide between them: as in ONNX Runtime it leaves them as they are.
+/// classes' scores (f32, `[rows, classes]`), transformed. Softmax leaves two classes with one score
+/// unchanged, as in ONNX Runtime.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClassScores {
     /// How the class is chosen.
     pub rule: ClassRule,
-    /// What is made of the scores.
+    /// The transformation of the scores.
     pub post: PostTransform,
 }
 

@@ -13,8 +13,8 @@ use std::ops::RangeInclusive;
 
 /// `Clip`: inputs x, min (scalar, optional), max (scalar, optional).
 ///
-/// The attributes stand in for an input that is absent (opset < 11), or are what a compiler
-/// folded a constant input into; for integer dtypes they must be integers in range.
+/// A bound is a field where its input is absent (opset < 11) or where a pass folded a constant
+/// input. For integer dtypes the fields must be integers in range.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Clip {
     /// Lower bound.
@@ -47,7 +47,7 @@ impl Op for Clip {
     }
 
     fn overwrites(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<usize> {
-        // The bounds may have the type of what they limit.
+        // Only x may be overwritten, though a bound may have the same type.
         as_large(&inputs[..inputs.len().min(1)], outputs)
     }
 

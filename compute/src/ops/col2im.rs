@@ -13,11 +13,11 @@ use std::ops::RangeInclusive;
 /// sizes (i64); output `[n, c, image …]`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Col2Im {
-    /// Between elements of a block on each axis; 1 when empty.
+    /// Distance between elements of a block on each axis; 1 when empty.
     pub dilations: Vec<usize>,
-    /// Around the image: all begins, then all ends; 0 when empty.
+    /// Padding around the image: all begins, then all ends; 0 when empty.
     pub pads: Vec<usize>,
-    /// Between blocks on each axis; 1 when empty.
+    /// Distance between blocks on each axis; 1 when empty.
     pub strides: Vec<usize>,
 }
 
@@ -28,7 +28,7 @@ struct Axis {
     dilation: usize,
     begin: usize,
     stride: usize,
-    /// Places for a block.
+    /// Number of places that a block can take.
     places: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Keeps what a condition selects.
+//! Keeps the elements or slices that a condition selects.
 
 use crate::Axes;
 use crate::args::{axis, output, rank, required, same_dtype};

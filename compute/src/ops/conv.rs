@@ -8,6 +8,7 @@ pub(crate) mod device;
 mod direct;
 mod folding;
 mod im2col;
+mod operands;
 mod planes;
 mod schedule;
 #[cfg(test)]
@@ -31,11 +32,11 @@ use std::sync::Arc;
 /// `Conv`: inputs x `[n, c, spatial…]`, weight `[m, c / group, kernel…]`, bias `[m]` (optional).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conv {
-    /// One a spatial axis; empty means all 1.
+    /// One per spatial axis; empty means all 1.
     pub strides: Vec<usize>,
     /// Zeros around the input.
     pub pads: Pads,
-    /// One a spatial axis; empty means all 1.
+    /// One per spatial axis; empty means all 1.
     pub dilations: Vec<usize>,
     /// Groups of channels that do not mix.
     pub group: usize,
@@ -54,7 +55,7 @@ impl Conv {
         specs.iter().zip(&x[2..]).map(|(spec, &n)| spec.axis(n)).collect()
     }
 
-    /// The axes of image, weight, and an input with an entry for each output channel.
+    /// The axes of image, weight, and input `row`, which has an entry for each output channel.
     pub(crate) fn image_axes(&self, inputs: &[Option<&ValueInfo>], row: Option<usize>) -> Axes {
         let (Some(x), Some(weight)) = (optional(inputs, 0), optional(inputs, 1)) else {
             return Axes::new();
@@ -140,7 +141,7 @@ impl Op for Conv {
     }
 
     fn for_length(&self, axis: &crate::Axis, length: usize) -> Option<Arc<dyn Op>> {
-        // Where each channel has a window of its own, there are as many groups.
+        // Only a depthwise convolution has this axis, and it has a group for each channel.
         let is_channel = axis.kind == AxisKind::Each && axis.in_input(0) == Some(1);
         is_channel.then(|| -> Arc<dyn Op> { Arc::new(Self { group: length, ..self.clone() }) })
     }

@@ -16,7 +16,7 @@ use lgp_memory::{DType, Tensor, TensorType, TensorView};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// `ConvInteger`: inputs x and weight, each i8 or u8, their zero points (optional): one, or one
+/// `ConvInteger`: inputs x and weight, each i8 or u8, and their zero points (optional): one, or one
 /// for each output channel of the weight. The output is i32.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ConvInteger {
@@ -51,13 +51,13 @@ impl Op for ConvInteger {
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
-        // A zero point may be one for all channels.
+        // Only zero points of rank 1 may have one entry per channel.
         let zeros = optional(inputs, 3).filter(|zeros| zeros.rank() == Some(1));
         self.conv.image_axes(inputs, zeros.map(|_| 3))
     }
 
     fn for_length(&self, axis: &Axis, length: usize) -> Option<Arc<dyn Op>> {
-        // Where each channel has a window of its own, there are as many groups.
+        // Only a depthwise convolution has this axis, and it has a group for each channel.
         let is_channel = axis.kind == AxisKind::Each && axis.in_input(0) == Some(1);
         is_channel.then(|| -> Arc<dyn Op> {
             Arc::new(Self { conv: Conv { group: length, ..self.conv.clone() } })
@@ -73,7 +73,7 @@ impl Op for ConvInteger {
     }
 
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
-        // Inputs and result in f64, and what the convolution of these takes.
+        // The inputs and the result in f64, and the scratch memory of their convolution.
         let wide: Vec<ValueInfo> = inputs
             .iter()
             .take(2)
@@ -101,8 +101,8 @@ impl Op for ConvInteger {
     }
 }
 
-/// The elements minus their zero point, of which there may be one for each index of the first
-/// axis.
+/// The elements minus their zero point: one for all, or with `per_row` one for each index of the
+/// first axis.
 fn centred(
     ctx: &Context,
     x: &TensorView<'_>,

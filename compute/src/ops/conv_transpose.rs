@@ -18,15 +18,15 @@ use std::sync::Arc;
 /// bias `[m]` (optional).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvTranspose {
-    /// One a spatial axis; empty means all 1.
+    /// One per spatial axis; empty means all 1.
     pub strides: Vec<usize>,
-    /// What is cut off the full output.
+    /// The elements cut off the full output.
     pub pads: Pads,
-    /// One a spatial axis; empty means all 1.
+    /// One per spatial axis; empty means all 1.
     pub dilations: Vec<usize>,
     /// Groups of channels that do not mix.
     pub group: usize,
-    /// Added to one side of the output; empty means all 0.
+    /// Elements added to one side of each spatial axis of the output; empty means all 0.
     pub output_padding: Vec<usize>,
     /// The output's spatial shape; when given, the pads follow from it.
     pub output_shape: Option<Vec<usize>>,
@@ -173,7 +173,7 @@ impl Op for ConvTranspose {
     }
 
     fn for_length(&self, axis: &crate::Axis, length: usize) -> Option<Arc<dyn Op>> {
-        // Where each channel has a window of its own, there are as many groups.
+        // Only a depthwise convolution has this axis, and it has a group for each channel.
         let is_channel = axis.kind == AxisKind::Each && axis.in_input(0) == Some(1);
         is_channel.then(|| -> Arc<dyn Op> { Arc::new(Self { group: length, ..self.clone() }) })
     }
@@ -192,7 +192,7 @@ impl Op for ConvTranspose {
         let (Some(x), Some(weight), Some(info)) = (shape(0), shape(1), optional(inputs, 0)) else {
             return 0;
         };
-        // For each tap of each map of a group, a plane of the input's size.
+        // A plane of the input's size for each tap of each map of a group.
         let dims = x.iter().skip(2).chain(weight.iter().skip(1));
         dims.fold(info.ty.dtype.size(), |n, &d| n.saturating_mul(d))
     }

@@ -26,7 +26,7 @@ pub struct DeformConv {
     pub pads: Vec<usize>,
     /// One a spatial axis; empty means all 1.
     pub dilations: Vec<usize>,
-    /// Groups of channels that do not mix.
+    /// Groups of channels; an output channel sees only its own group.
     pub group: usize,
     /// Groups of channels that share offsets.
     pub offset_group: usize,
@@ -126,7 +126,7 @@ impl Op for DeformConv {
         let axes = Axes::new().each(images, [(0, 0)]);
         let bias = optional(inputs, 3).map(|_| 3);
         match optional(inputs, 1) {
-            // Groups that share offsets would otherwise be other ones.
+            // With several offset groups, a part of the channels would be divided otherwise.
             Some(weight) if self.offset_group == 1 => {
                 window::channel_axes(axes, self.group, weight, 0, bias)
             }
@@ -138,7 +138,7 @@ impl Op for DeformConv {
         let weight = optional(inputs, 1).copied();
         let products = window::multiply_adds(outputs.first(), weight);
         let maps = weight.and_then(|weight| weight.dim(0)?.known()).unwrap_or(0) as u64;
-        // Each tap of each channel lies between two elements on every axis.
+        // Each tap of each channel is interpolated between two elements on every axis.
         let corners = weight.and_then(ValueInfo::rank).map_or(0, |rank| rank.saturating_sub(2));
         let taps = products.checked_div(maps).unwrap_or(0).saturating_mul(self.group as u64);
         let corners = 2u64.saturating_pow(u32::try_from(corners).unwrap_or(u32::MAX));
@@ -150,7 +150,7 @@ impl Op for DeformConv {
         let out = self.infer(inputs).ok().and_then(|out| shape(out.first()?));
         let given = |i: usize| optional(inputs, i).and_then(|info| shape(info));
         let (Some(out), Some(x), Some(weight)) = (out, given(0), given(1)) else { return 0 };
-        // Of every channel, each output's taps.
+        // The columns: the taps of every channel at each output.
         let channels = x.get(1).copied().unwrap_or(0);
         let size = optional(inputs, 0).map_or(0, |info| info.ty.dtype.size());
         let dims = out.iter().skip(2).chain(weight.iter().skip(2));

@@ -25,8 +25,8 @@ use std::ops::RangeInclusive;
 pub struct DequantizeLinear {
     /// Axis of the scales, negative from the back.
     pub axis: i64,
-    /// Elements along the axis that share a scale, where scales have x's rank; 0 for what the
-    /// shapes say.
+    /// Elements along the axis that share a scale, where scales have x's rank; 0 takes the number
+    /// from the shapes.
     pub block: usize,
     /// The output's dtype; the scale's when absent.
     pub to: Option<DType>,

@@ -43,7 +43,7 @@ impl Op for Det {
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         let x = inputs.first().copied().flatten();
         let n = x.and_then(|x| x.dim(x.rank()?.checked_sub(1)?)?.known()).unwrap_or(0) as u64;
-        // A row less at each step, and a column less of each row.
+        // Each step has a row and a column less than the one before.
         let one = n.saturating_pow(3) / 3;
         outputs.first().map_or(0, crate::cost::elements).saturating_mul(one)
     }
@@ -70,7 +70,7 @@ impl Op for Det {
     }
 }
 
-/// By elimination with the largest pivots.
+/// By elimination with partial pivoting.
 fn determinant(mut a: Vec<f64>, n: usize) -> f64 {
     let mut product = 1.;
     for k in 0..n {

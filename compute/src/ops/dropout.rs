@@ -13,12 +13,12 @@ use twister::Twister;
 
 /// `Dropout`: inputs x, ratio (optional float, 0.5), training mode (optional bool, false).
 ///
-/// Outputs x with what is kept scaled by `1 / (1 - ratio)`, and a mask of what is kept. The random
-/// numbers are those of numpy's `RandomState(seed)`, one f64 in 0..1 an element, which is kept from
-/// the ratio on. Without training everything is kept as it is.
+/// Outputs x, with the kept elements scaled by `1 / (1 - ratio)` and zeros for the others, and the
+/// mask of kept elements. Each element draws an f64 in 0..1 from numpy's `RandomState(seed)` and is
+/// kept if the number is at least the ratio. Without training the output is x.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Dropout {
-    /// Where the random numbers start; each run draws the same.
+    /// Seed of the random numbers; each run draws the same numbers.
     pub seed: u32,
 }
 
@@ -55,7 +55,7 @@ impl Op for Dropout {
             let constant = training.constant.as_ref().and_then(|t| t.as_slice::<bool>().ok());
             constant.is_none_or(|values| values.first() != Some(&false))
         });
-        // The places of elements decide which random numbers they meet.
+        // An element's random number depends on its position in the whole tensor.
         if trains { Axes::new() } else { Axes::each_but(&[], inputs, outputs.len()) }
     }
 

@@ -67,7 +67,7 @@ fn same(x: f32) -> f32 {
     x
 }
 
-/// Elements of which one thread finds the least and the largest at a time.
+/// Number of elements whose least and largest one thread finds at a time.
 const PIECE: usize = 1 << 14;
 
 /// Scale and zero point of values that are quantised to u8.
@@ -81,7 +81,7 @@ fn dynamic_params(ctx: &Context, x: &[f32]) -> (f32, u8) {
                 ctx.simd(),
                 #[inline(always)]
                 || {
-                    // Of few elements: what the second pass reads is in the cache.
+                    // A piece is small enough that the second pass reads it from the cache.
                     (fold(x, 0., same, Number::least), fold(x, 0., same, Number::most))
                 },
             );
@@ -90,7 +90,7 @@ fn dynamic_params(ctx: &Context, x: &[f32]) -> (f32, u8) {
     let (low, high) =
         bounds.iter().fold((0f32, 0f32), |(low, high), &(l, h)| (low.least(l), high.most(h)));
     let scale = (high - low) / 255.;
-    // Where all is 0, any scale will do; one of NaN or infinity shows in what it scales.
+    // If all elements are 0, any scale will do. A scale of NaN or infinity shows in the result.
     let scale = if scale == 0. { 1. } else { scale };
     let zero = (-low / scale).round_ties_even().clamp(0., 255.);
     (scale, zero as u8)

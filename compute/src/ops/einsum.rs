@@ -103,7 +103,7 @@ struct Named {
     label: Label,
     /// Pairs of an input and the input's axis.
     places: Vec<(usize, usize)>,
-    /// Which axis of the output it is.
+    /// The output's axis of this name.
     output: Option<usize>,
 }
 
@@ -135,7 +135,7 @@ impl Named {
         self.places.iter().map(move |&(i, axis)| inputs.get(i).copied().flatten()?.dim(axis))
     }
 
-    /// Whether no input is repeated along it.
+    /// Whether no input is broadcast along this axis.
     fn is_of_one_length(&self, inputs: &[Option<&ValueInfo>]) -> bool {
         let first = self.dims(inputs).next().flatten();
         self.places.len() == 1 || self.dims(inputs).all(|dim| dims::surely_equal(first, dim))
@@ -147,7 +147,7 @@ impl Named {
     }
 }
 
-/// The size that two axes of one name share; 1 broadcasts.
+/// The size that two axes of the same name have together; 1 broadcasts.
 fn one(a: &Dim, b: &Dim) -> Result<Dim> {
     let both = dims::broadcast(std::slice::from_ref(a), std::slice::from_ref(b))?;
     Ok(both.into_iter().next().unwrap_or(Dim::Unknown))

@@ -33,7 +33,7 @@ impl Op for Expand {
         let target = target.target_shape()?;
         let shape = match (x.sym_shape(), target) {
             (Some(x), Some(target)) => {
-                // An entry that is not tracked may be 1 as well as anything else.
+                // An unknown entry may be 1, so that x's dimension stays, or another number.
                 let mut out = dims::broadcast(x, &target)?;
                 let new = out.len() - target.len();
                 for (out, target) in out[new..].iter_mut().zip(&target) {
@@ -69,14 +69,14 @@ impl Op for Expand {
     }
 }
 
-/// The axes of x, as the output has them; `None` where a rank is unknown. A shape of a lower rank
-/// than the output's fixes the lengths of x's last axes: those are left out.
+/// The axes of x in the output; `None` where a rank is unknown. Where the shape has fewer entries
+/// than the output has axes, the last axes are left out: the entries fix their lengths.
 fn repeated_axes(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Axes> {
     let (x, out) = (optional(inputs, 0)?, outputs.first()?);
     let (rank, own) = (out.rank()?, x.rank()?);
     let target = optional(inputs, 1)?.dim(0)?.known()?;
     let new = rank.checked_sub(own)?;
-    // At every position of a new axis stands the same.
+    // All positions of a new axis have the same elements.
     let repeated = (0..new).fold(Axes::new(), |axes, axis| axes.each([], [(0, axis)]));
     Some((0..own).fold(repeated, |axes, axis| {
         let at = new + axis;

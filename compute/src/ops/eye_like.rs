@@ -11,7 +11,7 @@ use std::ops::RangeInclusive;
 pub struct EyeLike {
     /// The output's dtype; the input's when absent.
     pub dtype: Option<DType>,
-    /// Which diagonal: 0 is the main one, those above are positive.
+    /// Number of the diagonal: 0 is the main diagonal, those above are positive.
     pub k: i64,
 }
 

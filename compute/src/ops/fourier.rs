@@ -14,15 +14,15 @@ use lgp_memory::{Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `DFT`: inputs x `[…, 1]` (real) or `[…, 2]` (complex), the length (i64, optional: cuts x or
-/// adds zeros) and the axis (i64, optional). The output's last axis is 2, or 1 where it is real.
+/// adds zeros) and the axis (i64, optional). The output's last axis has size 2, or 1 if it is real.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dft {
-    /// Stands in for an absent axis input, negative from the back; not the last axis.
+    /// The axis where its input is absent, negative from the back; not the last axis.
     pub axis: i64,
     /// The inverse transform, divided by the length.
     pub inverse: bool,
-    /// Only the frequencies up to the middle: they come out, or, of the inverse, go in, and a real
-    /// signal comes out.
+    /// Only the frequencies up to the middle are output. The inverse takes them as its input and
+    /// outputs a real signal.
     pub one_sided: bool,
 }
 
@@ -30,7 +30,7 @@ pub struct Dft {
 /// length (i64, optional); output `[n, frames, frequencies, 2]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stft {
-    /// Only the frequencies up to the middle.
+    /// Only the frequencies up to the middle are output.
     pub one_sided: bool,
 }
 
@@ -147,7 +147,7 @@ fn parts(dims: &[Dim]) -> Result<()> {
 }
 
 impl Stft {
-    /// The frame's length, and how far it moves.
+    /// The frame's length and the step.
     fn frame(&self, inputs: &[Option<&ValueInfo>]) -> Result<Option<[usize; 2]>> {
         let step = number("the step", required(inputs, 1)?)?;
         let frame = match (optional(inputs, 3), optional(inputs, 2)) {

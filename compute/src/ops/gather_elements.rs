@@ -46,7 +46,7 @@ impl Op for GatherElements {
         let Ok(along) = axis(self.axis, x.len()) else { return Axes::new() };
         let picked = Axes::new().with(AxisKind::Picked { by: 1 }, [(0, along)], []);
         let own = picked.each([(1, along)], [(0, along)]);
-        // Of longer data the first positions are read: those of the indices.
+        // Where data is longer than the indices on an axis, only its first positions are read.
         let alike = |i: usize| i != along && x[i] == indices[i] && x[i] != Dim::Unknown;
         let shared = (0..x.len().min(indices.len())).filter(|&i| alike(i));
         shared.fold(own, |axes, i| axes.each([(0, i), (1, i)], [(0, i)]))
@@ -91,7 +91,8 @@ pub(crate) fn within(x: &[Dim], indices: &[Dim], axis: usize) -> Result<()> {
     Ok(())
 }
 
-/// Where, in a tensor of shape `dims`, each index points along `axis`. The shapes were checked.
+/// The position of each index's element along `axis` in a tensor of shape `dims`. The shapes are
+/// checked.
 pub(crate) fn element_positions(
     dims: &[usize],
     axis: usize,

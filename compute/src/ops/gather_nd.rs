@@ -62,7 +62,7 @@ impl Op for GatherNd {
             axes.each([(1, i), (0, i)].into_iter().take(if i < b { 2 } else { 1 }), [(0, i)])
         });
         let rest = (end..x).fold(tuples, |axes, i| axes.each([(0, i)], [(0, outer + i - end)]));
-        // Numbers of wider tuples count several axes.
+        // The indices of a wider tuple are for several axes.
         match end - b {
             1 => rest.with(AxisKind::Picked { by: 1 }, [(0, b)], []),
             _ => rest,
@@ -94,7 +94,7 @@ pub(crate) fn too_wide(width: usize, rank: usize) -> Error {
     Error::invalid(format!("indices are {width} wide, expected at most {rank}"))
 }
 
-/// The slices that tuples of indices name, counted in slices, and the elements of one.
+/// The numbers of the slices that tuples of indices name, and the elements of a slice.
 pub(crate) fn slice_positions(
     dims: &[usize],
     batch_dims: usize,

@@ -40,14 +40,14 @@ impl Default for Gemm {
 
 #[allow(clippy::float_cmp, reason = "exactly the defaults")]
 impl Gemm {
-    /// Whether it is the product and the addend as they are, but for a right side that may be turned.
+    /// Whether the result is `a · op(b) + c`, without scales.
     fn is_plain(&self) -> bool {
         self.alpha == 1. && self.beta == 1. && !self.trans_a
     }
 
-    /// The product that a packed weight serves, where its addend is a row.
+    /// The product that a packed weight can compute, where c is a row.
     fn plain(&self, inputs: &[Option<&ValueInfo>]) -> Option<Product> {
-        // An addend that is scaled by 0 is not read, as BLAS has it: infinity times 0 would be NaN.
+        // As in BLAS, an addend that is scaled by 0 is not read: infinity times 0 would be NaN.
         let beta = if optional(inputs, 2).is_some() { self.beta } else { 0. };
         (self.alpha == 1. && !self.trans_a).then_some(Product { transposed: self.trans_b, beta })
     }

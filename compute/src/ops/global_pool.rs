@@ -10,26 +10,17 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::GlobalPoolNhwc;
 use crate::ops::QGlobalAveragePool;
+use crate::ops::pooling::GlobalPoolKind;
 use crate::ops::reduce::{ReduceKind, reduce_rows};
 use crate::reorder::{CHANNELS_LAST, Reordered};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// How a whole plane becomes one number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GlobalPoolKind {
-    /// The mean.
-    Average,
-    /// The largest.
-    Max,
-    /// The sum: what Lp pooling takes a root of.
-    Sum,
-}
-
-/// `GlobalAveragePool`, `GlobalMaxPool`: `[n, c, spatial…]` to `[n, c, 1…]`.
+/// `GlobalAveragePool`, `GlobalMaxPool`, and the sums of `GlobalLpPool`: `[n, c, spatial…]` to
+/// `[n, c, 1…]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobalPool {
-    /// Mean or maximum.
+    /// Mean, maximum or sum.
     pub kind: GlobalPoolKind,
 }
 
@@ -95,7 +86,7 @@ impl Op for GlobalPool {
 
     fn on_bytes(&self, inputs: &[Option<Dequantized<'_>>], y: &Requantized) -> Option<OnBytes> {
         let input = inputs.first().copied().flatten()?;
-        // An average lies between the least and the largest: limits are for those that follow.
+        // Only averages have an operator on bytes, and it does not clip.
         let fits = self.kind == GlobalPoolKind::Average && input.info.rank() == Some(4);
         let x = input.quant.filter(|_| fits && y.is_plain())?;
         let op = QGlobalAveragePool { x, y: y.quant };

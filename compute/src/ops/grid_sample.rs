@@ -14,7 +14,7 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// How a value comes from its neighbours.
+/// How a value is computed from the neighbouring elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "ONNX's own names")]
 pub enum SampleMode {
@@ -23,7 +23,7 @@ pub enum SampleMode {
     Cubic,
 }
 
-/// What lies outside.
+/// The values outside of x.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SamplePadding {
     /// Zeros.
@@ -44,7 +44,7 @@ const SPATIAL_MAX: usize = 3;
 pub struct GridSample {
     /// Interpolation.
     pub mode: SampleMode,
-    /// What lies outside.
+    /// The values outside of x.
     pub padding: SamplePadding,
     /// -1 and 1 are the centres of the outermost elements, rather than their outer edges.
     pub align_corners: bool,
@@ -71,7 +71,7 @@ impl Op for GridSample {
                 format!("ranks are {} and {}, expected one from 3 on", dims.len(), at.len());
             return Err(Error::invalid(message));
         }
-        // The elements that make up one grow as a power of the axes.
+        // The number of elements that one output reads grows exponentially with the axes.
         if dims.len() - 2 > SPATIAL_MAX {
             return Err(Error::unsupported(format!("{} spatial axes", dims.len() - 2)));
         }

@@ -3,11 +3,10 @@
 mod cpu;
 mod device;
 
-use super::batch_norm::channels;
+use super::batch_norm::{channels, entries};
 use crate::Axes;
-use crate::args::{float, output, rank, required, same_dtype};
+use crate::args::{concrete_one, float, output, required};
 use crate::device::Launches;
-use crate::dims;
 use crate::error::{Error, Result};
 use crate::norm;
 use crate::op::{Context, Op, ValueInfo};
@@ -16,8 +15,8 @@ use std::ops::RangeInclusive;
 
 /// `GroupNormalization`: inputs x `[n, c, …]`, scale and bias.
 ///
-/// Scale and bias have one entry a channel (opset 21) or one a group (opset 18); which, their
-/// length tells.
+/// Scale and bias have one entry a channel (opset 21) or one a group (opset 18), as their length
+/// tells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupNorm {
     /// Number of groups; divides the channels.
@@ -38,27 +37,23 @@ impl Op for GroupNorm {
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
         float(x.ty.dtype)?;
-        let channels = channels(x, inputs, &[])?;
+        let channels = channels(x)?;
         if self.groups == 0 || channels.known().is_some_and(|c| c % self.groups != 0) {
             let message = format!("{} groups do not divide {channels} channels", self.groups);
             return Err(Error::invalid(message));
         }
-        let (scale, bias) = (required(inputs, 1)?, required(inputs, 2)?);
-        for (what, parameter) in [("scale", scale), ("bias", bias)] {
-            same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
-            rank(what, parameter, 1)?;
-            if let Some([length]) = parameter.sym_shape()
-                && *length != Dim::Known(self.groups)
-            {
-                dims::expect(&format!("the length of {what}"), &channels, length)?;
-            }
+        let groups = Dim::Known(self.groups);
+        for (i, what) in [(1, "scale"), (2, "bias")] {
+            let parameter = required(inputs, i)?;
+            let per_group = parameter.dim(0) == Some(&groups);
+            entries(what, x, parameter, if per_group { &groups } else { &channels })?;
         }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let axes = norm::sample_axes(inputs);
-        // Groups part the channels, unless all are one.
+        // Several groups divide the channels into parts; a single group has all of them.
         match norm::parameters(inputs, 1, |_| Some(0)).filter(|_| self.groups == 1) {
             Some(own) => axes.all(own, [(0, 1)]),
             None => axes,
@@ -74,6 +69,7 @@ impl Op for GroupNorm {
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        cpu::run(self, ctx, inputs)
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        self.normalised(ctx, inputs, dtype, shape)
     }
 }

@@ -16,14 +16,14 @@ use std::ops::RangeInclusive;
 ///
 /// Inputs: query `[batch, length, heads · size]`; key and value `[batch, length, key heads · size]`,
 /// both absent where the query holds all three side by side; the past key and value
-/// `[batch, key heads, buffer, size]` (optional); i32 `[batch]`, how many keys each sequence has in
-/// the end, less one; i32, how many keys the longest has; cosines and sines
-/// `[positions, rotated / 2]` (where [`GroupQueryAttention::rotary`]); positions (i64
-/// `[batch, length]`, optional); what is added to scores (`[batch or 1, heads or 1, length, keys]`,
-/// optional); a logit for each head that no key has (`[heads]`, optional).
+/// `[batch, key heads, buffer, size]` (optional); the number of keys of each sequence, new ones
+/// included, less one (i32 `[batch]`); the number of keys of the longest sequence (i32); cosines
+/// and sines `[positions, rotated / 2]` (where [`GroupQueryAttention::rotary`]); positions (i64
+/// `[batch, length]`, optional); the bias of the scores (`[batch or 1, heads or 1, length, keys]`,
+/// optional); a logit for each head that takes part in softmax without a key (`[heads]`, optional).
 ///
 /// Outputs: the attention `[batch, length, heads · size]`, and key and value as a buffer for
-/// the next call, `[batch, key heads, the larger of keys and buffer, size]`, zeros where no key is.
+/// the next call, `[batch, key heads, the larger of keys and buffer, size]`, zeros after the keys.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GroupQueryAttention {
     /// Heads of the query.
@@ -36,22 +36,22 @@ pub struct GroupQueryAttention {
     pub scale: Option<f32>,
     /// Where it is not 0, scores become `cap · tanh(score / cap)`.
     pub softcap: f32,
-    /// How many keys a query sees at most, its own included.
+    /// The largest number of keys that a query sees, its own included.
     pub window: Option<usize>,
-    /// Whether query and key are turned by their positions.
+    /// Whether query and key are rotated by their positions.
     pub rotary: bool,
-    /// Whether the pairs that turn are neighbours, rather than of the first and second half.
+    /// Whether rotated pairs are neighbours, rather than elements of the first and second half.
     pub interleaved: bool,
-    /// Whether each head has a logit of 0 that no key has.
+    /// Whether each head has a logit of 0 without a key.
     pub smooth: bool,
 }
 
-/// The dimensions that the inputs' types tell.
+/// The dimensions that follow from the inputs' types.
 #[derive(Debug, Clone)]
 struct Sizes {
     batch: Dim,
     length: Dim,
-    /// Of one head.
+    /// Elements of one head.
     size: Dim,
     /// Keys that the past has room for.
     past: Dim,
@@ -60,7 +60,7 @@ struct Sizes {
 }
 
 impl GroupQueryAttention {
-    /// Heads in the input that is called the query.
+    /// Number of heads in input 0, which may hold key and value, too.
     fn query_heads(&self, packed: bool) -> Result<usize> {
         let all = self.key_heads.checked_mul(2).and_then(|n| n.checked_add(self.heads));
         match all {
@@ -93,7 +93,7 @@ impl GroupQueryAttention {
         Ok(Some(Sizes { batch, length, size, past: Dim::Known(0), keys }))
     }
 
-    /// Checks key, value and the past against the query, and notes how long the past is.
+    /// Checks key, value and the past against the query, and stores the past's length in `sizes`.
     fn check_keys(&self, inputs: &[Option<&ValueInfo>], sizes: &mut Sizes) -> Result<()> {
         let dtype = required(inputs, 0)?.ty.dtype;
         let hidden = dims::mul(&sizes.size, &Dim::Known(self.key_heads))?;
@@ -129,7 +129,7 @@ impl GroupQueryAttention {
         Ok(())
     }
 
-    /// Checks what says where the queries are.
+    /// Checks the inputs that give the queries' positions.
     fn check_positions(&self, inputs: &[Option<&ValueInfo>], sizes: &Sizes) -> Result<()> {
         let lengths = required(inputs, 5)?;
         same_dtype("the numbers of keys", DType::I32, lengths.ty.dtype)?;
@@ -168,7 +168,7 @@ impl GroupQueryAttention {
         Ok(())
     }
 
-    /// Checks what is added to the scores and what stands beside them.
+    /// Checks the scores' bias and the logits without a key.
     fn check_scores(&self, inputs: &[Option<&ValueInfo>], sizes: &Sizes) -> Result<()> {
         let dtype = required(inputs, 0)?.ty.dtype;
         let heads = Dim::Known(self.heads);
@@ -195,7 +195,7 @@ impl GroupQueryAttention {
     }
 }
 
-/// How many keys the longest sequence has, where that is known.
+/// The number of keys of the longest sequence, where it is known.
 fn keys(inputs: &[Option<&ValueInfo>]) -> Result<Option<usize>> {
     let total = required(inputs, 6)?;
     same_dtype("the number of keys", DType::I32, total.ty.dtype)?;
@@ -240,7 +240,7 @@ impl Op for GroupQueryAttention {
         let query = optional(inputs, 0).and_then(|query| query.dim(1)?.known());
         let keys = keys(inputs).ok().flatten();
         let may_be_prompt = query.is_none() || keys.is_none() || query == keys;
-        // Where a prompt starts, the first sequence's positions say for all.
+        // In a prompt, the positions of all sequences follow from the first sequence's.
         if self.rotary && optional(inputs, 9).is_some() && may_be_prompt {
             return Axes::new();
         }

@@ -14,7 +14,7 @@ use std::ops::RangeInclusive;
 pub struct Hardmax {
     /// Axis, negative from the back.
     pub axis: i64,
-    /// Looks over all axes from `axis` on, as opsets before 13 do.
+    /// Takes the maximum over all axes from `axis` on, as opsets before 13 do.
     pub flatten: bool,
 }
 
@@ -39,7 +39,7 @@ impl Op for Hardmax {
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
         let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
         let Ok(axis) = axis(self.axis, rank) else { return Axes::new() };
-        // Of equal elements the first is taken: the order matters along the others.
+        // The first of equal elements is taken, so that the order along the reduced axes matters.
         let own: Vec<usize> = if self.flatten { (axis..rank).collect() } else { vec![axis] };
         Axes::each_but(&own, inputs, outputs.len())
     }

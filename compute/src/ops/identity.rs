@@ -18,7 +18,7 @@ impl Op for Identity {
     }
 
     fn arity(&self) -> RangeInclusive<usize> {
-        // Dropout's ratio and training mode, when it is run as this, are further inputs.
+        // Dropout at inference has two more inputs: ratio and training mode.
         1..=3
     }
 

@@ -1,4 +1,4 @@
-//! Where elements stand in a list.
+//! Positions of elements in a list.
 
 #[cfg(test)]
 mod tests;
@@ -13,7 +13,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::ops::RangeInclusive;
 
-/// For each element its position in a list as i64, or the list's length where it is not in there.
+/// The position of each element in a list as i64, or the list's length for an element that is not
+/// in it.
 /// NaN equals NaN, and -0 equals 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexOf {
@@ -27,7 +28,7 @@ pub struct IndexOf {
 enum Keys {
     Texts(HashMap<Box<str>, i64>),
     Ints(HashMap<i64, i64>),
-    /// By the bits of f64.
+    /// By the bits of an f64.
     Floats(HashMap<u64, i64>),
 }
 
@@ -136,7 +137,7 @@ fn cast(ctx: &Context, x: &TensorView<'_>, to: DType) -> Result<Tensor> {
     out.pop().ok_or_else(|| Error::invalid("there is no output"))
 }
 
-/// One number's one pattern.
+/// The bits of a number; 0 and -0 have the same, and so have all NaN.
 fn bits(x: f64) -> u64 {
     if x == 0. {
         0

@@ -1,15 +1,13 @@
 //! Normalisation of each channel of each sample.
 
-mod cpu;
-mod device;
-
-use super::batch_norm::channels;
+use super::batch_norm::{channels, entries};
 use crate::Axes;
-use crate::args::{float, output, required};
+use crate::args::{concrete_one, float, output, required};
 use crate::device::Launches;
 use crate::error::Result;
 use crate::norm;
 use crate::op::{Context, Op, ValueInfo};
+use crate::ops::GroupNorm;
 use lgp_memory::{Tensor, TensorView};
 use std::ops::RangeInclusive;
 
@@ -26,6 +24,14 @@ impl Default for InstanceNorm {
     }
 }
 
+impl InstanceNorm {
+    /// The same with as many groups as x of this shape has channels.
+    fn grouped(&self, shape: &[usize]) -> GroupNorm {
+        // Without channels there is no element, and a count of groups is not 0.
+        GroupNorm { groups: shape[1].max(1), epsilon: self.epsilon }
+    }
+}
+
 impl Op for InstanceNorm {
     fn name(&self) -> &'static str {
         "InstanceNormalization"
@@ -38,7 +44,10 @@ impl Op for InstanceNorm {
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
         float(x.ty.dtype)?;
-        channels(x, inputs, &[(1, "scale"), (2, "bias")])?;
+        let channels = channels(x)?;
+        for (i, what) in [(1, "scale"), (2, "bias")] {
+            entries(what, x, required(inputs, i)?, &channels)?;
+        }
         Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
 
@@ -47,7 +56,8 @@ impl Op for InstanceNorm {
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
-        device::launches(self, inputs, outputs)
+        let shape = outputs.first()?.ty.concrete_shape()?;
+        self.grouped(&shape).launches(inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {
@@ -55,6 +65,7 @@ impl Op for InstanceNorm {
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        cpu::run(self, ctx, inputs)
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        self.grouped(&shape).normalised(ctx, inputs, dtype, shape)
     }
 }

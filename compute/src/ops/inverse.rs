@@ -48,7 +48,7 @@ impl Op for Inverse {
 
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         let n = optional(inputs, 0).and_then(|x| x.dim(x.rank()?.checked_sub(1)?)?.known());
-        // A matrix and its inverse are eliminated side by side, each in n³.
+        // The elimination updates the matrix and its inverse, n³ products each.
         let work = outputs.first().map_or(0, crate::cost::elements).saturating_mul(2);
         work.saturating_mul(n.unwrap_or(0) as u64)
     }
@@ -83,7 +83,7 @@ impl Op for Inverse {
     }
 }
 
-/// By elimination with the largest pivots; `None` where one is 0.
+/// By elimination with partial pivoting; `None` where a pivot is 0.
 fn inverse(mut a: Vec<f64>, n: usize) -> Option<Vec<f64>> {
     let mut out = vec![0.; n * n];
     (0..n).for_each(|i| out[i * n + i] = 1.);

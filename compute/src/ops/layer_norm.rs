@@ -28,6 +28,12 @@ impl Default for LayerNorm {
     }
 }
 
+impl LayerNorm {
+    fn norm(&self) -> LastAxes {
+        LastAxes { axis: self.axis, epsilon: self.epsilon, centred: true }
+    }
+}
+
 impl Op for LayerNorm {
     fn name(&self) -> &'static str {
         "LayerNormalization"
@@ -38,9 +44,7 @@ impl Op for LayerNorm {
     }
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        check(self.axis, inputs, &[(1, "scale"), (2, "bias")])?;
-        let x = required(inputs, 0)?;
-        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+        self.norm().infer_types(inputs)
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
@@ -48,7 +52,7 @@ impl Op for LayerNorm {
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
-        device::launches(self, inputs, outputs)
+        self.norm().launches(inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {
@@ -56,37 +60,47 @@ impl Op for LayerNorm {
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        cpu::run(self, ctx, inputs)
+        self.norm().run(self, ctx, inputs)
     }
 }
 
-/// Checks x and the parameters of a norm over the axes from `first` on: dtypes, and that each
-/// parameter broadcasts to those axes.
-pub(crate) fn check(
-    first: i64,
-    inputs: &[Option<&ValueInfo>],
-    parameters: &[(usize, &str)],
-) -> Result<()> {
-    let x = required(inputs, 0)?;
-    float(x.ty.dtype)?;
-    let last = match x.sym_shape() {
-        Some(dims) => Some(&dims[axis(first, dims.len())?..]),
-        None => None,
-    };
-    required(inputs, 1)?;
-    for &(i, what) in parameters {
-        let Some(parameter) = optional(inputs, i) else { continue };
-        same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
-        if let (Some(last), Some(dims)) = (last, parameter.sym_shape()) {
-            let whole = dims::broadcast(dims, last)?;
-            let grows = whole.len() > last.len()
-                || whole.iter().zip(last).any(|(w, d)| dims::expect("", d, w).is_err());
-            if grows {
-                let (dims, last) = (SymShape(dims.to_vec()), SymShape(last.to_vec()));
-                let message = format!("{what} of shape {dims} does not broadcast to {last}");
-                return Err(Error::invalid(message));
+/// A norm over the last axes. Inputs: x, scale, bias (optional); scale and bias broadcast to the
+/// normalised axes.
+#[derive(Debug)]
+pub(crate) struct LastAxes {
+    /// First axis that is normalised, negative from the back.
+    pub(crate) axis: i64,
+    /// Added to the variance before the square root.
+    pub(crate) epsilon: f32,
+    /// Whether the mean is subtracted. If not, the mean square takes the variance's place, and
+    /// there is no bias.
+    pub(crate) centred: bool,
+}
+
+impl LastAxes {
+    /// The type of x. Checks the dtypes, and that scale and bias broadcast to the normalised axes.
+    pub(crate) fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
+        let x = required(inputs, 0)?;
+        float(x.ty.dtype)?;
+        let last = match x.sym_shape() {
+            Some(dims) => Some(&dims[axis(self.axis, dims.len())?..]),
+            None => None,
+        };
+        required(inputs, 1)?;
+        for (i, what) in [(1, "scale"), (2, "bias")] {
+            let Some(parameter) = optional(inputs, i) else { continue };
+            same_dtype(what, x.ty.dtype, parameter.ty.dtype)?;
+            if let (Some(last), Some(dims)) = (last, parameter.sym_shape()) {
+                let whole = dims::broadcast(dims, last)?;
+                let grows = whole.len() > last.len()
+                    || whole.iter().zip(last).any(|(w, d)| dims::expect("", d, w).is_err());
+                if grows {
+                    let (dims, last) = (SymShape(dims.to_vec()), SymShape(last.to_vec()));
+                    let message = format!("{what} of shape {dims} does not broadcast to {last}");
+                    return Err(Error::invalid(message));
+                }
             }
         }
+        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
     }
-    Ok(())
 }

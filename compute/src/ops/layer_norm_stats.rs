@@ -1,4 +1,4 @@
-//! What layer normalisation knows of each row besides its result.
+//! The mean and the deviation of each row of a layer normalisation.
 
 use crate::Axes;
 use crate::args::{axis, concrete, float, optional, required};

@@ -17,8 +17,8 @@ use std::ops::RangeInclusive;
 /// state `[batch, key heads, k, v]`, the logarithm of its decay (a number a head or a number a
 /// key's element), and the rate of its updates (a number a head, or one for all).
 ///
-/// With a decay the state shrinks first. With a rate, what the state already holds for the key is
-/// subtracted from the value, and the difference times the rate is what is written.
+/// With a decay the state shrinks first. With a rate, the value that the state already holds for
+/// the key is subtracted from the new value, and the difference times the rate is written.
 ///
 /// Outputs `[batch, length, query heads · v]` and the state. f16, bf16 and f32, computed in f32.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,9 +29,9 @@ pub struct LinearAttention {
     pub key_heads: usize,
     /// Factor of the output; `1 / sqrt(k)` when absent.
     pub scale: Option<f32>,
-    /// Whether the state decays: the fifth input is then needed, and refused otherwise.
+    /// Whether the state decays: the fifth input is then required, otherwise refused.
     pub gated: bool,
-    /// Whether writes are corrected: the same for the sixth input.
+    /// Whether the held value is subtracted: the sixth input is then required, otherwise refused.
     pub delta: bool,
 }
 
@@ -136,7 +136,7 @@ impl Op for LinearAttention {
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         let length = optional(inputs, 0).and_then(|query| query.dim(1)?.known()).unwrap_or(0);
         let groups = self.query_heads.checked_div(self.key_heads).unwrap_or(0);
-        // At each step the state is read for each query, written, and what the rule asks for.
+        // At each step each query reads the state, a key writes it, and so do decay and correction.
         let rule = 1 + usize::from(self.gated) + usize::from(self.delta);
         let state = outputs.get(1).map_or(0, crate::cost::elements);
         state.saturating_mul(length as u64).saturating_mul((groups + rule) as u64)
@@ -145,7 +145,7 @@ impl Op for LinearAttention {
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let Ok(outputs) = self.infer(inputs) else { return 0 };
         let [y, state] = &outputs[..] else { return 0 };
-        // State and output of each head, and copies of what is not f32.
+        // State and output of each head, and copies of tensors that are not f32.
         let all = inputs.iter().copied().flatten().chain([y, state]);
         let copies = all.filter(|info| info.ty.dtype != DType::F32);
         copies

@@ -37,7 +37,7 @@ impl Op for Lrn {
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
         float(x.ty.dtype)?;
-        channels(x, inputs, &[])?;
+        channels(x)?;
         if self.size == 0 {
             return Err(Error::invalid("size is 0, expected 1 or more"));
         }

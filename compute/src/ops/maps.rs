@@ -1,4 +1,4 @@
-//! Maps: rows of scores by class, and vectors of what maps hold.
+//! Maps: rows of scores by class, and vectors of a map's values.
 
 #[cfg(test)]
 mod tests;
@@ -55,13 +55,13 @@ impl Op for ZipMap {
 pub struct CastMap {
     /// The output's dtype.
     pub to: DType,
-    /// As many columns as this, each for the key that is its number; columns of no key hold 0.
-    /// Without it a column for each key that is there.
+    /// Number of columns; column `i` has the value of key `i`, or 0 without it. If absent, there is
+    /// a column for each key of the map.
     pub width: Option<usize>,
 }
 
-/// `DictVectorizer`: a map's values as a matrix of one row, each in its key's column; columns
-/// whose key the map has not are 0, or empty, and keys of no column are left out.
+/// `DictVectorizer`: a map's values as a matrix of one row, each in its key's column. A column
+/// whose key the map lacks is 0, or empty; keys without a column are left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DictVectorizer {
     columns: IndexOf,
@@ -69,7 +69,7 @@ pub struct DictVectorizer {
 }
 
 impl DictVectorizer {
-    /// From the columns' keys: i64 or strings.
+    /// The operator for the columns' keys: i64 or strings.
     ///
     /// # Errors
     /// Keys of another dtype.
@@ -96,7 +96,7 @@ fn infer_row(inputs: &[Option<&ValueInfo>], to: Option<DType>) -> Result<Vec<Val
     Ok(vec![ValueInfo::of(TensorType { dtype, shape: None })])
 }
 
-/// The values in the columns that are wanted of them; the number of values stands for 0.
+/// A row of the values with these numbers, one for each column; the number of values stands for 0.
 fn row(ctx: &Context, values: &Tensor, columns: &[i64]) -> Result<Tensor> {
     let nothing = Tensor::zeros(values.dtype(), [1])?;
     let one = |mut out: Vec<Tensor>| out.pop().ok_or_else(|| Error::invalid("there is no output"));
@@ -143,7 +143,7 @@ impl Op for CastMap {
                 columns
             }
         };
-        // Text that is no number has no meaning between the columns of numbers.
+        // Values are cast before zeros fill the other columns, which as text would be no numbers.
         let values = Cast { to: self.to }.run(ctx, &[Some(values.view())])?;
         let values = values.first().ok_or_else(|| Error::invalid("no values"))?;
         Ok(vec![row(ctx, values, &columns)?.into()])

@@ -10,7 +10,7 @@ use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::ops::matmul;
+use crate::ops::matmul::facts;
 use crate::{Axes, AxisKind};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
@@ -38,7 +38,7 @@ impl Op for MatMulInteger {
             }
         }
         let shape = match (a.sym_shape(), b.sym_shape()) {
-            (Some(a), Some(b)) => Some(matmul::shape(a, b)?),
+            (Some(a), Some(b)) => Some(facts::shape(a, b)?),
             _ => None,
         };
         if let (Some(b), Some(zero)) = (b.sym_shape(), optional(inputs, 3))
@@ -54,7 +54,7 @@ impl Op for MatMulInteger {
         if let (Some(a), Some(zero)) = (a.sym_shape(), optional(inputs, 2))
             && let Some(zero) = zero.sym_shape()
         {
-            // A column of zero points, or the same laid out flat.
+            // A column of zero points, or a vector of them.
             let zero = match zero {
                 [rows @ .., last]
                     if zero.len() > 1
@@ -75,7 +75,7 @@ impl Op for MatMulInteger {
         if matches!(rank(2), Some(None)) || matches!(rank(3), Some(None)) {
             return Axes::new();
         }
-        matmul::axes(inputs, outputs).iter().fold(Axes::new(), |axes, own| {
+        facts::axes(inputs, outputs).iter().fold(Axes::new(), |axes, own| {
             let zero = |side: usize| {
                 let (x, zero) = (rank(side)??, rank(2 + side)??);
                 Some((2 + side, zero_axis(side, own.in_input(side)?, x, zero)?))
@@ -87,7 +87,7 @@ impl Op for MatMulInteger {
     }
 
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
-        matmul::multiply_adds(inputs, outputs)
+        facts::multiply_adds(inputs, outputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
@@ -99,8 +99,8 @@ impl Op for MatMulInteger {
     }
 }
 
-/// Which axis of zero points, of rank `zero`, is an axis of their side, of this rank, other than the
-/// inner one: flat ones belong to the rows of a or the columns of b.
+/// The axis of the zero points, whose rank is `zero`, for an axis of their operand, of rank `rank`,
+/// other than the inner one. Vectors of zero points belong to the rows of a or the columns of b.
 fn zero_axis(side: usize, axis: usize, rank: usize, zero: usize) -> Option<usize> {
     match zero {
         1 => (axis + 2 - side == rank).then_some(0),
@@ -118,8 +118,8 @@ pub(crate) fn byte(dtype: DType) -> Result<()> {
     }
 }
 
-/// Fails unless zero points are one, one for each row or column, or as many for each matrix: of shape
-/// `all`.
+/// Fails unless there is one zero point, one for each row or column, or one for each row or column
+/// of each matrix: then their shape is `all`.
 fn per(what: &str, zero: &[Dim], all: &[Dim]) -> Result<()> {
     if zero.iter().all(|d| *d == Dim::Known(1)) {
         return Ok(());

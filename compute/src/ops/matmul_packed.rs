@@ -24,9 +24,9 @@ pub struct MatMulPacked {
     pub k: usize,
     /// Columns of the weight.
     pub n: usize,
-    /// Whether the weight was rounded to bf16, and so is the left side; sums are f32.
+    /// Whether weight and left side are rounded to bf16; sums are f32.
     pub bf16: bool,
-    /// What happens to each element last.
+    /// The activation, applied last.
     pub activation: Activation,
 }
 
@@ -180,7 +180,7 @@ impl Op for MatMulPacked {
     }
 }
 
-/// Rounds rows of `k` numbers to pairs.
+/// Rounds rows of `k` numbers to pairs of bf16.
 fn to_pairs(ctx: &Context, a: &[f32], k: usize, left: &mut [f32]) {
     let steps = k.div_ceil(2);
     ctx.split(left, steps, steps, |first, part| {

@@ -1,5 +1,5 @@
-//! Matrix product with a weight of which few elements, or few square blocks, are not zero. No operator
-//! of ONNX: a pass puts it in place of `MatMul` for devices.
+//! Matrix product with a sparse weight: few of its elements, or of its square blocks, are not zero.
+//! No operator of ONNX: a pass puts it in place of `MatMul` for devices.
 
 mod device;
 mod pack;
@@ -15,11 +15,12 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// `a · w` in f32: a of shape `[…, k]`; then the weight, `[k, n]`, by columns of blocks: where the
-/// blocks of each column of them begin and the last one's end (i32, `[n / block + 1]`), the row of
-/// blocks that each is in (i32), and their elements (f32, `[blocks, block, block]`, rows of k).
+/// `a · w` in f32. Input 0 is a, of shape `[…, k]`; inputs 1 to 3 are the weight, `[k, n]`, by
+/// columns of blocks: the first block of each column and the end of the last (i32,
+/// `[n / block + 1]`), the row of each block (i32), and the blocks' elements (f32,
+/// `[blocks, block, block]`, rows of k).
 ///
-/// With blocks of one element this is the compressed form by columns, CSC.
+/// With blocks of one element this is the compressed sparse column form, CSC.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatMulSparse {
     /// The inner dimension, a multiple of `block`.
@@ -33,7 +34,7 @@ pub struct MatMulSparse {
 const OP: &str = "MatMulSparse";
 
 impl MatMulSparse {
-    /// Fails unless the blocks are where the weight is.
+    /// Fails unless all blocks are within the weight.
     fn check(&self, starts: &[i32], rows: &[i32], values: &[f32]) -> Result<()> {
         let inside = |r: &i32| usize::try_from(*r).is_ok_and(|r| r < self.k / self.block);
         let ordered = starts.first() == Some(&0)

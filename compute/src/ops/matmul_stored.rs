@@ -1,12 +1,12 @@
-//! Matrix product whose right side stays as it is stored, in fewer bits than it is multiplied in. No
-//! operator of ONNX: a pass puts it in place of `MatMul` for devices, which widen a weight on its way
-//! from memory.
+//! Matrix product whose right side stays stored in fewer bits than the product uses. No operator of
+//! ONNX: a pass puts it in place of `MatMul` for devices, which widen a weight as they load it.
 
 mod device;
 
-use super::{Cast, DequantizeLinear, MatMul, UnpackBits, matmul};
+use super::matmul::{cpu, facts};
+use super::{Cast, DequantizeLinear, UnpackBits};
 use crate::Axes;
-use crate::args::{optional, rank, required, same_dtype};
+use crate::args::{concrete_one, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -17,21 +17,22 @@ use std::ops::RangeInclusive;
 /// `a · w` in f32: a of shape `[…, k]`, the stored weight, its scales and its zero points; the last
 /// two may be absent.
 ///
-/// With `bits`, weight, scales and zero points are as that takes them. Otherwise the weight is a
-/// matrix `[k, n]` of f16 or bf16; or of i8 or u8, and stands for `(w − zero point) · scale`: the scale
-/// is f32 and has one element, or one for each column, and so has the zero point, of w's dtype.
+/// With `bits`, weight, scales and zero points are the inputs of that [`UnpackBits`]. Otherwise the
+/// weight w is a matrix `[k, n]` of f16 or bf16; or of i8 or u8, and stands for
+/// `(w − zero point) · scale`. Scale (f32) and zero point (w's dtype) have one element, or one for
+/// each column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MatMulStored {
     /// How the weight is packed, if it is.
     pub bits: Option<UnpackBits>,
 }
 
-/// How bytes become floats again: scales belong to columns.
+/// The dequantisation of a weight of bytes, with scales along the columns.
 const COLUMNS: DequantizeLinear = DequantizeLinear { axis: 1, block: 0, to: Some(DType::F32) };
 
 impl MatMulStored {
-    /// The product with a weight that a decoder would make floats of; `None` for one that it does not
-    /// read as it is stored.
+    /// The product with a weight as stored before `decoder` makes floats of it; `None` for a weight
+    /// that this operator does not read.
     pub(crate) fn of(decoder: &Decoder, inputs: &[Option<&ValueInfo>]) -> Option<Self> {
         let f32s = |i: usize| optional(inputs, i).is_some_and(|x| x.ty.dtype == DType::F32);
         let op = match decoder {
@@ -78,7 +79,7 @@ impl Op for MatMulStored {
     }
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        MatMul.infer(&[Some(required(inputs, 0)?), Some(&self.weight(inputs)?)])
+        facts::infer(required(inputs, 0)?, &self.weight(inputs)?)
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
@@ -96,7 +97,7 @@ impl Op for MatMulStored {
     }
 
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
-        matmul::multiply_adds(inputs, outputs)
+        facts::multiply_adds(inputs, outputs)
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
@@ -104,12 +105,15 @@ impl Op for MatMulStored {
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        let [a, stored @ ..] = inputs else { return Err(Error::invalid("input 0 is missing")) };
+        let (dtype, shape) = concrete_one(self, inputs)?;
+        let (a, stored) = (required(inputs, 0)?, &inputs[1..]);
         let wide = match (&self.bits, stored) {
             (Some(bits), _) => bits.run(ctx, stored)?,
             (None, [_, Some(_), ..]) => COLUMNS.run(ctx, stored)?,
             (None, _) => Cast { to: DType::F32 }.run(ctx, stored)?,
         };
-        MatMul.run(ctx, &[a.clone(), wide.first().map(Tensor::view)])
+        let wide = wide.first().map(Tensor::view);
+        let wide = wide.ok_or_else(|| Error::invalid("the weight has no value"))?;
+        Ok(vec![cpu::run(ctx, [a, &wide], dtype, &shape)?])
     }
 }

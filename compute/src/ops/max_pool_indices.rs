@@ -1,4 +1,4 @@
-//! Max pooling that also says where each maximum was.
+//! Max pooling that also outputs the position of each maximum.
 
 mod cpu;
 mod device;
@@ -41,7 +41,7 @@ impl Op for MaxPoolIndices {
         Ok(out)
     }
 
-    // No axes: an index counts all elements of the input, and those of a part count otherwise.
+    // No axes: an index counts all elements of the input, so that a part would have other indices.
 
     fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         let windows = outputs.first().map_or(0, crate::cost::elements);

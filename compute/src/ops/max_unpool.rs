@@ -10,7 +10,7 @@ use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `MaxUnpool`: inputs x `[n, c, spatial…]`, i64 indices of x's shape into the flattened output,
-/// and the output's shape (optional). What no index points at is zero.
+/// and the output's shape (optional). Elements that no index names are zero.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MaxUnpool {
     /// Window size, one a spatial axis.
@@ -22,7 +22,7 @@ pub struct MaxUnpool {
 }
 
 impl MaxUnpool {
-    /// The shape that the indices count in.
+    /// The shape whose elements the indices count.
     fn shape(&self, x: &[Dim]) -> Result<Vec<Dim>> {
         let n = self.kernel.len();
         if x.len() != n + 2 || n == 0 {
@@ -118,7 +118,7 @@ impl Op for MaxUnpool {
         if natural == shape.dims() {
             return Ok(vec![out]);
         }
-        // A larger shape asked for only adds zeros at the ends.
+        // A larger output shape only adds zeros at the ends.
         let mut all = vec![0i64; natural.len()];
         all.extend(shape.iter().zip(&natural).map(|(s, n)| i64::try_from(s - n).unwrap_or(0)));
         let grow = pad::Pad { mode: pad::PadMode::Constant, pads: Some(all), value: None };

@@ -67,7 +67,7 @@ impl Op for MelWeights {
             if start == middle {
                 set(middle, 1.);
             }
-            // Only rows of the matrix matter, however far the frequencies go.
+            // The loop is over the matrix's rows: a band can go far beyond them.
             for row in 0..rows {
                 let at = cast::<_, f64>(row).unwrap_or(f64::NAN);
                 if start < middle && (start..=middle).contains(&at) {
@@ -82,7 +82,7 @@ impl Op for MelWeights {
     }
 }
 
-/// The row at which a band begins; each ends where the next but one begins.
+/// The row at which a band begins; a band ends where the next but one begins.
 fn edges([bands, length, rate, low, high]: [f64; 5]) -> impl Fn(usize) -> f64 {
     let mel = |hertz: f64| 2595. * (1. + hertz / 700.).log10();
     let (low, high) = (mel(low), mel(high));

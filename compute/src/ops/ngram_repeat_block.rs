@@ -12,8 +12,8 @@ use std::ops::RangeInclusive;
 /// `NGramRepeatBlock` of `com.microsoft`: inputs tokens (i64 or i32, `[batch, length]`) and scores (f32,
 /// `[batch, tokens]`).
 ///
-/// The output is the scores, minus infinity for every token that would make the last tokens one of the
-/// n-grams that the sequence has already.
+/// The output is the scores, with minus infinity for every token that would repeat an n-gram of its
+/// sequence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NGramRepeatBlock {
     /// Tokens of an n-gram, at least 1.

@@ -29,7 +29,7 @@ pub enum Reduction {
 pub struct NllLoss {
     /// None, sum or mean.
     pub reduction: Reduction,
-    /// A target that costs and weighs nothing.
+    /// A target whose loss and weight are 0.
     pub ignore_index: Option<i64>,
 }
 
@@ -76,7 +76,7 @@ impl Op for NllLoss {
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
         let Some(rank) = optional(inputs, 0).and_then(|x| x.rank()) else { return Axes::new() };
         (1..rank).fold(Axes::new(), |axes, axis| {
-            // The classes come after the first axis.
+            // The target lacks x's axis 1, the classes.
             let own = [(0, if axis == 1 { 0 } else { axis }), (1, axis - 1)];
             match self.reduction {
                 Reduction::None => axes.each(own, [(0, axis - 1)]),

@@ -1,4 +1,4 @@
-//! Where elements are not zero.
+//! The positions of the elements that are not zero.
 
 use crate::args::required;
 use crate::error::Result;

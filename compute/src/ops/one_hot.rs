@@ -12,10 +12,10 @@ use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `OneHot`: inputs indices (any numeric dtype), depth (one number) and values (`[off, on]`); an
-/// index outside of the depth gives a vector that is off.
+/// index outside of the depth gives a vector of the off value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OneHot {
-    /// Where the new axis stands in the output, negative from the back.
+    /// The output's axis that is new, negative from the back.
     pub axis: i64,
 }
 

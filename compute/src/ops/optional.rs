@@ -6,12 +6,12 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::ops::sequence::data_only;
 use lgp_memory::{DType, Datum, Shape, Tensor, TensorType, TensorView, ValueKind};
 
-/// `Optional`: its input, or nothing where there is none.
+/// `Optional`: its input, or an absent value without an input.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Optional {
-    /// What it is when nothing is given.
+    /// The kind of value without an input.
     pub kind: ValueKind,
-    /// The type of the tensors that it may hold.
+    /// The type of the tensors that the value may hold.
     pub ty: TensorType,
 }
 

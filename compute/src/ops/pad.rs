@@ -16,7 +16,7 @@ use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, Tensor, TensorView};
 use std::ops::{Range, RangeInclusive};
 
-/// What the new elements are.
+/// The values of the new elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PadMode {
     /// A given value.
@@ -25,7 +25,7 @@ pub enum PadMode {
     Reflect,
     /// The nearest element.
     Edge,
-    /// The tensor over and over.
+    /// The tensor, repeated.
     Wrap,
 }
 
@@ -33,16 +33,16 @@ pub enum PadMode {
 /// (scalar, optional), axes (optional).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pad {
-    /// What the new elements are.
+    /// The values of the new elements.
     pub mode: PadMode,
-    /// Stands in for an absent pads input (opset < 11).
+    /// Replaces an absent pads input (opset < 11).
     pub pads: Option<Vec<i64>>,
-    /// Stands in for an absent value input (opset < 11); 0 when both are absent.
+    /// Replaces an absent value input (opset < 11); 0 when both are absent.
     pub value: Option<f32>,
 }
 
 impl Pad {
-    /// What every axis gains at its begin and its end; `None` while unknown.
+    /// The number of elements that every axis gains at its begin and its end; `None` while unknown.
     fn amounts(
         &self,
         inputs: &[Option<&ValueInfo>],
@@ -78,7 +78,7 @@ impl Pad {
             Error::invalid(message)
         };
         let size = size.ok_or_else(|| wrong("leave no valid size"))?;
-        // A mirror shows one element less than there is, and an edge needs one.
+        // A mirror has one element less than the axis; an edge needs at least one element.
         let kept = kept(n, (begin, end));
         let reach = match self.mode {
             PadMode::Constant => i64::MAX,
@@ -93,7 +93,7 @@ impl Pad {
     }
 }
 
-/// What is left of an axis once negative pads have cut it: only that is repeated.
+/// The part of an axis that negative pads leave; only its elements are repeated.
 fn kept(size: usize, (begin, end): (i64, i64)) -> Range<i64> {
     let size = i64::try_from(size).unwrap_or(i64::MAX);
     begin.min(0).saturating_neg()..size.saturating_add(end.min(0))

@@ -7,6 +7,7 @@ mod tests;
 
 pub(crate) use device::Windows;
 
+use crate::Axes;
 use crate::args::{float, optional, output, required};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
@@ -14,39 +15,24 @@ use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::ops::PoolNhwc;
 use crate::ops::QMaxPool;
+use crate::ops::pooling::{PoolKind, window, window_axes, window_elements};
 use crate::reorder::{CHANNELS_LAST, Reordered};
-use crate::window::Pads;
-use crate::window::{Axis, Spec, specs};
-use crate::{Axes, AxisKind};
-use lgp_memory::{DType, Dim, Tensor, TensorView};
+use crate::window::{Axis, Pads, Spec, specs};
+use lgp_memory::{DType, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// What becomes of a window's elements.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PoolKind {
-    /// The largest; padding never wins.
-    Max,
-    /// The mean.
-    Average {
-        /// Divides by the window's size even where it hangs over into the padding.
-        count_include_pad: bool,
-    },
-    /// The sum: what Lp pooling takes roots of.
-    Sum,
-}
-
-/// `MaxPool` (first output), `AveragePool`: `[n, c, spatial…]`.
+/// `MaxPool` (its first output), `AveragePool`, and the sums of `LpPool`: `[n, c, spatial…]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pool {
-    /// Maximum or mean.
+    /// Maximum, mean or sum.
     pub kind: PoolKind,
-    /// Window size, one a spatial axis.
+    /// Window size, one per spatial axis.
     pub kernel: Vec<usize>,
-    /// One a spatial axis; empty means all 1.
+    /// One per spatial axis; empty means all 1.
     pub strides: Vec<usize>,
     /// Padding around the input.
     pub pads: Pads,
-    /// One a spatial axis; empty means all 1.
+    /// One per spatial axis; empty means all 1.
     pub dilations: Vec<usize>,
     /// Rounds the output size up instead of down.
     pub ceil_mode: bool,
@@ -59,25 +45,12 @@ impl Pool {
 
     /// The window of each spatial axis for an actual shape.
     pub(crate) fn windows(&self, x: &[usize]) -> Result<Vec<Axis>> {
-        let one = |(spec, &n): (&Spec, &usize)| {
-            let axis = spec.axis(n)?;
-            let reach = (axis.kernel - 1) * axis.dilation + 1;
-            if axis.begin >= reach || axis.end >= reach {
-                // Some window would see nothing but padding.
-                let message = format!(
-                    "padding {} and {} is not smaller than the window of {reach}",
-                    axis.begin, axis.end
-                );
-                return Err(Error::invalid(message));
-            }
-            Ok(axis)
-        };
-        self.specs()?.iter().zip(&x[2..]).map(one).collect()
+        self.specs()?.iter().zip(&x[2..]).map(|(spec, &n)| window(spec, n)).collect()
     }
 }
 
 impl Pool {
-    /// The pool of channels-last bytes, where it takes the largest of two spatial axes.
+    /// The same pool of channels-last bytes, for a maximum over two spatial axes.
     fn of_bytes(&self) -> Option<QMaxPool> {
         let pair = |values: &[usize]| match *values {
             [] => Some([1, 1]),
@@ -192,35 +165,4 @@ impl Op for Pool {
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }
-}
-
-/// The axes of pooling with these windows along the axes from `first` on: neither images nor their
-/// channels, axis `channels`, know anything of each other.
-pub(crate) fn window_axes(
-    specs: &[Spec],
-    pads: &Pads,
-    x: Option<&ValueInfo>,
-    [channels, first]: [usize; 2],
-) -> Axes {
-    let axes = Axes::new().each([(0, 0)], [(0, 0)]).each([(0, channels)], [(0, channels)]);
-    specs.iter().enumerate().fold(axes, |axes, (i, spec)| {
-        let before = match pads {
-            Pads::Explicit(pads) => Some(pads.get(i).copied().unwrap_or(0)),
-            // The input's size decides.
-            Pads::SameUpper | Pads::SameLower => {
-                let size = x.and_then(|x| x.dim(first + i)).and_then(Dim::known);
-                size.and_then(|n| spec.axis(n).ok()).map(|axis| axis.begin)
-            }
-        };
-        let Some(before) = before else { return axes };
-        let extent = (spec.kernel - 1).saturating_mul(spec.dilation).saturating_add(1);
-        let kind = AxisKind::Window { stride: spec.stride, before, extent };
-        axes.with(kind, [(0, first + i)], [(0, first + i)])
-    })
-}
-
-/// Elements that the windows behind these outputs have, padding included.
-pub(crate) fn window_elements(kernel: &[usize], outputs: &[ValueInfo]) -> u64 {
-    let all = outputs.first().map_or(0, crate::cost::elements);
-    kernel.iter().fold(all, |n, &taps| n.saturating_mul(taps as u64))
 }

@@ -4,21 +4,20 @@ mod cpu;
 #[cfg(test)]
 mod tests;
 
-use super::pool::{window_axes, window_elements};
+use super::pooling::{GlobalPoolKind, PoolKind, plane_axes, window, window_axes, window_elements};
 use crate::Axes;
 use crate::args::{optional, output, rank, required};
 use crate::cost::elements;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::ops::{GlobalPoolKind, PoolKind};
 use crate::window::{Axis, Pads, Spec, specs};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// Max or average pooling `[n, h, w, c]` to `[n, oh, ow, c]`: f32, maxima also bf16.
+/// Max, average or sum pooling `[n, h, w, c]` to `[n, oh, ow, c]`: f32, maxima also bf16.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolNhwc {
-    /// Maximum or mean.
+    /// Maximum, mean or sum.
     pub kind: PoolKind,
     /// Window size.
     pub kernel: [usize; 2],
@@ -39,19 +38,7 @@ impl PoolNhwc {
 
     fn windows(&self, h: usize, w: usize) -> Result<[Axis; 2]> {
         let specs = self.specs()?;
-        let one = |spec: &Spec, n| {
-            let axis = spec.axis(n)?;
-            let reach = (axis.kernel - 1) * axis.dilation + 1;
-            if axis.begin >= reach || axis.end >= reach {
-                // Some window would see nothing but padding.
-                let (begin, end) = (axis.begin, axis.end);
-                let message =
-                    format!("padding {begin} and {end} is not smaller than the window of {reach}");
-                return Err(Error::invalid(message));
-            }
-            Ok(axis)
-        };
-        Ok([one(&specs[0], h)?, one(&specs[1], w)?])
+        Ok([window(&specs[0], h)?, window(&specs[1], w)?])
     }
 }
 
@@ -97,7 +84,7 @@ impl Op for PoolNhwc {
 /// Pooling over whole planes, `[n, h, w, c]` of f32 or bf16 to `[n, 1, 1, c]` of f32.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GlobalPoolNhwc {
-    /// Mean or maximum.
+    /// Mean, maximum or sum.
     pub kind: GlobalPoolKind,
 }
 
@@ -135,13 +122,7 @@ impl Op for GlobalPoolNhwc {
     }
 }
 
-/// The axes of pooling whole planes of channels-last images.
-pub(crate) fn plane_axes() -> Axes {
-    let axes = Axes::new().each([(0, 0)], [(0, 0)]).each([(0, 3)], [(0, 3)]);
-    axes.all([(0, 1)], []).all([(0, 2)], [])
-}
-
-/// The only input, an f32 tensor of rank 4, which in some places may be bf16.
+/// The only input: a tensor of rank 4, of f32, or also bf16 where `bf16` allows it.
 fn image<'a>(inputs: &'a [Option<&'a ValueInfo>], bf16: bool) -> Result<&'a ValueInfo> {
     let x = required(inputs, 0)?;
     if x.ty.dtype != DType::F32 && !(bf16 && x.ty.dtype == DType::BF16) {

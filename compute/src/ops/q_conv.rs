@@ -1,7 +1,8 @@
-//! Convolution of channels-last bytes with packed 8-bit weights, quantised again or made floats.
+//! Convolution of channels-last bytes with packed 8-bit weights, to bytes or to floats.
 
 mod cpu;
 mod depthwise;
+mod rows;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -27,9 +28,9 @@ const NAME: &str = "QConvNhwc";
 
 /// A convolution: input x `[n, h, w, c]` of bytes, output `[n, oh, ow, m]`.
 ///
-/// Of one that [`QConv::new`] makes the output is bytes: what back to floats, `Conv`, a clip and
-/// quantisation would give, but that the sums are exact. One that [`QConv::dynamic`] makes reads x,
-/// its scale and its zero point as `DynamicQuantizeLinear` gives them, and its output is f32.
+/// The output of a [`QConv::new`] is bytes: the result of dequantising, `Conv`, a clip and
+/// quantising, but with exact sums. A [`QConv::dynamic`] has an f32 output, and reads x, its scale
+/// and its zero point as `DynamicQuantizeLinear` gives them.
 #[derive(Debug, Clone)]
 pub struct QConv {
     geometry: ConvGeometry,
@@ -37,7 +38,7 @@ pub struct QConv {
     weights: Arc<Weights>,
 }
 
-/// What comes in and goes out.
+/// The types of input and output.
 #[derive(Debug, Clone)]
 enum Ends {
     Bytes { x: Quant, y: DType },
@@ -50,38 +51,38 @@ enum Weights {
     Depthwise(DepthwiseWeights),
 }
 
-/// The channels of a group, which do not mix with others.
+/// The weights of a group of channels.
 #[derive(Debug)]
 struct Group {
     packed: Packed,
     finish: Finish,
 }
 
-/// What becomes of a group's sums.
+/// The epilogue of a group's sums.
 #[derive(Debug)]
 enum Finish {
     Bytes {
         seeds: Vec<i32>,
         epilogue: ToBytes,
     },
-    /// Scales of the weight and a bias, filled up to whole panels.
+    /// Scales of the weight, and the bias, padded to whole panels.
     Floats {
         scale: Vec<f32>,
         bias: Vec<f32>,
     },
 }
 
-/// What the inner dimension's segments are.
+/// The segments of the inner dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Segments {
     /// The channels of one tap: the input is read where it lies.
     Taps,
-    /// One line of taps with their channels: the input is copied with its padding, or window by
-    /// window.
+    /// One line of taps with their channels: the input is copied with its padding, or one window at
+    /// a time.
     Lines,
 }
 
-/// What a [`QConv`] is made of.
+/// The parts of a [`QConv`] from bytes to bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct QConvParts<'a> {
     /// The input's quantisation.
@@ -90,13 +91,13 @@ pub struct QConvParts<'a> {
     pub weight: &'a TensorView<'a>,
     /// Scales of the weight: one, or one for each output channel.
     pub weight_scale: &'a [f32],
-    /// The weight's zero points, as many as scales; i8's must be 0 and u8's 128.
+    /// The weight's zero points, as many as scales: 0 for i8, 128 for u8.
     pub weight_zero: &'a [i32],
     /// One for each output channel, of scale `x.scale · weight_scale`.
     pub bias: Option<&'a [i32]>,
     /// The output's quantisation.
     pub y: Quant,
-    /// Limits of the numbers that the output stands for.
+    /// Limits of the output's real values.
     pub limits: (f32, f32),
 }
 
@@ -132,7 +133,7 @@ impl QConv {
         Ok(Self { geometry, ends, weights: Arc::new(weights) })
     }
 
-    /// Packs the weights of a convolution to floats, with a bias of one for each output channel.
+    /// Packs the weights of a convolution to floats; the bias has one entry per output channel.
     ///
     /// # Errors
     /// Parts that do not fit, or for which there is no kernel: depthwise convolutions have none.
@@ -203,7 +204,7 @@ fn check(
     Err(Error::invalid(format!("{geometry:?} does not fit the weights")))
 }
 
-/// Packs the weights of each group; `finish` says what becomes of the sums of its output channels.
+/// Packs the weights of each group; `finish` makes the epilogue of a range of output channels.
 fn dense(
     geometry: &ConvGeometry,
     weight: &[i8],
@@ -238,12 +239,12 @@ fn dense(
     Ok(Weights::Dense { groups, segments })
 }
 
-/// Both axes of a window.
+/// The window's attributes along both axes.
 fn window(g: &ConvGeometry) -> Result<Vec<Spec>> {
     specs(&g.kernel, &g.strides, &g.dilations, &g.pads, false)
 }
 
-/// The epilogue of some output channels.
+/// The epilogue to bytes of some output channels.
 fn to_bytes(parts: &QConvParts<'_>, columns: std::ops::Range<usize>) -> Result<ToBytes> {
     let scales = parts.weight_scale;
     let of = |i: usize| if scales.len() == 1 { scales[0] } else { scales[i] };

@@ -1,4 +1,4 @@
-//! Element-wise operators on bytes that are quantised on both sides.
+//! Element-wise operators on quantised bytes, with quantised results.
 
 #[cfg(test)]
 mod tests;
@@ -28,7 +28,7 @@ pub struct QAdd {
     pub limits: (f32, f32),
 }
 
-/// How a sum is computed: as unsigned bytes, `a · ra + b · rb + fixed`.
+/// A sum of unsigned bytes: `a · ra + b · rb + fixed`.
 #[derive(Clone, Copy)]
 struct Sum {
     ratio_a: f32,
@@ -128,7 +128,7 @@ pub struct QMul {
     pub limits: (f32, f32),
 }
 
-/// How a product is computed: as unsigned bytes, `(a − za) · (b − zb) · ratio + zero`.
+/// A product of unsigned bytes: `(a − za) · (b − zb) · ratio + zero`.
 #[derive(Clone, Copy)]
 struct Times {
     zeros: [i32; 2],
@@ -139,7 +139,7 @@ struct Times {
     high: i32,
 }
 
-/// One row, whose operands run along or stand still.
+/// One row; a step of 0 repeats an operand's single element.
 #[inline(always)]
 #[allow(
     clippy::cast_possible_truncation,

@@ -1,4 +1,4 @@
-//! Products of bytes with packed 8-bit weights, quantised again or made floats.
+//! Products of bytes with packed 8-bit weights; the results are bytes or floats.
 
 mod cpu;
 #[cfg(test)]
@@ -17,49 +17,49 @@ use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// What a [`QMatMul`] reads and makes of its sums.
+/// The inputs of a [`QMatMul`], and how its sums become the output.
 #[derive(Debug, Clone, PartialEq)]
 pub enum QKind {
     /// From bytes to bytes. The input is x.
     Fixed {
-        /// What comes in.
+        /// Quantisation of x.
         x: Quant,
-        /// What goes out.
+        /// Quantisation of the output.
         y: Quant,
-        /// One for each column, of the scale of the sums.
+        /// One for each column, in the scale of the sums.
         bias: Option<Vec<i32>>,
         /// Limits of the numbers that the output stands for.
         limits: (f32, f32),
     },
-    /// From u8 to f32. The inputs are those that `DynamicQuantizeLinear` gives, x, its scale and
-    /// its zero point, and a residual of the output's shape, which may be absent.
+    /// From u8 to f32. The inputs are the outputs of `DynamicQuantizeLinear` (x, its scale and its
+    /// zero point) and a residual of the output's shape, which may be absent.
     Dynamic {
         /// One for each column.
         bias: Option<Vec<f32>>,
-        /// What happens to each element last.
+        /// Applied to each element at the end.
         activation: Activation,
     },
 }
 
-/// What a [`QMatMul`] is made of.
+/// The parts of a [`QMatMul`].
 #[derive(Debug, Clone)]
 pub struct QMatMulParts<'a> {
     /// The weight, i8 or u8, `[k, n]`, or `[n, k]` where it is transposed.
     pub weight: &'a TensorView<'a>,
     /// Whether the weight lies column by column.
     pub transposed: bool,
-    /// Scales of the weight: one, or one for each column.
+    /// Scales of the weight: one for all columns, or one for each.
     pub weight_scale: &'a [f32],
     /// The weight's zero points, as many as scales; i8's must be 0 and u8's 128.
     pub weight_zero: &'a [i32],
-    /// What comes in and goes out.
+    /// The inputs and the output.
     pub kind: QKind,
 }
 
 /// A product `[…, k]` by `[k, n]`.
 ///
-/// The result is what back to floats, `MatMul`, a bias, a clip and quantisation, or a bias, a
-/// residual and an activation would give, but that the sums are exact.
+/// The result is that of dequantisation, `MatMul` and a bias, followed by a clip and quantisation
+/// ([`QKind::Fixed`]) or a residual and an activation ([`QKind::Dynamic`]), but its sums are exact.
 #[derive(Debug, Clone)]
 pub struct QMatMul {
     k: usize,
@@ -79,7 +79,7 @@ impl QMatMul {
     /// Packs the weight.
     ///
     /// # Errors
-    /// Parts that do not fit, or for which there is no kernel.
+    /// Parts that do not fit each other, or for which there is no kernel.
     pub fn new(parts: QMatMulParts<'_>) -> Result<Self> {
         Self::packed(parts).map_err(|error| error.of(NAME))
     }
@@ -126,13 +126,13 @@ impl QMatMul {
         Ok(Self { k, weights: Arc::new(weights), finish })
     }
 
-    /// Columns of the weight.
+    /// Number of columns of the weight.
     #[must_use]
     pub fn columns(&self) -> usize {
         self.weights.n
     }
 
-    /// The activation, where there can be one.
+    /// The activation, where the output is f32.
     #[must_use]
     pub fn activation(&self) -> Option<Activation> {
         match self.finish {
@@ -141,7 +141,7 @@ impl QMatMul {
         }
     }
 
-    /// The same product with another activation, where there can be one.
+    /// The same product with another activation, where the output is f32.
     #[must_use]
     pub fn with_activation(mut self, with: Activation) -> Self {
         if let Finish::Floats { activation, .. } = &mut self.finish {
@@ -150,7 +150,7 @@ impl QMatMul {
         self
     }
 
-    /// Whether the rows of an input are copied: kernels read four bytes at a time, of u8.
+    /// Whether the rows of an input are copied: kernels read u8, four bytes at a time.
     fn copies(&self) -> bool {
         let flips = matches!(&self.finish, Finish::Bytes { x, .. } if x.flip() != 0);
         flips || !self.k.is_multiple_of(4)

@@ -3,8 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::pool::{window_axes, window_elements};
-use super::pool_nhwc::plane_axes;
+use super::pooling::{plane_axes, window_axes, window_elements};
 use crate::Axes;
 use crate::args::{concrete_one, optional, output, rank, required, same_dtype};
 use crate::cost::elements;
@@ -121,12 +120,12 @@ fn larger(x: &[u8], out: &mut [u8], flip: u8) {
     }
 }
 
-/// `GlobalAveragePool` of bytes `[n, h, w, c]` to `[n, 1, 1, c]`, quantised again.
+/// `GlobalAveragePool` of bytes `[n, h, w, c]` to bytes `[n, 1, 1, c]`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct QGlobalAveragePool {
-    /// The input.
+    /// The input's quantisation.
     pub x: Quant,
-    /// The output.
+    /// The output's quantisation.
     pub y: Quant,
 }
 
@@ -182,7 +181,7 @@ impl Op for QGlobalAveragePool {
         let scale = self.x.scale / (self.y.scale * plane as f32);
         let out_zero = self.y.unsigned_zero();
         let x = x.as_bytes();
-        // Pieces of an image's channels: a single image is shared between threads, too.
+        // Pieces of an image's channels, so that threads can share a single image.
         let pieces = c.div_ceil(CHANNELS);
         let images = out.len() / c;
         let to = Shared::new(out.as_bytes_mut()?);
@@ -205,7 +204,7 @@ impl Op for QGlobalAveragePool {
                         }
                     },
                 );
-                // SAFETY: each piece is written by one part.
+                // SAFETY: only one part writes each piece.
                 let out = unsafe { to.slice(image * c + first..image * c + first + channels) };
                 for (out, sum) in out.iter_mut().zip(sums) {
                     let centred = i64::from(*sum) - plane as i64 * i64::from(zero);
@@ -218,7 +217,7 @@ impl Op for QGlobalAveragePool {
     }
 }
 
-/// Channels whose sums are taken at once.
+/// Channels summed at once.
 const CHANNELS: usize = 256;
 
 #[inline(always)]

@@ -26,12 +26,12 @@ pub(crate) use cpu::{Params, bytes_f32};
 pub struct QuantizeLinear {
     /// Axis of the scales, negative from the back.
     pub axis: i64,
-    /// Elements along the axis that share a scale, where scales have x's rank; 0 for what the
-    /// shapes say.
+    /// Elements along the axis that share a scale, where scales have x's rank; 0 takes the number
+    /// from the shapes.
     pub block: usize,
     /// The output's dtype where there is no zero point; u8 when absent.
     pub to: Option<DType>,
-    /// Whether what a float of eight bits cannot hold becomes its largest number.
+    /// Whether a quotient beyond the range of a float of eight bits becomes its largest number.
     pub saturate: bool,
 }
 

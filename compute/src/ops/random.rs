@@ -7,7 +7,7 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// What is drawn.
+/// The distribution of the numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum RandomKind {
     /// `RandomNormal`: a normal distribution.
@@ -24,7 +24,7 @@ pub enum RandomKind {
         /// The upper bound.
         high: f32,
     },
-    /// `Bernoulli`: 1 with the probability that the input's element is, else 0.
+    /// `Bernoulli`: 1 with the input's element as probability, else 0.
     Bernoulli,
 }
 
@@ -33,7 +33,7 @@ pub enum RandomKind {
 pub struct Random {
     /// The distribution.
     pub kind: RandomKind,
-    /// Where the numbers start.
+    /// Seed of the numbers.
     pub seed: u64,
     /// The output's dtype; the input's when absent, and f32 without an input.
     pub dtype: Option<DType>,
@@ -102,12 +102,12 @@ impl Op for Random {
     }
 }
 
-/// `Multinomial`: the input `[n, classes]` are logarithms of weights; output `[n, samples]`.
+/// `Multinomial`: input `[n, classes]`, logarithms of weights; output `[n, samples]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Multinomial {
-    /// Draws of each row.
+    /// Number of draws of each row.
     pub samples: usize,
-    /// Where the random numbers start.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// The output's dtype: i32 or i64.
     pub dtype: DType,

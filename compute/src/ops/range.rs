@@ -48,7 +48,7 @@ impl Op for Range {
     }
 }
 
-/// The length of 0, 1, 2 … up to a tracked dimension: that dimension.
+/// The length of 0, 1, 2 … up to a tracked dimension, which is that dimension.
 fn from_zero(start: &ValueInfo, limit: &ValueInfo, delta: &ValueInfo) -> Option<Dim> {
     if !matches!(start.ty.dtype, DType::I32 | DType::I64) {
         return None;

@@ -125,6 +125,15 @@ impl Recurrent {
         rows.saturating_mul(self.cell.gates()).saturating_mul(hidden)
     }
 
+    /// The axes of the sequences, which are independent of each other.
+    fn batch_axes(&self, inputs: &[Option<&ValueInfo>], outputs: usize) -> Axes {
+        let (x, states, state) = if self.batch_first { (0, 0, 0) } else { (1, 2, 1) };
+        let batch = [(0, x), (4, 0), (5, state), (6, state)];
+        let batch = batch.into_iter().filter(|(i, _)| optional(inputs, *i).is_some());
+        let made = (0..outputs).map(|o| (o, if o == 0 { states } else { state }));
+        Axes::new().each(batch, made)
+    }
+
     /// A state's shape.
     fn state(&self, batch: &Dim, hidden: &Dim) -> Vec<Dim> {
         let directions = Dim::Known(self.direction.count());
@@ -216,11 +225,7 @@ impl Op for Recurrent {
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
-        let (x, states, state) = if self.batch_first { (0, 0, 0) } else { (1, 2, 1) };
-        let batch = [(0, x), (4, 0), (5, state), (6, state)];
-        let batch = batch.into_iter().filter(|(i, _)| optional(inputs, *i).is_some());
-        let made = (0..outputs.len()).map(|o| (o, if o == 0 { states } else { state }));
-        Axes::new().each(batch, made).all([(0, 2), (1, 2)], [])
+        self.batch_axes(inputs, outputs.len()).all([(0, 2), (1, 2)], [])
     }
 
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {

@@ -17,7 +17,7 @@ use std::ops::RangeInclusive;
 
 pub(crate) use cpu::{gathered_last, reduce_rows};
 
-/// What becomes of the reduced elements.
+/// The function that reduces the elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReduceKind {
     /// Arithmetic mean.
@@ -45,7 +45,7 @@ pub enum ReduceKind {
 pub struct Reduce {
     /// The reduction.
     pub kind: ReduceKind,
-    /// Stands in for an absent axes input, negative from the back.
+    /// Replaces an absent axes input, negative from the back.
     pub axes: Option<Vec<i64>>,
     /// Keeps the reduced axes with size 1.
     pub keep_dims: bool,
@@ -157,7 +157,7 @@ impl Op for Reduce {
         let place = |axis: &usize| order.iter().position(|old| old == axis);
         let axes: Vec<usize> = axes.iter().map(place).collect::<Option<_>>()?;
         let left: Vec<usize> = (0..order.len()).filter(|axis| !axes.contains(axis)).collect();
-        // Without the reduced axes there is no order left, unless what is left is in order.
+        // Without the reduced axes, the output is in the old order: the axes left must have it.
         let plain = left.windows(2).all(|pair| order[pair[0]] < order[pair[1]]);
         if axes.is_empty() || x.constant.is_some() || !(self.keep_dims || plain) {
             return None;
@@ -171,7 +171,7 @@ impl Op for Reduce {
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         if inputs.first().and_then(Option::as_ref).is_some_and(|x| x.dtype() == DType::Bool) {
-            // The extremes of bools are those of the numbers that stand for them.
+            // The extremes of bools are those of their numbers 0 and 1.
             return cpu::through(self, ctx, inputs, DType::U8);
         }
         let integers = |x: &TensorView<'_>| {
@@ -180,7 +180,7 @@ impl Op for Reduce {
         if matches!(self.kind, ReduceKind::L2 | ReduceKind::LogSumExp)
             && inputs.first().and_then(Option::as_ref).is_some_and(integers)
         {
-            // Of integers the result is cut off to one.
+            // For integers, the result is truncated to an integer.
             return cpu::through(self, ctx, inputs, DType::F64);
         }
         cpu::run(self, ctx, inputs)

@@ -71,7 +71,7 @@ impl Op for RelativePositionBias {
         rank("the table", table, 2)?;
         let heads = match table.sym_shape() {
             Some([buckets, heads]) => {
-                // Some for distances that are exact and some for those that are not.
+                // Each side needs a bucket for exact distances and one for shared distances.
                 let least = if self.bidirectional { 4 } else { 2 };
                 let enough = |n: usize| n >= least && self.far > n / 2;
                 if let Some(n) = buckets.known().filter(|&n| !enough(n)) {
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn far_keys_share_buckets() {
-        // Worked out by the definition of T5: exact up to a distance of 4 (2 of each side).
+        // From the definition of T5: exact up to a distance of 4 (2 on each side).
         let causal = RelativePositionBias { bidirectional: false, far: 16 };
         let distances = [0, 1, 3, 4, 5, 6, 7, 8, 12, 16, 99];
         assert_eq!(distances.map(|d| causal.bucket(-d, 8)), [0, 1, 3, 4, 4, 5, 5, 6, 7, 7, 7]);

@@ -8,8 +8,8 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// `Reshape`: inputs data and the shape (i64, rank 1), where one -1 is what remains and, unless
-/// `allow_zero`, 0 copies the input's dimension.
+/// `Reshape`: inputs data and the shape (i64, rank 1). One entry may be -1 and is computed from the
+/// other sizes. An entry of 0 copies the input's dimension, unless `allow_zero`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Reshape {
     /// Takes 0 as a size of zero.
@@ -21,7 +21,7 @@ enum Entry {
     Size(Dim),
     /// The input's dimension at the same place.
     Copy,
-    /// What remains.
+    /// Computed from the other sizes.
     Rest,
 }
 
@@ -48,11 +48,11 @@ impl Reshape {
         }
         let contents = target.contents().or_else(|| {
             let length = target.sym_shape()?.first()?.known()?;
-            // A rank that no tensor has is not worth listing.
+            // No tensor has a higher rank.
             (length <= 64).then(|| vec![Dim::Unknown; length])
         });
         let Some(contents) = contents else { return Ok(None) };
-        // A single unknown entry is what remains, whether it is -1, a copy or the size itself.
+        // The other sizes give a single unknown entry, whether it is -1, a copy or a size.
         let single = contents.iter().filter(|d| **d == Dim::Unknown).count() == 1;
         let entry = |dim: Dim| match dim {
             Dim::Known(n) => known(n),

@@ -3,12 +3,14 @@
 mod cpu;
 mod device;
 mod facts;
+mod line;
 mod taps;
+mod targets;
 #[cfg(test)]
 mod tests;
 
 use crate::Axes;
-use crate::args::{ints_or, optional, output, required};
+use crate::args::{optional, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -17,10 +19,10 @@ use crate::reorder::{Reordered, moved_axis};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// How a new element comes from its neighbours.
+/// How an output element is made from the neighbouring input elements.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ResizeMode {
-    /// The nearest one.
+    /// The nearest element.
     Nearest(NearestRounding),
     /// Linear interpolation along each resized axis.
     Linear,
@@ -55,15 +57,15 @@ pub enum CoordinateMode {
     TfCropAndResize,
 }
 
-/// What becomes of sizes that would change the proportions.
+/// How sizes are read that would change the proportions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AspectRatio {
     /// The proportions change.
     #[default]
     Stretch,
-    /// The largest in proportion that is nowhere larger than the sizes.
+    /// The largest output of the same proportions that is larger than the sizes on no axis.
     NotLarger,
-    /// The smallest in proportion that is nowhere smaller.
+    /// The smallest output of the same proportions that is smaller than the sizes on no axis.
     NotSmaller,
 }
 
@@ -76,15 +78,15 @@ pub struct Resize {
     pub mode: ResizeMode,
     /// Mapping of positions.
     pub coordinates: CoordinateMode,
-    /// Axes that scales and sizes speak of; all when absent.
+    /// Axes that scales and sizes belong to; all when absent.
     pub axes: Option<Vec<i64>>,
-    /// Stands in for an absent scales input (`Upsample` before opset 9).
+    /// Replaces an absent scales input (`Upsample` before opset 9).
     pub scales: Option<Vec<f32>>,
-    /// Widens the kernel where the result is smaller, so that every element counts.
+    /// Widens the kernel along axes that become smaller, so that every element counts.
     pub antialias: bool,
-    /// Gives positions outside of x no weight, rather than that of the edge.
+    /// Gives positions outside of x no weight. Otherwise they count as the edge.
     pub exclude_outside: bool,
-    /// What positions outside of the cropped region become.
+    /// The value of outputs whose position lies outside of x (cropping only).
     pub extrapolation: f32,
     /// Whether sizes may change the proportions.
     pub aspect: AspectRatio,
@@ -106,120 +108,10 @@ impl Default for Resize {
     }
 }
 
-/// What an axis is resized to.
-#[derive(Debug, Clone, PartialEq)]
-enum Target {
-    /// A factor; the size is rounded down.
-    Scale(f64),
-    /// A size.
-    Size(Dim),
-    /// A size in proportion, and the factor that it comes from.
-    Fixed(usize, f64),
-}
-
-impl Resize {
-    /// The axes that are resized, with their targets; `None` while unknown.
-    fn targets(
-        &self,
-        inputs: &[Option<&ValueInfo>],
-        dims: &[Dim],
-    ) -> Result<Option<Vec<(usize, Target)>>> {
-        let rank = dims.len();
-        let named = self.named(rank)?;
-        let targets: Vec<Target> = if let Some(sizes) = nonempty(optional(inputs, 3)) {
-            match ints_or("sizes", Some(&sizes), None)? {
-                Some(Some(ints)) if ints.iter().any(|&n| n < 0) => {
-                    let message = format!("the sizes are {ints:?}, expected no negative one");
-                    return Err(Error::invalid(message));
-                }
-                _ => {}
-            }
-            let Some(contents) = sizes.contents() else { return Ok(None) };
-            contents.into_iter().map(Target::Size).collect()
-        } else if let Some(scales) = nonempty(optional(inputs, 2)) {
-            let Some(constant) = &scales.constant else { return Ok(None) };
-            scaled(constant.as_slice::<f32>()?)?
-        } else if let Some(scales) = &self.scales {
-            scaled(scales)?
-        } else {
-            return Err(Error::invalid("scales and sizes are both missing"));
-        };
-        if targets.len() != named.len() {
-            let message = format!("{} scales or sizes, expected {}", targets.len(), named.len());
-            return Err(Error::invalid(message));
-        }
-        let targets: Vec<_> = named.into_iter().zip(targets).collect();
-        Ok(if self.aspect == AspectRatio::Stretch {
-            Some(targets)
-        } else {
-            self.in_proportion(targets, dims)
-        })
-    }
-
-    /// The targets with one factor for all that have sizes; `None` while a size is unknown.
-    fn in_proportion(
-        &self,
-        targets: Vec<(usize, Target)>,
-        dims: &[Dim],
-    ) -> Option<Vec<(usize, Target)>> {
-        let wide = |dim: &Dim| num_traits::cast::<_, f64>(dim.known()?);
-        let mut factor: Option<f64> = None;
-        for (axis, target) in &targets {
-            let Target::Size(size) = target else { return Some(targets) };
-            let own = wide(size)? / wide(&dims[*axis])?;
-            factor = Some(factor.map_or(own, |f| match self.aspect {
-                AspectRatio::NotLarger => f.min(own),
-                _ => f.max(own),
-            }));
-        }
-        let factor = factor?;
-        let fixed = |(axis, _)| {
-            let size = num_traits::cast((wide(&dims[axis])? * factor + 0.5).floor())?;
-            Some((axis, Target::Fixed(size, factor)))
-        };
-        targets.into_iter().map(fixed).collect()
-    }
-}
-
-/// Older exporters write an empty tensor for an absent input.
-fn nonempty<'a>(input: Option<&&'a ValueInfo>) -> Option<&'a ValueInfo> {
-    input.copied().filter(|info| info.sym_shape() != Some(&[Dim::Known(0)]))
-}
-
 /// Integers are interpolated as f32 and then truncated.
 fn is_integer(dtype: DType) -> bool {
     use DType::{I8, I16, I32, I64, U8, U16, U32, U64};
     matches!(dtype, I8 | I16 | I32 | I64 | U8 | U16 | U32 | U64)
-}
-
-fn scaled(scales: &[f32]) -> Result<Vec<Target>> {
-    let scale = |&s: &f32| {
-        if s > 0. && s.is_finite() {
-            return Ok(Target::Scale(s.into()));
-        }
-        let message = format!("the scales are {scales:?}, expected positive numbers");
-        Err(Error::invalid(message))
-    };
-    scales.iter().map(scale).collect()
-}
-
-impl Target {
-    fn output(&self, dim: &Dim) -> Result<Dim> {
-        match (self, dim) {
-            (Self::Size(size), _) => Ok(size.clone()),
-            (Self::Fixed(size, _), _) => Ok(Dim::Known(*size)),
-            (Self::Scale(scale), dim) if *scale == 1. => Ok(dim.clone()),
-            // The exact product is rounded down, as in ONNX's reference: 10 · 0.7f32 is less than
-            // 7. ONNX Runtime rounds the product to f32 first, which gives 7.
-            (Self::Scale(scale), Dim::Known(n)) => {
-                let size = num_traits::cast::<_, f64>(*n).map(|n| (n * scale).floor());
-                size.and_then(num_traits::cast)
-                    .map(Dim::Known)
-                    .ok_or_else(|| Error::invalid(format!("{n} times {scale} overflows")))
-            }
-            _ => Ok(Dim::Unknown),
-        }
-    }
 }
 
 impl Op for Resize {
@@ -284,7 +176,7 @@ impl Op for Resize {
         let from = optional(inputs, 0).and_then(|x| shape(x));
         let to = self.infer(inputs).ok().and_then(|out| shape(out.first()?));
         let (Some(x), Some(from), Some(to)) = (optional(inputs, 0), from, to) else { return 0 };
-        // A step's result lives until the next one is there.
+        // A step's result lives until the next step has its own.
         let bytes = |(_, elements): (usize, usize)| elements.saturating_mul(x.ty.dtype.size());
         let mut sizes: Vec<usize> = self.steps(&from, &to).into_iter().map(bytes).collect();
         sizes.pop();

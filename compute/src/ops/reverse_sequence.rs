@@ -1,4 +1,4 @@
-//! Turns the beginning of each sequence of a batch around.
+//! Reverses the beginning of each sequence of a batch.
 
 use crate::Axes;
 use crate::args::{concrete_one, output, rank, required};
@@ -10,7 +10,7 @@ use lgp_memory::{Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `ReverseSequence`: inputs x (rank 2 or more) and the sequences' lengths (i64, one for each
-/// entry of the batch); what follows a sequence stays.
+/// entry of the batch); the elements after a sequence stay in place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReverseSequence {
     /// Time is axis 0 and the batch axis 1, rather than the other way round.

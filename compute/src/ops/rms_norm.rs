@@ -1,14 +1,10 @@
 //! Root mean square normalisation over the last axes.
 
-mod cpu;
-mod device;
-
 use crate::Axes;
-use crate::args::{output, required};
 use crate::device::Launches;
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
-use crate::ops::layer_norm;
+use crate::ops::layer_norm::LastAxes;
 use lgp_memory::{Tensor, TensorView};
 use std::ops::RangeInclusive;
 
@@ -28,6 +24,12 @@ impl Default for RmsNorm {
     }
 }
 
+impl RmsNorm {
+    fn norm(&self) -> LastAxes {
+        LastAxes { axis: self.axis, epsilon: self.epsilon, centred: false }
+    }
+}
+
 impl Op for RmsNorm {
     fn name(&self) -> &'static str {
         "RMSNormalization"
@@ -38,9 +40,7 @@ impl Op for RmsNorm {
     }
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        layer_norm::check(self.axis, inputs, &[(1, "scale")])?;
-        let x = required(inputs, 0)?;
-        Ok(output(x.ty.dtype, x.sym_shape().map(<[_]>::to_vec)))
+        self.norm().infer_types(inputs)
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
@@ -48,7 +48,7 @@ impl Op for RmsNorm {
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
-        device::launches(self, inputs, outputs)
+        self.norm().launches(inputs, outputs)
     }
 
     fn widens_halves(&self) -> bool {
@@ -56,6 +56,6 @@ impl Op for RmsNorm {
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
-        cpu::run(self, ctx, inputs)
+        self.norm().run(self, ctx, inputs)
     }
 }

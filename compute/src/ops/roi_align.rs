@@ -21,15 +21,15 @@ pub struct RoiAlign {
     pub output: [usize; 2],
     /// Samples on each axis of a bin, up to 64; 0 adapts them to the bin's size.
     pub sampling_ratio: usize,
-    /// From the regions' units to elements of x.
+    /// Factor from the regions' units to elements of x.
     pub spatial_scale: f32,
-    /// Elements lie at the centres of their pixels.
+    /// Elements are at the centres of their pixels.
     pub half_pixel: bool,
     /// The largest of the samples rather than their mean.
     pub max: bool,
 }
 
-/// Every element of the output takes its square, and a file can ask for any number.
+/// Every output element takes the square of this number of samples, and a model can ask for any.
 const SAMPLES_MAX: usize = 64;
 
 impl Op for RoiAlign {
@@ -73,7 +73,7 @@ impl Op for RoiAlign {
     }
 
     fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
-        // Samples that adapt to a region are known with the region: one on each axis at least.
+        // The region decides the number of adaptive samples; at least one counts on each axis.
         let samples = self.sampling_ratio.max(1) as u64;
         let taps = samples.saturating_mul(samples).saturating_mul(4);
         outputs.first().map_or(0, crate::cost::elements).saturating_mul(taps)
@@ -94,7 +94,7 @@ impl Op for RoiAlign {
 pub struct MaxRoiPool {
     /// Height and width of the output.
     pub output: [usize; 2],
-    /// From the regions' units to elements of x.
+    /// Factor from the regions' units to elements of x.
     pub spatial_scale: f32,
 }
 
@@ -128,7 +128,7 @@ impl Op for MaxRoiPool {
     }
 
     fn axes(&self, _inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
-        // An image's number is one of a region's floats.
+        // The image's number is among the region's floats.
         Axes::new().each([(0, 1)], [(0, 1)]).each([(1, 0)], [(0, 0)])
     }
 

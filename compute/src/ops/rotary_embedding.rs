@@ -16,23 +16,23 @@ use std::ops::RangeInclusive;
 
 /// `RotaryEmbedding`: inputs x, cosines, sines, position ids (optional, i64 `[batch, length]`).
 ///
-/// x is `[batch, heads, length, size]`, or `[batch, length, heads · size]`. A position id alone, of
-/// rank 1, is that of the first token of each sequence. Cosines and sines are
+/// x is `[batch, heads, length, size]`, or `[batch, length, heads · size]`. A single position id,
+/// of rank 1, is that of the first token of each sequence. Cosines and sines are
 /// `[positions, rotated / 2]` with position ids, otherwise `[batch, length, rotated / 2]`. Pairs of
-/// elements turn by the angle of their position.
+/// elements are rotated by the angle of their position.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RotaryEmbedding {
     /// Pairs are neighbours, rather than elements of the first and the second half.
     pub interleaved: bool,
-    /// Heads of an x of rank 3; where neither this nor `rotated` is given, they are as wide as the
-    /// angles say.
+    /// Number of heads of an x of rank 3. Where neither this nor `rotated` is given, a head has two
+    /// elements for each angle.
     pub heads: Option<usize>,
-    /// How many elements of each head turn; 0 means all.
+    /// Number of elements of each head that are rotated; 0 means all.
     pub rotated: usize,
 }
 
 impl RotaryEmbedding {
-    /// Batch, length, and half of what turns.
+    /// Batch, length, and half the number of rotated elements.
     fn sizes(&self, x: &[Dim], angles: Option<&Dim>) -> Result<[Dim; 3]> {
         let (batch, length, size) = match x {
             [batch, _, length, size] => (batch, length, size.clone()),
@@ -134,7 +134,7 @@ impl Op for RotaryEmbedding {
         let beside: &[usize] = match (optional(inputs, 3), rank(3)) {
             (None, _) => &[1, 2],
             (Some(_), Some(2)) => &[3],
-            // The others follow a first position, which is that of every sequence.
+            // The positions follow from the first one, which all sequences share.
             (Some(_), Some(1)) => return heads.each([(0, 0)], [(0, 0)]),
             _ => return heads,
         };

@@ -1,4 +1,4 @@
-//! Writes elements and slices at positions that come as data.
+//! Writes elements and slices at positions that an input gives.
 
 mod cpu;
 mod device;
@@ -17,19 +17,19 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// What becomes of an element that is written to.
+/// How an update changes an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ScatterReduction {
-    /// It is replaced; of several updates the last stays.
+    /// It replaces the element; of several updates the last stays.
     #[default]
     None,
-    /// The update is added.
+    /// It is added to the element.
     Add,
-    /// It is multiplied by the update.
+    /// It is multiplied with the element.
     Mul,
-    /// The smaller stays.
+    /// The smaller of both stays.
     Min,
-    /// The larger stays.
+    /// The larger of both stays.
     Max,
 }
 
@@ -90,7 +90,7 @@ impl Op for ScatterElements {
         let dims = |i: usize| optional(inputs, i).and_then(|x| x.sym_shape());
         let (Some(x), Some(indices)) = (dims(0), dims(1)) else { return Axes::new() };
         let Ok(along) = axis(self.axis, x.len()) else { return Axes::new() };
-        // Where there are fewer indices than positions, some positions have none of their own.
+        // With fewer indices than data on an axis, some of its positions have no index.
         let aligned = |axis: &usize| {
             let dim = &x[*axis];
             *axis != along && *dim != Dim::Unknown && indices.get(*axis) == Some(dim)
@@ -144,7 +144,7 @@ impl Op for ScatterNd {
         let dims = |i: usize| optional(inputs, i).and_then(|x| x.sym_shape());
         let (Some(x), Some([outer @ .., width])) = (dims(0), dims(1)) else { return Axes::new() };
         let Some(width) = width.known() else { return Axes::new() };
-        // Behind the axes that indices name are those of a slice.
+        // The axes of a slice follow the axes that the indices name.
         (width..x.len()).fold(Axes::new(), |axes, axis| {
             axes.each([(0, axis), (2, outer.len() + axis - width)], [(0, axis)])
         })
@@ -167,7 +167,7 @@ impl Op for ScatterNd {
     }
 }
 
-/// Updates that replace an element are only copied.
+/// One for each update, but none where updates are only copied.
 fn multiply_adds(reduction: ScatterReduction, inputs: &[Option<&ValueInfo>]) -> u64 {
     let updates = optional(inputs, 2).filter(|_| reduction != ScatterReduction::None);
     updates.map_or(0, |updates| crate::cost::elements(updates))

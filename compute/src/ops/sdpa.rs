@@ -1,6 +1,6 @@
-//! Attention as exporters write it out, in one step: the scores of a few rows at a time stay in
-//! the cache, and nothing is transposed. No operator of ONNX: a pass puts it in place of the
-//! chain of products, softmax and transposes.
+//! Attention in one step: the scores of a few rows at a time stay in the cache, and nothing is
+//! transposed. Not an ONNX operator: a pass replaces the chain of products, softmax and transposes
+//! that exporters write.
 
 mod cpu;
 mod device;
@@ -78,7 +78,7 @@ impl Sdpa {
         let Self { q, k, v, .. } = self;
         let mask = optional(inputs, 3);
         let rank = mask.map_or(Some(0), |mask| mask.rank())?;
-        // The mask's axis that is this one of the scores.
+        // The mask's axis for an axis of the scores.
         let own = |axis: usize| Some((3, (axis + rank).checked_sub(4)?));
         let (rows, heads) = if self.swapped { (1, 2) } else { (2, 1) };
         let axes = Axes::new()
@@ -94,7 +94,7 @@ impl Sdpa {
         Some(if columns.is_none() || surely_equal(width, length) {
             axes.all(keys(columns), [])
         } else if width == Some(&Dim::Known(1)) {
-            // One column for all keys.
+            // The mask has one column for all keys.
             axes.all(keys(None), [])
         } else {
             axes

@@ -11,7 +11,7 @@ use crate::error::{Error, Result, wrong_kind};
 use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Datum, Shape, Tensor, TensorType, TensorView, ValueKind};
 
-/// What is known of a sequence of tensors of one dtype.
+/// One output: a sequence of tensors of one dtype.
 fn sequence_of(dtype: DType) -> Vec<ValueInfo> {
     vec![ValueInfo::holding(ValueKind::Sequence, TensorType { dtype, shape: None })]
 }
@@ -33,7 +33,7 @@ fn items(input: Option<Datum>) -> Result<Vec<Datum>> {
     }
 }
 
-/// The tensor that an input is.
+/// An input that is a tensor.
 fn tensor(i: usize, input: &Datum) -> Result<&Tensor> {
     input.tensor().ok_or_else(|| wrong_kind(i, input.kind(), "a tensor"))
 }
@@ -60,7 +60,7 @@ fn position(index: &Datum, length: usize, most: usize) -> Result<usize> {
     })
 }
 
-/// The body that every operator of this folder has: it runs on values of any kind only.
+/// The methods that operators on other values than plain tensors share.
 macro_rules! data_only {
     ($name:literal, $arity:expr) => {
         fn name(&self) -> &'static str {
@@ -104,7 +104,7 @@ impl Op for SequenceConstruct {
 /// `SequenceEmpty`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SequenceEmpty {
-    /// The dtype of what may be put in.
+    /// The dtype of the tensors that the sequence may hold.
     pub dtype: DType,
 }
 

@@ -14,7 +14,7 @@ use lgp_memory::{Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `Slice`: inputs data, starts, ends, axes (optional), steps (optional), each i32 or i64 rank 1.
-/// Each field stands in for its input where that is absent (opset < 10).
+/// Each field replaces its input where that is absent (opset < 10).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Slice {
     /// First index of each axis, negative from the back, clamped.
@@ -54,11 +54,11 @@ impl Cut {
         (to_usize(start.clamp(0, n - 1)), to_usize(distance).div_ceil(step))
     }
 
-    /// The size of what is cut out.
+    /// The number of indices on an axis of this size.
     fn output(&self, dim: &Dim) -> Dim {
         match dim {
             Dim::Known(n) => Dim::Known(self.on(*n).1),
-            // No axis is longer than this: the whole of it stays.
+            // No axis is longer than i32::MAX, so that the whole axis stays.
             dim if self.start == 0 && self.end >= i64::from(i32::MAX) && self.step == 1 => {
                 dim.clone()
             }
@@ -67,7 +67,7 @@ impl Cut {
     }
 }
 
-/// A non-negative number; 0 where it is not.
+/// The number, or 0 where it is negative.
 fn to_usize(n: i64) -> usize {
     usize::try_from(n).unwrap_or(0)
 }
@@ -110,7 +110,7 @@ impl Slice {
         Ok(Some((0..n).map(cut).collect()))
     }
 
-    /// The axes that may be cut, where those are known: the ranges need not be.
+    /// The axes that may be cut, where they are known; the ranges may be unknown.
     fn cut_axes(&self, inputs: &[Option<&ValueInfo>], rank: usize) -> Option<Vec<usize>> {
         let named = ints_or("axes", optional(inputs, 3), self.axes.as_deref()).ok()?;
         if let Some(named) = named {

@@ -74,7 +74,7 @@ impl Op for Softmax {
         inputs: &[Option<&'a ValueInfo>],
         outputs: &[ValueInfo],
     ) -> Option<Reordered<'a>> {
-        // Over several axes at once their order matters.
+        // `flatten` takes the axes from `axis` on, so that their order matters.
         let x = inputs.first().copied().flatten()?;
         let fits = !self.flatten && x.rank() == Some(order.len());
         let axis = moved_axis(order, self.axis).filter(|_| fits)?;

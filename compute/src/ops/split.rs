@@ -19,7 +19,7 @@ pub struct Split {
     pub axis: i64,
     /// Number of pieces; without sizes they are equal, the last possibly smaller.
     pub outputs: usize,
-    /// Stands in for an absent sizes input (opset < 13).
+    /// Replaces an absent sizes input (opset < 13).
     pub sizes: Option<Vec<i64>>,
 }
 
@@ -71,7 +71,7 @@ impl Op for Split {
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
-        // Every output has a name in the graph, so that a large number here is no small input.
+        // No limit is needed: the graph names each output, which bounds their number.
         if self.outputs == 0 {
             return Err(Error::invalid("there are 0 outputs, expected at least one"));
         }

@@ -10,14 +10,14 @@ use std::ops::RangeInclusive;
 /// `Squeeze`: inputs data and the axes (i64, optional); without axes, all of size 1.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Squeeze {
-    /// Stands in for an absent axes input (opset < 13).
+    /// Replaces an absent axes input (opset < 13).
     pub axes: Option<Vec<i64>>,
 }
 
 impl Squeeze {
     fn shape(&self, dims: &[Dim], named: Option<&[i64]>) -> Result<Option<Vec<Dim>>> {
         let Some(named) = named else {
-            // A dimension that may turn out to be 1 leaves even the rank open.
+            // An unknown dimension may be 1, so that even the rank is unknown.
             if dims.iter().any(|d| d.known().is_none()) {
                 return Ok(None);
             }

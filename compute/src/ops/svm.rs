@@ -13,7 +13,7 @@ use crate::ops::tree_ensemble::{row_axes, rows};
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// A kernel: how alike a row and a support vector are.
+/// A kernel, which measures how similar a row and a support vector are.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs, reason = "the names are those of the formulas")]
 pub enum Kernel {
@@ -27,19 +27,19 @@ pub enum Kernel {
     Sigmoid { gamma: f32, offset: f32 },
 }
 
-/// What the machine decides.
+/// The output of the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Decision {
     /// `Σ coefficient · kernel + rho`: one score.
     Regression,
     /// A score for each pair of classes; the output is the pairs' scores, then the votes of each
-    /// class. The numbers are of each class's support vectors, which follow each other.
+    /// class. Holds the number of support vectors of each class, which are stored class by class.
     Pairs(Vec<usize>),
     /// As `Pairs`, but the output is the probability of each class: the pairs' scores become
     /// probabilities by these slopes and offsets (Platt), which are then coupled (Wu, Lin and
     /// Weng 2004, the second method).
     Probabilities {
-        /// Support vectors of each class.
+        /// Number of support vectors of each class.
         counts: Vec<usize>,
         /// Slope for each pair.
         slopes: Vec<f32>,
@@ -57,7 +57,7 @@ pub struct Svm {
     /// `[vectors, features]`
     vectors: Vec<f32>,
     features: usize,
-    /// For a regression one for each vector; for `n` classes `n - 1` rows of that.
+    /// For a regression one for each vector; for `n` classes `n - 1` rows of one for each vector.
     coefficients: Vec<f32>,
     /// For a regression one; for classes one for each pair.
     rho: Vec<f32>,
@@ -69,7 +69,7 @@ impl Svm {
     /// Checks that all lengths fit each other.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with the length that does not.
+    /// [`Error::Invalid`] with the length that does not fit.
     pub fn new(
         kernel: Kernel,
         decision: Decision,
@@ -119,7 +119,7 @@ impl Svm {
     }
 }
 
-/// Pairs grow as the square.
+/// The number of pairs grows with the square of the classes.
 const CLASSES_MAX: usize = 4096;
 
 impl Decision {

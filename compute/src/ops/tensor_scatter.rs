@@ -1,4 +1,4 @@
-//! Writes a stretch of a cache.
+//! Writes an update into a cache.
 
 use crate::Axes;
 use crate::args::{axis, concrete_one, optional, output, rank, required, same_dtype};
@@ -11,12 +11,12 @@ use lgp_memory::{Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `TensorScatter`: inputs cache, update (the cache's shape, but for a shorter sequence axis) and
-/// where to write in each entry of the batch (i64, optional, from the start without).
+/// the position of the write in each entry of the batch (i64, optional, the start if absent).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TensorScatter {
     /// The sequence axis, negative from the back; not the first one.
     pub axis: i64,
-    /// Goes on at the start where the end is reached.
+    /// Continues at the start of the cache after its end.
     pub circular: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Operators that only move elements or shapes, dimensions tracked through chains of them, and
-//! what every operator must refuse.
+//! Operators that only move elements or shapes, dimensions tracked through chains of them, and the
+//! inputs that every operator must refuse.
 
 mod select;
 mod signal;
@@ -238,7 +238,7 @@ fn shapes_as_values() {
     assert_eq!(run(&Identity, &[&x]), x);
 }
 
-/// What exporters emit around a reshape, node by node.
+/// The nodes that exporters write around a reshape.
 #[test]
 fn symbols_survive_shape_arithmetic() {
     let step = |op: &dyn Op, inputs: &[&ValueInfo]| {
@@ -536,7 +536,7 @@ fn every_op_refuses_no_input_and_no_rank() {
         let context = crate::Context::new(1);
         assert!(op.run(&context, &[]).is_err(), "{op:?}");
         assert!(op.run(&context, &[None, None, None, None, None]).is_err(), "{op:?}");
-        // Whatever rank and dtype come in, the answer is a result.
+        // For any rank and dtype of the inputs there is a result or an error, and no panic.
         for rank in 0..6 {
             for dtype in DType::ALL {
                 for dim in [0, 1, 2] {

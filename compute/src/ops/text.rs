@@ -81,13 +81,13 @@ pub struct RegexFullMatch(regex::Regex);
 
 impl RegexFullMatch {
     /// # Errors
-    /// What is wrong with the pattern, or that its automaton takes too much memory.
+    /// [`Error::Invalid`] if the pattern is malformed or its automaton takes too much memory.
     pub fn new(pattern: &str) -> Result<Self> {
         let failed = |e: regex::Error| Error::invalid(format!("pattern: {e}")).of("RegexFullMatch");
-        // A pattern that is whole by itself cannot end the group that is put around it.
+        // A pattern that is valid by itself cannot close the group that is put around it.
         regex::Regex::new(pattern).map_err(failed)?;
         let whole = regex::Regex::new(&format!("^(?:{pattern})$"));
-        // Only a comment of the verbose syntax can hide the group's end, up to a new line.
+        // Only a comment of verbose syntax can hide the group's end, and a new line ends it.
         let whole = whole.or_else(|_| regex::Regex::new(&format!("^(?:{pattern}\n)$")));
         Ok(Self(whole.map_err(failed)?))
     }

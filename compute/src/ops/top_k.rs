@@ -22,9 +22,9 @@ use std::ops::RangeInclusive;
 pub struct TopK {
     /// Axis, negative from the back.
     pub axis: i64,
-    /// The largest rather than the smallest.
+    /// The largest elements rather than the smallest.
     pub largest: bool,
-    /// Stands in for an absent k input (opset < 10).
+    /// Replaces an absent k input (opset < 10).
     pub k: Option<i64>,
 }
 

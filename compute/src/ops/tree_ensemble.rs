@@ -15,7 +15,7 @@ use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// A few rows of this many scores are scratch memory.
+/// Most targets: the scratch memory has the scores of a few rows.
 const TARGETS_MAX: usize = 1 << 16;
 
 /// How a split decides, given a feature and its threshold.
@@ -44,11 +44,11 @@ pub enum Child {
 /// An inner node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Split {
-    /// Which feature, a column of the input, is looked at.
+    /// The feature that is compared: a column of the input.
     pub feature: usize,
     /// The comparison.
     pub branch: Branch,
-    /// Whether NaN takes the way of `yes` whatever the comparison says.
+    /// Whether NaN goes to `yes`, whatever the comparison says.
     pub missing_is_yes: bool,
     /// Where the walk goes when the comparison holds.
     pub yes: Child,
@@ -56,7 +56,7 @@ pub struct Split {
     pub no: Child,
 }
 
-/// What is made of the leaves that a row reaches.
+/// How the values of the leaves that a row reaches are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[allow(missing_docs, reason = "the names are the functions")]
 pub enum Aggregate {
@@ -70,17 +70,17 @@ pub enum Aggregate {
 /// Trees as a model describes them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trees {
-    /// Inner nodes. Each belongs to one tree, and is the child of one other or a root.
+    /// Inner nodes. Each belongs to one tree, and is a root or the child of one node.
     pub splits: Vec<Split>,
-    /// For each leaf the targets that it adds to, with what it adds.
+    /// For each leaf the targets and the values that it adds to them.
     pub leaves: Vec<Vec<(usize, f64)>>,
     /// Where each tree begins.
     pub roots: Vec<Child>,
 }
 
 /// `TreeEnsemble`: input f32, f64 or another number (taken as f32) `[rows, features]` or
-/// `[features]`, output `[rows, targets]`: what the leaves that a row reaches say of each target,
-/// taken together, plus the base value, transformed.
+/// `[features]`, output `[rows, targets]`: for each target the combined values of the leaves that a
+/// row reaches, plus the base value, transformed.
 #[derive(Debug, Clone)]
 pub struct TreeEnsemble {
     flat: Arc<Flat>,
@@ -164,7 +164,7 @@ impl Op for TreeEnsemble {
     }
 }
 
-/// The rows of a table of features; a single row may lack its axis.
+/// The number of rows of a table of features; a single row may be a vector.
 pub(crate) fn rows(x: &ValueInfo) -> Result<Dim> {
     match x.sym_shape() {
         None => Ok(Dim::Unknown),
@@ -177,7 +177,7 @@ pub(crate) fn rows(x: &ValueInfo) -> Result<Dim> {
     }
 }
 
-/// The axes of what a table of features is turned into, row by row.
+/// The axes of an operator that computes each row of a table of features by itself.
 pub(crate) fn row_axes(inputs: &[Option<&ValueInfo>]) -> Axes {
     match optional(inputs, 0).and_then(|x| x.rank()) {
         Some(2) => Axes::new().each([(0, 0)], [(0, 0)]),

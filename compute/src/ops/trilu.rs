@@ -12,11 +12,11 @@ use crate::op::{Context, Op, ValueInfo};
 use lgp_memory::{Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// `Trilu`: inputs x (rank 2 or more, any dtype) and k (i64, one element, optional): which
-/// diagonal bounds the triangle. All else becomes zero, or empty.
+/// `Trilu`: inputs x (rank 2 or more, any dtype) and k (i64, one element, optional), the diagonal
+/// that bounds the triangle. All other elements become zero, or empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trilu {
-    /// The triangle above the diagonal rather than below; the diagonal belongs to either.
+    /// The triangle above the diagonal rather than below; both include the diagonal.
     pub upper: bool,
 }
 

@@ -2,6 +2,7 @@
 
 mod cpu;
 mod device;
+mod loops;
 pub(crate) mod math;
 mod table;
 #[cfg(test)]

@@ -11,8 +11,8 @@ use lgp_memory::{DType, Dim, Layout, SymShape, Tensor, TensorType, TensorView};
 use std::cmp::Ordering;
 use std::ops::RangeInclusive;
 
-/// `Unique`: one input; outputs the distinct ones, the position of each one's first occurrence,
-/// which one each input element is, and how often each occurs (the last three i64).
+/// `Unique`: one input; outputs the distinct elements, the position of each one's first occurrence,
+/// the number among them of each input element, and how often each occurs (the last three i64).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unique {
     /// The axis whose slices are compared, negative from the back; without it single elements.
@@ -49,7 +49,7 @@ impl Op for Unique {
     }
 
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> u64 {
-        // All are sorted; how many are left shows only then.
+        // All elements are sorted.
         optional(inputs, 0).map_or(0, |x| crate::cost::elements(x))
     }
 
@@ -95,13 +95,13 @@ impl Op for Unique {
     }
 }
 
-/// Equal rows taken together.
+/// Groups of equal rows.
 struct Groups {
-    /// The first row of each.
+    /// The first row of each group.
     first: Vec<usize>,
-    /// Each row's group.
+    /// The group of each row.
     which: Vec<usize>,
-    /// Rows in each.
+    /// Number of rows of each group.
     counts: Vec<usize>,
 }
 

@@ -1,6 +1,7 @@
 //! Weights that are stored in blocks of a few bits.
 
 mod device;
+mod format;
 #[cfg(test)]
 mod tests;
 
@@ -12,40 +13,10 @@ use crate::rewrite::Decoder;
 use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
-/// The weight of ONNX Runtime's `MatMulNBits`, as f32 of shape `[k, n]`.
-///
-/// Inputs: the packed rows (u8, `[n, blocks, bytes of a block]`, the first element in the lowest
-/// bits), scales (f32, `n · blocks`), zero points (optional; packed like a row, u8, or f32).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnpackBits {
-    /// Rows of the product's inner dimension.
-    pub k: usize,
-    /// Columns.
-    pub n: usize,
-    /// Bits of an element: 2, 4 or 8.
-    pub bits: usize,
-    /// Elements along k that share a scale.
-    pub block: usize,
-}
+pub use format::UnpackBits;
 
 impl UnpackBits {
-    fn blocks(&self) -> usize {
-        self.k.div_ceil(self.block)
-    }
-
-    /// Whether there are as many packed bytes, scales and zero points (of a dtype) as it reads.
-    pub(crate) fn fits(&self, given: [usize; 2], zero: Option<(DType, usize)>) -> bool {
-        let all = |per: usize| self.n.checked_mul(per);
-        let bytes = self.block.saturating_mul(self.bits) / 8;
-        let row = self.blocks().saturating_mul(self.bits).div_ceil(8);
-        let zeros = zero.is_none_or(|(dtype, count)| {
-            all(if dtype == DType::U8 { row } else { self.blocks() }) == Some(count)
-        });
-        let packed = self.blocks().checked_mul(bytes).and_then(all);
-        zeros && given.map(Some) == [packed, all(self.blocks())]
-    }
-
-    /// Fails unless the attributes and the numbers of elements make sense together.
+    /// Fails unless the attributes and the numbers of elements fit each other.
     fn check(&self, inputs: &[Option<TensorView<'_>>]) -> Result<()> {
         let elements = |given: usize, per: usize, what: &str| {
             let expected = self.n.checked_mul(per);

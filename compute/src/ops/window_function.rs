@@ -8,7 +8,7 @@ use lgp_memory::{DType, Dim, Tensor, TensorView};
 use num_traits::cast;
 use std::ops::RangeInclusive;
 
-/// Which window.
+/// The kind of window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are named after their inventors")]
 pub enum WindowKind {

@@ -1,5 +1,5 @@
-//! The product's tile in AVX2. The byte instruction of this set saturates sums of two products:
-//! bytes are widened to 16 bits instead, of which pairs are multiplied exactly.
+//! The product's tile in AVX2. The byte instruction of AVX2 saturates sums of two products, so
+//! bytes are widened to 16 bits, whose products are added in pairs without saturation.
 
 use super::pack::{PANEL, Packed};
 use std::arch::x86_64::*;

@@ -1,35 +1,36 @@
-//! What becomes of 32-bit sums: bytes with a scale and zero point, or floats.
+//! The outputs of 32-bit sums: bytes with a scale and zero point, or floats.
 
 #[cfg(target_arch = "x86_64")]
-use super::vnni;
+mod vnni;
+
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::quantized::Quant;
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64::__m512i;
 
-/// What a row's sums become.
+/// The operations that make outputs of a row's sums.
 pub(crate) trait Epilogue: Sync {
-    /// Element of the output.
+    /// An element of the output.
     type Out: Copy + Send;
     /// Whether [`Self::finish`] does anything.
     const FINISHES: bool;
 
-    /// Whether there are scales, and whatever else a column has, for so many columns, and
-    /// whatever an element has for `rows` rows of `n`.
+    /// Whether there are scales and biases for so many columns, and residuals for `rows` rows of
+    /// `n`.
     fn reaches(&self, columns: usize, rows: usize, n: usize) -> bool;
 
     /// The output of one sum.
     fn element(&self, sum: i32, column: usize) -> Self::Out;
 
-    /// What happens to a piece of a row after it was written, while it is in the cache; `at` is
-    /// where in a result without gaps it begins. To be called where vectors are enabled.
+    /// Finishes a written piece of a row while it is in the cache. `at` is the position of the
+    /// piece in a result without gaps. Callers have vector instructions enabled.
     fn finish(&self, at: usize, out: &mut [Self::Out]);
 
     /// Writes `N` panels of a row; `columns` of them exist.
     ///
     /// # Safety
-    /// The machine has AVX-512 with VNNI; `out` may be written for as many columns, and the
+    /// The machine has AVX-512 with VNNI; `out` may be written for `columns` columns, and the
     /// scales reach to the end of `N` panels from `column` on.
     #[cfg(target_arch = "x86_64")]
     unsafe fn store<const N: usize>(
@@ -47,10 +48,10 @@ pub(crate) struct ToBytes {
     /// One a column, filled up to whole panels.
     pub(crate) scale: Vec<f32>,
     pub(crate) zero: i32,
-    /// Limits of the result after the zero point was added.
+    /// The limits of the result after the zero point is added.
     pub(crate) low: i32,
     pub(crate) high: i32,
-    /// What is xored onto the byte: limits and zero point are those of u8, and 0x80 makes i8.
+    /// Xored onto the u8 result, whose limits and zero point are of u8 too: 0x80 turns it into i8.
     pub(crate) flip: u8,
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct ToFloats<'a> {
     pub(crate) activation: Activation,
 }
 
-/// Adding this to a number below 2^22 leaves the number, rounded half to even, in the lowest bits.
+/// The sum with a number below 2^22 has the number, rounded half to even, in the lowest bits.
 const MAGIC: f32 = 12_582_912.;
 
 /// The nearest integer, half to even, of a number of less than 22 bits.
@@ -76,7 +77,7 @@ pub(crate) fn round(x: f32) -> i32 {
     (x + MAGIC).to_bits() as i32 - MAGIC.to_bits() as i32
 }
 
-/// Larger products are cut before they are rounded: all output ranges lie far inside.
+/// Larger products are limited to this before they are rounded; all output ranges are far smaller.
 pub(crate) const LARGE: f32 = 1e6;
 
 const _: () = assert!(LARGE < 4_194_304., "what is rounded has at most 22 bits");
@@ -85,7 +86,7 @@ impl ToBytes {
     /// From scales for whole panels.
     ///
     /// # Errors
-    /// A scale that is not finite: then what a sum becomes could be NaN.
+    /// A scale that is not finite, with which an output could be NaN.
     pub(crate) fn new(scale: Vec<f32>, y: Quant, (low, high): (f32, f32)) -> Result<Self> {
         if scale.iter().all(|s| s.is_finite()) {
             let (low, high) = (y.unsigned(low), y.unsigned(high));

@@ -5,15 +5,16 @@ use crate::error::{Error, Result};
 /// Columns of a panel: the 32-bit lanes of an AVX-512 register.
 pub(crate) const PANEL: usize = 16;
 
-/// For 16 columns four neighbouring elements of the inner dimension each.
+/// Four neighbouring elements of the inner dimension for each of 16 columns.
 #[derive(Debug, Clone, Copy)]
 #[repr(C, align(64))]
 pub(crate) struct Line(pub(crate) [i8; 64]);
 
-/// An i8 matrix of `n` columns, packed: panels of 16 columns, each its lines one after the other.
+/// A packed i8 matrix of `n` columns, in panels of 16 columns. The lines of a panel follow each
+/// other.
 ///
-/// The inner dimension is made of segments, the taps of a window; each is filled up with zeros to
-/// a multiple of four.
+/// The inner dimension is made of segments, one for each tap of a window. A segment is filled up
+/// with zeros to a multiple of four.
 pub(crate) struct Packed {
     pub(crate) lines: Vec<Line>,
     pub(crate) n: usize,
@@ -37,8 +38,9 @@ impl Packed {
         size_of_val(&*self.lines) + size_of_val(&*self.sums)
     }
 
-    /// Packs `taps` segments of `width` elements. The element of a column, a segment and a position
-    /// in it is at the sum of these times `strides`; `from` reaches as far, or this panics.
+    /// Packs `taps` segments of `width` elements. `strides` are the distances in `from` between
+    /// columns, between segments and between the elements of a segment. Panics where `from` is
+    /// shorter.
     pub(crate) fn new(
         n: usize,
         taps: usize,
@@ -81,8 +83,8 @@ impl Packed {
         self.taps * self.groups
     }
 
-    /// What each column's sum starts from, filled up to whole panels: a bias, and what the
-    /// activations' zero point takes away again.
+    /// The start of each column's sum, filled up to whole panels: the bias minus the zero point of
+    /// the activations times the sum of the column's weights.
     pub(crate) fn seeds(&self, bias: Option<&[i32]>, zero: i32) -> Vec<i32> {
         let mut seeds: Vec<i32> =
             self.sums.iter().map(|s| s.wrapping_mul(zero).wrapping_neg()).collect();
@@ -93,7 +95,7 @@ impl Packed {
     }
 }
 
-/// Packs columns that lie side by side: a line is four of their rows, interleaved.
+/// Packs columns that lie side by side: a line interleaves four of their rows.
 fn across(lines: &mut [Line], from: &[i8], (columns, width): (usize, usize), step: usize) {
     for (group, line) in lines.iter_mut().enumerate() {
         let mut rows = [[0i8; PANEL]; 4];
@@ -106,7 +108,7 @@ fn across(lines: &mut [Line], from: &[i8], (columns, width): (usize, usize), ste
     }
 }
 
-/// Packs columns one after the other.
+/// Packs columns whose elements are `step` apart, column by column.
 fn along(
     lines: &mut [Line],
     from: &[i8],

@@ -1,12 +1,12 @@
-//! Room for where the taps of some rows are.
+//! The buffer of pointers to the taps of some rows.
 
 use crate::error::Result;
 
-/// Pointers that a thread keeps, but that a window has one for each tap of at least one row.
+/// The most pointers of a thread, except that at least one row always has a pointer for each tap.
 pub(super) const POINTERS_MAX: usize = 1 << 16;
 
-/// Room for the positions of each tap, for as many rows at once as the second number says: at most
-/// `most`, and fewer where windows have many taps.
+/// A buffer of pointers to each tap of some rows, and the number of these rows: at most `most`, and
+/// fewer where windows have many taps.
 ///
 /// # Errors
 /// Out of memory.

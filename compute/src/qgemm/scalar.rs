@@ -1,4 +1,4 @@
-//! The product's tile without vectors.
+//! The product's tile without vector instructions.
 
 use super::pack::{PANEL, Packed};
 

@@ -23,7 +23,7 @@ impl Rows for Matrix<'_> {
     }
 }
 
-/// Every level against sums in 64 bits, with rows, columns and taps that leave rests.
+/// Every level against sums in 64 bits, with rows, columns and taps that do not fill tiles.
 #[test]
 fn every_level_sums_exactly() {
     let mut state = 7u64;
@@ -103,7 +103,7 @@ fn windows_of_many_taps_take_few_rows_at_once() {
     assert!(error.contains("cannot allocate"), "{error}");
 }
 
-/// As many taps as make blocks of one row.
+/// Windows with so many taps that a block has one row.
 #[test]
 fn windows_of_many_taps_sum_exactly() {
     struct Bytes<'a>(&'a [u8]);

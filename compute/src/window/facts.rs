@@ -1,4 +1,4 @@
-//! What convolutions and other windows say of their axes and their work.
+//! The axes and the multiply-adds of convolutions and other windows.
 
 use super::{AxisPads, Spec};
 use crate::cost::elements;
@@ -7,13 +7,13 @@ use crate::{Axes, AxisKind};
 use lgp_memory::Dim;
 
 impl Spec {
-    /// What a result's position has to do with those of an input of a size; `None` where the
-    /// padding depends on a size that is unknown.
+    /// How an output position depends on the positions of an input of this size; `None` where the
+    /// padding depends on an unknown size.
     fn kind(&self, input: &Dim) -> Option<AxisKind> {
         let (before, after) = match self.pads {
             AxisPads::Explicit(begin, end) => (begin, end),
             AxisPads::Same { .. } => {
-                // Steps of 1 pad all sizes alike.
+                // With a stride of 1 all sizes have the same padding.
                 let size = if self.stride == 1 { 1 } else { input.known()? };
                 let axis = self.axis(size).ok()?;
                 (axis.begin, axis.end)
@@ -28,10 +28,11 @@ impl Spec {
     }
 }
 
-/// The axes of windows over the image in input 0: its first, `n`, and the spatial ones, which start
-/// at `first`; they are the same axes of the one output. `beside` is an input of the output's shape.
+/// The axes of windows over the images in input 0: the first axis, `n`, and the spatial axes from
+/// `first` on. They are the same axes of the one output. `beside` is an input of the output's
+/// shape.
 ///
-/// Nothing is said of channels.
+/// The axis of channels is left out.
 pub(crate) fn image_axes(
     x: &ValueInfo,
     specs: &[Spec],
@@ -43,16 +44,17 @@ pub(crate) fn image_axes(
     specs.iter().zip(first..).fold(axes, |axes, (spec, axis)| {
         match x.dim(axis).and_then(|dim| spec.kind(dim)) {
             Some(AxisKind::Each) => axes.each(alike(axis), [(0, axis)]),
-            // What stands beside has the places of results: it has no window.
+            // The input `beside` has the output's positions and no window, so the axis fits neither
+            // kind.
             Some(kind) if beside.is_none() => axes.with(kind, [(0, axis)], [(0, axis)]),
             _ => axes,
         }
     })
 }
 
-/// Adds the channels of a convolution of images `[n, c, …]` in one group, or in one for each
-/// channel. `maps` is the weight's axis of output channels: 0, or 1 of a transposed convolution.
-/// `row` is an input with an entry for each of them, such as the bias.
+/// Adds the channels of a convolution of images `[n, c, …]` in one group, or in one group for each
+/// channel. `maps` is the weight's axis of output channels: 0, or 1 in a transposed convolution.
+/// `row` is an input with an entry for each output channel, such as the bias.
 pub(crate) fn channel_axes(
     axes: Axes,
     group: usize,
@@ -72,8 +74,8 @@ pub(crate) fn channel_axes(
     axes.each([(0, 1), (1, 0)].into_iter().chain(row), [(0, 1)])
 }
 
-/// The multiply-adds of a convolution each of whose elements in `of` meets one row of the weight
-/// `[rows, …]`: the output's elements, or the input's of a transposed one.
+/// The multiply-adds of a convolution: the elements of `of` times the elements of a row of the
+/// weight `[rows, …]`. `of` is the output, or the input of a transposed convolution.
 pub(crate) fn multiply_adds(of: Option<&ValueInfo>, weight: Option<&ValueInfo>) -> u64 {
     let row = |weight: &ValueInfo| {
         let dims = weight.sym_shape()?.iter().skip(1);
@@ -106,7 +108,7 @@ mod tests {
         let (each, none) = (Some(AxisKind::Each), Pads::default());
         assert_eq!(kinds(3, 2, &none, None), [each, window(2, 0), window(2, 0)]);
         assert_eq!(kinds(3, 1, &Pads::SameLower, None), [each, window(1, 1), window(1, 1)]);
-        // Eight pixels in steps of 2 lack one, on the side that the pads name.
+        // Eight pixels with a stride of 2 need one of padding, on the side that the pads name.
         assert_eq!(kinds(3, 2, &Pads::SameUpper, None), [each, None, window(2, 0)]);
         assert_eq!(kinds(3, 2, &Pads::SameLower, None), [each, None, window(2, 1)]);
         assert_eq!(kinds(1, 1, &none, Some(3)), [each; 3]);

@@ -15,19 +15,18 @@ const DTYPES: [DType; 5] = [DType::F32, DType::F16, DType::BF16, DType::I32, DTy
 fn groups() -> std::result::Result<Vec<Group>, Error> {
     let open = |i| Accelerator::new(lgp_hal::open(DeviceId::new(BackendKind::OpenCl, i))?);
     let ranks = (0..3).map(open).collect::<Result<Vec<Accelerator>>>()?;
-    // Small chunks: parts of these tests are sent in several.
+    // Chunks are small, so that the parts of these tests take several chunks.
     let config = TransferConfig { chunk_bytes: 1000, ..TransferConfig::default() };
     (1..=3).map(|n| Group::new(ranks[..n].to_vec(), config)).collect()
 }
 
-/// Numbers for a rank, each exact in every dtype before they are added up: thirds would be rounded
-/// when they are stored.
+/// Integers of -255 to 255 for a rank.
 fn numbers(rank: usize, len: usize) -> Vec<i64> {
     let number = |i: usize| (i * 7919 + rank * 104_729 + i * i % 13) % 511;
     (0..len).map(|i| number(i) as i64 - 255).collect()
 }
 
-/// A tensor of the numbers; floats are a fraction of them, so that sums are rounded.
+/// A tensor of the numbers; floats are a fraction of the numbers, so that sums are rounded.
 fn tensor(numbers: &[i64], dtype: DType) -> Tensor {
     let float = |x: &i64| *x as f32 * 0.37;
     let bytes: Vec<u8> = match dtype {
@@ -53,7 +52,7 @@ fn folded<T: Copy>(ranks: &[Vec<T>], combine: impl Fn(T, T) -> T) -> Vec<T> {
     (0..len).map(fold).collect()
 }
 
-/// What all ranks must have, calculated on the host in the order that the group promises.
+/// The expected result of all ranks, computed on the host in the order that the group promises.
 fn expected(how: Reduction, tensors: &[Tensor]) -> Tensor {
     let (dtype, n) = (tensors[0].dtype(), tensors.len());
     let bytes: Vec<u8> = match dtype {
@@ -115,7 +114,7 @@ fn of_floats(x: &[f32], dtype: DType) -> Tensor {
     Tensor::from_bytes(dtype, [x.len()], &bytes).expect("the shape fits")
 }
 
-/// A tensor for each rank, and the same on the devices.
+/// A tensor for each rank, on the host and on the rank's device.
 fn given(group: &Group, len: usize, dtype: DType) -> Result<(Vec<Tensor>, Vec<DeviceTensor>)> {
     let n = group.ranks().len();
     let tensors: Vec<Tensor> = (0..n).map(|rank| tensor(&numbers(rank, len), dtype)).collect();
@@ -170,7 +169,7 @@ fn movements(group: &Group, dtype: DType, len: usize) -> Result<()> {
         let want = vec![tensors[root].clone(); n];
         agree(&format!("broadcast {root}, {what}"), &download(group, &there)?, &want);
     }
-    // Of each rank other rows, of none of them none.
+    // Each rank has another number of rows; rank 1 has none.
     let rows = |rank: usize| if rank == 1 { 0 } else { len + rank };
     let parts: Vec<Tensor> = (0..n)
         .map(|rank| {
@@ -212,7 +211,7 @@ fn refusals(group: &Group) -> Result<()> {
     Ok(())
 }
 
-/// What overflows wraps around, and NaN is found wherever it is.
+/// Integers that overflow wrap around, and a NaN of any rank is in the result.
 fn limits(group: &Group) -> Result<()> {
     let n = group.ranks().len();
     let most = Tensor::from_slice([1], &[i64::MAX]).expect("the shape fits");

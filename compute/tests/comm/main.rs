@@ -1,12 +1,12 @@
-//! Transfers and collectives: on devices that record, and on as many of OpenCL as PoCL is asked for.
+//! Transfers and collectives on devices that record, and on several OpenCL devices of PoCL.
 
 mod collectives;
 mod transfers;
 
 use std::process::Command;
 
-/// Runs the test `name` once more, in a process whose OpenCL has three devices where it is PoCL's:
-/// the library reads its environment when it is loaded. True in that process.
+/// Runs the test `name` again in a process with three OpenCL devices where OpenCL is PoCL. A new
+/// process is needed because PoCL reads its environment when it is loaded. True in that process.
 fn with_three_devices(name: &str) -> bool {
     const DEVICES: (&str, &str) = ("POCL_DEVICES", "pthread pthread pthread");
     if std::env::var(DEVICES.0).is_ok_and(|given| given == DEVICES.1) {

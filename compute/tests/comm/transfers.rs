@@ -1,4 +1,4 @@
-//! Whether transfers keep their promises.
+//! Tests of transfers: priorities, the limit, cancellation, lost devices and random schedules.
 
 use lgp_compute::comm::{Arrival, Place, TransferConfig, Transfers};
 use lgp_compute::{Error, Result};
@@ -46,7 +46,7 @@ fn send(
 
 #[test]
 fn a_higher_priority_overtakes() {
-    // The first one takes 100 seconds.
+    // The first transfer takes 100 seconds.
     let (devices, transfers) = devices(2, 100_000);
     let (_, low) = send(&devices, &transfers, &[1; 10_000_000], 1);
     let data: Vec<u8> = (0..2500).map(|i| i as u8).collect();
@@ -87,7 +87,7 @@ fn what_is_dropped_is_taken_back_and_writes_nothing_more() {
     assert!(content(&*devices[1], &*untouched).iter().all(|&byte| byte == 0));
     let sent = then.iter().filter(|&&byte| byte == 1).count();
     assert!(sent >= 2 * CHUNK && sent.is_multiple_of(CHUNK) && sent < then.len(), "{sent}");
-    // The link goes on with others.
+    // The link continues with other transfers.
     let (_, third) = send(&devices, &transfers, &[3; 10], 0);
     third.wait().expect("both devices work");
     assert_eq!(content(&*devices[1], &*target), then);
@@ -172,7 +172,7 @@ fn an_arrival_is_a_future() {
     assert_eq!(content(&*devices[1], &*target), [9; 5000]);
 }
 
-/// Numbers that look random.
+/// Pseudo-random numbers.
 struct Random(u64);
 
 impl Random {
@@ -182,8 +182,8 @@ impl Random {
     }
 }
 
-/// Sends ranges of random sizes between random devices at random priorities, takes some back, and
-/// compares what the others brought.
+/// Sends ranges of random sizes between random devices at random priorities, cancels some, and
+/// compares the bytes of the others.
 fn random_schedule(devices: &[Arc<dyn Device>], seed: u64) -> Result<()> {
     const BYTES: usize = 100_000;
     let config = TransferConfig { chunk_bytes: CHUNK, ..TransferConfig::default() };

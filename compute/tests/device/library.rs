@@ -1,11 +1,11 @@
-//! A device with a library for products, as the vendors have one: the host multiplies.
+//! A device with a library for products, as vendors have: the host multiplies in its place.
 
 use lgp_hal::testing::HostBlas;
 use lgp_hal::{Blas, Caps, Device, Gemm, Queue, Result, pass_on};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Another device, which has a library.
+/// A device around another device, with a library for products.
 #[derive(Debug)]
 pub(crate) struct WithLibrary {
     inner: Arc<dyn Device>,
@@ -37,7 +37,7 @@ impl Device for WithLibrary {
     }
 }
 
-/// Counts its calls.
+/// A library that counts its calls.
 #[derive(Debug, Default)]
 struct Library(AtomicUsize);
 

@@ -1,4 +1,4 @@
-//! Every operator that has kernels, on a device and on the CPU.
+//! Every operator with kernels, on a device and on the CPU.
 
 mod cases;
 mod library;
@@ -45,7 +45,7 @@ fn device(backend: &str) -> lgp_hal::Result<Arc<dyn Device>> {
     lgp_hal::open(format!("{backend}:0").parse()?)
 }
 
-/// What differs from the CPU.
+/// The differences from the CPU.
 fn failures<'a>(cases: impl IntoIterator<Item = &'a Case>, device: Arc<dyn Device>) -> Vec<String> {
     let accelerator = Accelerator::new(device).expect("it passed its self-test");
     let failure = |case: &Case| {

@@ -1,13 +1,13 @@
-/* softmax(scores) · v without the matrix of scores: a work-group has ROWS rows of one
-   head and walks over the keys, KEYS at a time. Of each row it keeps the largest score so far and the
-   sum of exponentials relative to it, and scales what it has added up when that grows.
+/* softmax(scores) · v without the matrix of scores: a work-group has ROWS rows of one head and
+   walks over the keys, KEYS at a time. For each row it keeps the largest score so far and the sum
+   of exponentials relative to that score. When the largest score grows, the sums are scaled.
 
-   A work-item (x, y) has the rows y · EACH_ROW and following, of the scores the keys x, x + 16 …, and
-   of the result the columns x, x + 16 …, EACH_COLUMN of them.
+   Work-item (x, y) has the rows from y · EACH_ROW on, EACH_ROW of them. It computes their scores for
+   the keys x, x + 16 …, and of the result the columns x, x + 16 …, EACH_COLUMN of them.
 
-   Generated are LOAD(p, i), an element; SCORE(product, row, key), what the score is of a product of
-   rows of q and k; SEEN(row, key), whether it counts at all; and NOTHING, whether there is nothing
-   to attend to, which gives 0. */
+   Generated are LOAD(p, i), an element; SCORE(product, row, key), the score for a product of rows of
+   q and k; SEEN(row, key), whether a score counts; and NOTHING, whether a row has nothing to attend
+   to, so that its result is 0. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS
 #define Y_TYPE STORED
@@ -20,7 +20,7 @@
 #define KEYS (16 * EACH_KEY)
 #define DEPTH 16
 #define ITEMS 256
-/* Words that hold DEPTH of q and k, or of v. */
+/* Words for DEPTH elements of each row of q and k, or for DEPTH rows of v. */
 #define PARTS (DEPTH * (ROWS + 4 + KEYS + 4))
 #define STAGE (PARTS > DEPTH * COLUMNS ? PARTS : DEPTH * COLUMNS)
 

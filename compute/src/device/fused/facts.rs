@@ -1,4 +1,4 @@
-//! What operators that are joined say of themselves, from what each says.
+//! The facts of fused operators, from the facts of each operator.
 
 use super::Fused;
 use crate::op::{Op, ValueInfo};
@@ -6,7 +6,8 @@ use crate::{Axes, Axis, AxisKind};
 use lgp_memory::Dim;
 
 impl Fused {
-    /// The base's axes as axes of the whole, where steps keep the shape of the base's result.
+    /// The base's axes as axes of the fused operator, where steps keep the shape of the base's
+    /// result.
     pub(super) fn axes_of_base(
         &self,
         base: &dyn Op,
@@ -35,8 +36,9 @@ impl Fused {
     }
 }
 
-/// An axis of the base as one of the whole. `beside` are the inputs of steps that have an axis there,
-/// with that axis, and `length` is the output's.
+/// An axis of the base as an axis of the fused operator. `beside` are the steps' inputs that have
+/// this axis, each with the axis's number in that input. `length` is the axis's length in the
+/// output.
 fn joined(
     axis: &Axis,
     beside: impl Iterator<Item = (usize, usize)>,
@@ -48,10 +50,10 @@ fn joined(
         let own = inputs.get(input).copied().flatten()?.dim(own_axis)?;
         match axis.kind {
             AxisKind::Each => joined.inputs.push((input, own_axis)),
-            // It is the same at every position.
+            // The input is the same at every position.
             _ if *own == Dim::Known(1) => {}
             AxisKind::All if own == length => joined.inputs.push((input, own_axis)),
-            // A step reads it by the output's positions, the base by others.
+            // A step reads the input at the output's positions, but the base at others.
             _ => return None,
         }
     }
@@ -67,8 +69,8 @@ mod tests {
     use crate::testing::info;
     use std::sync::Arc;
 
-    /// An operator with its number of inputs, to whose result one more input is added; without it a
-    /// sum of two inputs.
+    /// A base, with the number of its inputs, to whose result one more input is added; without a
+    /// base, a sum of two inputs.
     fn plus(base: Option<(Arc<dyn Op>, usize)>) -> Fused {
         let operands = vec![Some(Operand::Input(0)), Some(Operand::Input(1))];
         Fused::new(base, vec![Step { op: Arc::new(Binary::new(BinaryKind::Add)), operands }])

@@ -1,7 +1,8 @@
 #ifdef BLOCK_BITS
-/* A right operand whose elements have BLOCK_BITS bits each, the first in the lowest ones: a column after
-   the other, in BLOCKS blocks of BLOCK_SIZE along the sum, a multiple of 8, which share a scale.
-   BLOCK_ZERO(side, block) is what is subtracted, of `zero` where there are such numbers. */
+/* A right operand whose elements have BLOCK_BITS bits each, the first in the lowest bits. It lies
+   column by column; a column has BLOCKS blocks of BLOCK_SIZE elements, a multiple of 8, along the
+   sum. Each block has a scale and a zero point, BLOCK_ZERO(side, block), which is read from `zero`
+   where the operand has zero points. */
 #define BLOCK_BYTES (BLOCKS * BLOCK_SIZE * BLOCK_BITS / 8)
 #define BLOCK_MASK ((1u << BLOCK_BITS) - 1)
 
@@ -15,7 +16,7 @@ DEVICE float block_element(GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_
     return (q - BLOCK_ZERO(side, block)) * scale[side * BLOCKS + block];
 }
 
-/* Four of one block, the first at a multiple of four. */
+/* Four elements of one block, the first at a multiple of four. */
 DEVICE void block_vector(float *to, GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_ZEROS u32 side, u32 depth) {
     u32 block = depth / BLOCK_SIZE;
     float zero_ = BLOCK_ZERO(side, block), factor = scale[side * BLOCKS + block];

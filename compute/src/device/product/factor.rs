@@ -1,7 +1,7 @@
-//! Operands of products: how their elements are stored, and loaded.
+//! Operands of products: how their elements are stored and loaded.
 
 use super::Parameters;
-use crate::device::recipe::{Argument, Kernel, c_type, load};
+use crate::device::kernel::{Argument, Kernel, c_type, load};
 use lgp_memory::DType;
 
 /// An operand of a product.
@@ -13,13 +13,13 @@ pub(crate) struct Factor {
     pub dtype: DType,
     /// Whether neighbours in memory follow each other along the sum, not along its other side.
     pub along: bool,
-    /// What is subtracted from its elements, if they are integers.
+    /// The zero point that is subtracted from its elements, if they are integers.
     pub zero: Option<Zero>,
-    /// What its elements are multiplied by, if the product is of floats.
+    /// The factors of its elements, if the product is of floats.
     pub scale: Option<Scale>,
 }
 
-/// What stands for 0 in an operand of integers; of its dtype.
+/// The zero points of an operand of integers, of its dtype.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Zero {
     /// Where it is.
@@ -37,12 +37,13 @@ pub(crate) enum Scale {
     Blocks(Blocks),
 }
 
-/// A right operand, along the sum, whose elements are packed as [`crate::ops::UnpackBits`] has them.
+/// A right operand that lies along the sum, with elements packed as in [`crate::ops::UnpackBits`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Blocks {
     /// The scales.
     pub scale: Argument,
-    /// What stands for 0 in each block: f32, or packed as the elements are. The middle if absent.
+    /// The zero point of each block: f32, or packed as the elements are. If absent, the middle of
+    /// an element's range.
     pub zero: Option<(Argument, DType)>,
     /// Bits of an element: 2, 4 or 8.
     pub bits: usize,
@@ -51,12 +52,12 @@ pub(crate) struct Blocks {
 }
 
 impl Factor {
-    /// An operand that is multiplied as it is.
+    /// An operand without zero points and scales.
     pub(crate) fn plain(argument: Argument, dtype: DType, along: bool) -> Self {
         Self { argument, dtype, along, zero: None, scale: None }
     }
 
-    /// Elements that are loaded at once, along its rows or columns of these lengths.
+    /// How many elements are loaded at once from rows or columns of `side` and `k` elements.
     pub(super) fn width(&self, side: usize, k: usize) -> usize {
         let length = if self.along { k } else { side };
         if length > 0 && length.is_multiple_of(4) { 4 } else { 1 }
@@ -70,7 +71,8 @@ impl Factor {
         }
     }
 
-    /// The expression of an element at `place`, of row or column `side`; declares what it reads.
+    /// The expression of the element at `place`, of row or column `side`; declares the parameters
+    /// that it reads.
     pub(super) fn load(&self, name: &str, parameters: &mut Parameters) -> Option<String> {
         let ty = c_type(self.dtype)?;
         parameters.add(&format!("GLOBAL const {ty} *{name}"), self.argument);
@@ -96,7 +98,7 @@ impl Factor {
         Some(element)
     }
 
-    /// The statement that loads `width` elements, of which `element` is one.
+    /// The statement that loads `width` elements; the macro `element` loads one.
     pub(super) fn vector(&self, element: &str, name: &str, width: usize) -> String {
         match (self.scale, self.dtype) {
             _ if width == 1 => format!("*(to) = {element}(from, side)"),
@@ -112,7 +114,7 @@ impl Factor {
         }
     }
 
-    /// The kernel, told how blocks are packed.
+    /// The kernel, with constants for how blocks are packed.
     pub(super) fn define_blocks(&self, kernel: Kernel, k: usize) -> Kernel {
         let Some(Scale::Blocks(Blocks { zero, bits, block, .. })) = self.scale else {
             return kernel;
@@ -141,7 +143,7 @@ impl Factor {
 }
 
 impl Blocks {
-    /// What its functions are given of an operand.
+    /// The first arguments of the functions in `blocks.h`, for the operand `name`.
     fn given(&self, name: &str) -> String {
         let zero = self.zero.map(|_| format!("{name}_zero, ")).unwrap_or_default();
         format!("{name}, {name}_scale, {zero}")

@@ -1,10 +1,11 @@
-/* A tile of ROWS × COLUMNS a work-group, EACH_ROW × EACH_COLUMN of it a work-item. Both operands
-   pass through local memory, DEPTH of the sum at a time; the next ones are on their way while these
-   are multiplied. Groups along z are batches, and parts of the sum of `part` elements for each. */
+/* A work-group computes a tile of ROWS × COLUMNS, a work-item EACH_ROW × EACH_COLUMN of it. Both
+   operands pass through local memory, DEPTH elements of the sum at a time; the next elements are on
+   their way while these are multiplied. Along z there is a group for each batch of each part of the
+   sum; a part has `part` elements. */
 #define ALIGNED __attribute__((aligned(16)))
 #define ITEMS (GROUP_X * GROUP_Y)
 
-/* Vector `e` of an operand's part of the tile: where it begins. */
+/* Where vector `e` of an operand's part of the tile begins. */
 DEVICE u32 tile_depth(u32 along, u32 side, u32 width, u32 e) {
     return along ? e % (DEPTH / width) * width : e / (side / width);
 }
@@ -12,8 +13,8 @@ DEVICE u32 tile_side(u32 along, u32 side, u32 width, u32 e) {
     return along ? e / (DEPTH / width) : e % (side / width) * width;
 }
 
-/* Beyond the operand's last row or column, that one is read again: its sums are not stored. Beyond
-   the end of the sum there are zeros. */
+/* Beyond the operand's last row or column, the last one is read again, and its sums are not stored.
+   Beyond the end of the sum, elements are zero. */
 #define FETCH(next, vector, first, size, start, side_tile, along, width)                            \
     for (u32 t = 0; t < side_tile * DEPTH / (width * ITEMS); t++) {                                 \
         u32 e = t * ITEMS + item;                                                                   \
@@ -38,7 +39,7 @@ DEVICE u32 tile_side(u32 along, u32 side, u32 width, u32 e) {
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 column_step, u32 batches,
           u32 part EXTRA_PARAMETERS) {
-    /* Four more, so that what is stored along the sum goes to other banks. */
+    /* Four more columns, so that stores along the sum go to different banks. */
     LOCAL TILE left[DEPTH][ROWS + 4] ALIGNED;
     LOCAL TILE right[DEPTH][COLUMNS + 4] ALIGNED;
     u32 item = LOCAL_ID(1) * GROUP_X + LOCAL_ID(0);

@@ -1,5 +1,6 @@
-/* A product with few rows, VECTORS of them: each element of the right operand is used once for each,
-   and is read once, RIGHT_WIDTH along the sum at a time. Of a work-group, COLUMNS work-items share each of LANES steps of the sum. */
+/* A product with few rows, VECTORS of them: each element of the right operand is read once and used
+   for every row, RIGHT_WIDTH elements along the sum at a time. A work-group has COLUMNS columns;
+   LANES work-items share the sums of each. */
 #if RIGHT_ALONG
 #define COLUMNS GROUP_Y
 #define LANES GROUP_X

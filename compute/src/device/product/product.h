@@ -1,9 +1,10 @@
-/* What the kernels of products share: y = left · right, of m × k and k × n, for each of several
-   batches. Sizes are never 0, but for k. Generated are OPERANDS, the parameters of what is read;
-   LEFT_LOAD(place, row) and RIGHT_LOAD(place, column), an element of TILE's type; LEFT_BATCH(z) and
-   RIGHT_BATCH(z), where a batch begins; LEFT_VECTOR(to, from, side) and RIGHT_VECTOR(to, from, side),
-   which load the LEFT_WIDTH or RIGHT_WIDTH elements from a place on; and RESULT(sum, row, column). An operand lies ALONG the sum
-   where its neighbours in memory follow each other along k. */
+/* Shared by the kernels of products: y = left · right, of m × k and k × n, for each of several
+   batches. Sizes except k are never 0. Generated are OPERANDS, the parameters of the tensors that
+   are read; LEFT_LOAD(place, row) and RIGHT_LOAD(place, column), an element of TILE's type;
+   LEFT_BATCH(z) and RIGHT_BATCH(z), where a batch begins; LEFT_VECTOR(to, from, side) and
+   RIGHT_VECTOR(to, from, side), which load the LEFT_WIDTH or RIGHT_WIDTH elements from a place on;
+   and RESULT(sum, row, column), the element for a sum. An operand lies ALONG the sum where its
+   neighbours in memory follow each other along k. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS
 #define Y_TYPE STORED
@@ -20,7 +21,7 @@ DEVICE void load4(float *to, GLOBAL const float *from, u32 at) {
     to[3] = x.w;
 }
 
-/* Where an operand of `size` rows, or columns, has the element of one of them at a depth. */
+/* The place of the element at `depth` of row or column `side`, of `size` rows or columns. */
 DEVICE u32 place(u32 along, u32 size, u32 k, u32 side, u32 depth) {
     return along ? side * k + depth : depth * size + side;
 }

@@ -1,26 +1,25 @@
 //! Which kernel multiplies, in which tiles, and in how many parts.
 
-use crate::device::Kernel;
-use crate::device::recipe::groups;
+use crate::device::kernel::{Kernel, groups};
 
 const GEMM: &str =
     concat!(include_str!("product.h"), include_str!("blocks.h"), include_str!("gemm.cl"));
 const GEMV: &str =
     concat!(include_str!("product.h"), include_str!("blocks.h"), include_str!("gemv.cl"));
 
-/// Products with so few rows read the right operand once for all of them, without tiles.
+/// Products with at most so many rows read the right operand once for all rows, without tiles.
 pub(super) const ROWS_FEW: usize = 4;
 /// Waves of 64 work-items that keep a card busy: two for each of the 144 vector units of a Polaris
-/// 10. Fewer are split along the sum.
+/// 10. Products with fewer waves are split along the sum.
 const WAVES: usize = 288;
-/// Elements of a sum that a part has at least: what adding the parts costs is then small.
+/// The fewest elements of a sum in a part, so that adding the parts costs little.
 const PART_MIN: usize = 128;
-/// In how many parts a sum may be worth computing.
+/// The numbers of parts that may be worth computing a sum in.
 const PARTS: [usize; 5] = [1, 2, 4, 8, 16];
 /// Most work-groups along the second and third dimension that every device takes.
 const GROUPS_MAX: usize = 65_535;
 
-/// A tile of the result, and what of it a work-item computes.
+/// A tile of the result, and the part of it that a work-item computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tile {
     pub(super) rows: usize,
@@ -28,15 +27,15 @@ pub(super) struct Tile {
     pub(super) each: [usize; 2],
 }
 
-/// From the one that moves the least to the one that fits small results best.
+/// Tiles, from the one that moves the fewest bytes to the one that fits small results best.
 const TILES: [Tile; 3] = [
     Tile { rows: 128, columns: 64, each: [8, 4] },
     Tile { rows: 64, columns: 64, each: [4, 4] },
     Tile { rows: 32, columns: 32, each: [4, 4] },
 ];
 
-/// Elements of the sum that a tile takes at a time: with single elements fewer, so that those under
-/// way need not more registers.
+/// Elements of the sum that a tile takes at a time. Fewer are taken as single elements than as
+/// vectors, so that the loads under way need no more registers.
 const DEPTH_VECTORS: usize = 16;
 const DEPTH_ELEMENTS: usize = 8;
 
@@ -57,14 +56,15 @@ impl Tile {
 
 /// The tiles for operands that are loaded by so many elements.
 fn tiles(widths: [usize; 2]) -> &'static [Tile] {
-    // With vectors and single elements, so large a tile needs more registers than three waves have.
+    // Where one operand is loaded in vectors and the other in single elements, the largest tile
+    // needs more registers than three waves have.
     &TILES[usize::from(widths[0] != widths[1])..]
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Tiles(Tile),
-    /// Few rows, with work-groups of so many work-items.
+    /// `count` rows, with work-groups of `group` work-items for `columns` columns.
     Rows {
         count: usize,
         group: [usize; 2],
@@ -83,8 +83,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// For a result that is not empty; `right_along` as in an operand, and `widths` how many elements
-    /// of each operand are loaded at once.
+    /// The schedule for a result that is not empty. `right_along` says whether the right operand
+    /// lies along the sum; `widths` are how many elements of each operand are loaded at once.
     pub(super) fn new(
         sizes: [usize; 3],
         batches: usize,
@@ -100,7 +100,8 @@ impl Schedule {
             let busy = |tile: &&Tile| tile.count(m, n) * tile.waves() * batches >= WAVES;
             let wasted = |tile: &&Tile| tile.count(m, n) * tile.rows * tile.columns;
             let fits = tiles(widths).iter().find(busy);
-            // Among those that are split, what computes the least beyond the edges.
+            // Among the tiles whose sums are split, the one that computes the least beyond the
+            // edges.
             let best = fits.or_else(|| TILES[1..].iter().min_by_key(wasted));
             Way::Tiles(*best.unwrap_or(&TILES[2]))
         };
@@ -120,7 +121,8 @@ impl Schedule {
         Self { way, depth, parts: k.div_ceil(part).max(1), part }
     }
 
-    /// Those that may be faster on some device: every tile, with sums in one part and in several.
+    /// Schedules that may be faster on some device: every tile, with sums in one part and in
+    /// several.
     pub(super) fn others(&self, k: usize, widths: [usize; 2]) -> Vec<Self> {
         let ways: Vec<Way> = match self.way {
             Way::Tiles(_) => tiles(widths).iter().copied().map(Way::Tiles).collect(),

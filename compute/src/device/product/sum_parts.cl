@@ -1,4 +1,4 @@
-/* Adds the parts that each sum was split into; they lie as the result does, `count` elements each. */
+/* Adds the parts of each sum. A part of all sums has `count` elements and lies as the result. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void sum_parts(GLOBAL const SUM *part, OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 row_step, u32 column_step,
                u32 count, u32 parts EXTRA_PARAMETERS) {

@@ -1,5 +1,5 @@
-/* Where the extreme of each of `count` lines of n elements is, which are `apart` elements apart; or
-   the first NaN. */
+/* The position of the extreme, or of the first NaN, in each of `count` lines of n elements, which
+   are `apart` elements apart. */
 
 /* Whether a at i is taken rather than b at j. */
 DEVICE bool taken(REGISTER a, u32 i, REGISTER b, u32 j) {
@@ -14,7 +14,7 @@ void arg_reduce(GLOBAL const TYPE *x, GLOBAL i64 *y, u32 count, u32 n, u32 apart
     u32 line = (u32)GROUP_ID(0) * COLUMNS + COLUMN, lane = (u32)LANE;
     u32 known = line < count ? line : count - 1;
     u32 start = known / apart * apart * n + known % apart;
-    /* Lanes without elements have the last one, which another lane has too. */
+    /* A lane without elements takes the last element, which another lane has too. */
     u32 best = lane < n ? lane : n - 1;
     REGISTER value = LOAD(start + best * apart);
     for (u32 i = lane + LANES; i < n; i += LANES) {

@@ -31,7 +31,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// Where the extreme of a row is; the first NaN, if there is one.
+/// The position of a row's extreme, or of its first NaN.
 #[allow(clippy::eq_op, reason = "only NaN differs from itself")]
 fn extreme<T: Number>(op: &ArgReduce, row: &[T]) -> usize {
     let mut best = 0;

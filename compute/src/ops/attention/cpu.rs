@@ -1,9 +1,11 @@
-//! Attention on the CPU: two matrix products a head, for a block of queries at a time, so that
+//! Attention on the CPU: two matrix products per head, for a block of queries at a time, so that
 //! their scores stay in the cache.
 
 use super::mask::{Masks, MasksOf};
+use super::present::present;
+use super::sizes::Sizes;
 use super::{Attention, Scores};
-use crate::args::{concrete, infos, optional, required};
+use crate::args::{concrete, optional, required};
 use crate::error::{Error, Result};
 use crate::isa::Simd;
 use crate::matrix::{Mat, product};
@@ -13,36 +15,23 @@ use crate::op::{Context, ValueInfo};
 use crate::ops::unary::Exp;
 use crate::reduction::{fold, sum};
 use crate::simd::dispatch;
-use lgp_memory::{Dim, Layout, Tensor, TensorView};
+use lgp_memory::{Layout, Tensor, TensorView};
 
 /// Queries whose scores are computed at a time.
 const BLOCK: usize = 64;
 
-/// The sizes of an attention, all of them known.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
-    pub(super) batch: usize,
-    pub(super) heads: usize,
-    pub(super) key_heads: usize,
-    pub(super) queries: usize,
-    pub(super) keys: usize,
-    pub(super) past: usize,
-    size: usize,
-    value_size: usize,
-}
-
 /// Where the rows of each head lie in a tensor.
 struct Heads<'a, T> {
     data: &'a [T],
-    /// From one batch, head and row to the next.
+    /// Steps from one batch, head and row to the next.
     strides: [usize; 3],
 }
 
 impl<'a, T> Heads<'a, T> {
-    /// `heads` is the number of heads where `x` is `[batch, length, heads · size]`.
+    /// `shape` is `[batch, length, heads · size]` or `[batch, heads, length, size]`.
     fn new(data: &'a [T], shape: &[usize], heads: usize, size: usize) -> Self {
         let strides = match shape {
-            // Products of a tensor's dimensions; where it is empty, nothing is read with them.
+            // These products fit unless the tensor is empty, and then nothing is read with them.
             [_, length, hidden] => [length.saturating_mul(*hidden), size, *hidden],
             [_, _, length, _] => {
                 let head = length.saturating_mul(size);
@@ -69,7 +58,7 @@ pub(super) fn run(
     let types = concrete(op, inputs)?;
     let (query, key) = (required(inputs, 0)?, required(inputs, 1)?);
     let value = required(inputs, 2)?;
-    let sizes = sizes(op, inputs)?;
+    let sizes = Sizes::of(op, inputs)?;
     let (past_key, past_value) = (optional(inputs, 4), optional(inputs, 5));
     let needed = past_key.is_some() || types.len() > 1;
     let whole = |new: &TensorView<'_>, past: Option<&TensorView<'_>>, size| {
@@ -118,28 +107,8 @@ pub(super) fn run(
     Ok(out)
 }
 
-fn sizes(op: &Attention, inputs: &[Option<TensorView<'_>>]) -> Result<Sizes> {
-    let infos = infos(inputs)?;
-    let infos: Vec<_> = infos.iter().map(Option::as_ref).collect();
-    let forms = op.forms(&infos)?;
-    let Some(forms) = forms else { return Err(Error::invalid("a shape is not known")) };
-    let known = |d: &Dim| d.known().unwrap_or(0);
-    let keys = known(&op.keys(&infos, &forms)?);
-    let [q, k, v] = &forms;
-    Ok(Sizes {
-        batch: known(&q.batch),
-        heads: known(&q.heads),
-        key_heads: known(&k.heads),
-        queries: known(&q.length),
-        keys,
-        past: keys - known(&k.length),
-        size: known(&q.size),
-        value_size: known(&v.size),
-    })
-}
-
-/// Bytes of scratch memory: scores of a block for each thread, and the output before its heads are
-/// joined, where they are.
+/// Bytes of scratch memory: the scores of a block for each thread and, for a query of rank 3, the
+/// output before its heads are joined.
 pub(super) fn scratch(op: &Attention, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
     let sizes = || {
         let forms = op.forms(inputs).ok()??;
@@ -156,37 +125,6 @@ pub(super) fn scratch(op: &Attention, threads: usize, inputs: &[Option<&ValueInf
     sizes().unwrap_or(0)
 }
 
-/// The past and the new rows of every head, `[batch, heads, keys, size]`.
-fn present(
-    ctx: &Context,
-    new: &TensorView<'_>,
-    past: Option<&TensorView<'_>>,
-    sizes: &Sizes,
-    size: usize,
-) -> Result<Tensor> {
-    let &Sizes { batch, key_heads, keys, past: old, .. } = sizes;
-    let by_head = if new.shape().rank() == 3 {
-        let split = new.to_tensor()?.reshape([batch, keys - old, key_heads, size])?;
-        let by_head = Layout::contiguous(split.shape())?.permuted(&[0, 2, 1, 3])?;
-        strided(ctx, &split.view(), &by_head)?
-    } else {
-        new.to_tensor()?
-    };
-    let Some(past) = past else { return Ok(by_head) };
-    let mut out = ctx.alloc(new.dtype(), [batch, key_heads, keys, size])?;
-    let row = size * new.dtype().size();
-    if row == 0 || keys == 0 {
-        return Ok(out);
-    }
-    let (past, new) = (past.as_bytes(), by_head.as_bytes());
-    for (i, out) in out.as_bytes_mut()?.chunks_exact_mut(keys * row).enumerate() {
-        let (before, after) = out.split_at_mut(old * row);
-        before.copy_from_slice(&past[i * old * row..][..old * row]);
-        after.copy_from_slice(&new[i * (keys - old) * row..][..(keys - old) * row]);
-    }
-    Ok(out)
-}
-
 /// Everything that the heads read.
 struct All<'a, T> {
     op: &'a Attention,
@@ -198,7 +136,7 @@ struct All<'a, T> {
 }
 
 impl<T: Exp + Number> All<'_, T> {
-    /// Computes `y`, `[batch, heads, queries, value size]`, and shows scores if asked to.
+    /// Computes `y`, `[batch, heads, queries, value size]`, and copies the scores to `shown`.
     fn attend(&self, ctx: &Context, y: &mut [T], shown: Option<&mut [T]>) -> Result<()> {
         let Sizes { queries, keys, size, value_size, .. } = self.sizes;
         if let Some(shown) = shown {
@@ -213,7 +151,7 @@ impl<T: Exp + Number> All<'_, T> {
         let unit = queries * value_size;
         let cost = queries.saturating_mul(keys).saturating_mul(size + value_size);
         if self.sizes.batch * self.sizes.heads < ctx.threads() {
-            // Too few heads for all threads: they share the products instead.
+            // Too few heads for all threads: the threads share each product instead.
             for (i, y) in y.chunks_exact_mut(unit.max(1)).enumerate() {
                 self.head(ctx, i, y, None)?;
             }
@@ -233,7 +171,7 @@ impl<T: Exp + Number> All<'_, T> {
         }
     }
 
-    /// One head of one batch; `i` counts both.
+    /// Computes head `i % heads` of batch `i / heads`.
     fn head(
         &self,
         ctx: &Context,
@@ -266,7 +204,7 @@ impl<T: Exp + Number> All<'_, T> {
         Ok(())
     }
 
-    /// Turns products into weights.
+    /// Turns products of queries and keys into weights of the values.
     fn normalise(
         &self,
         simd: Simd,
@@ -317,7 +255,7 @@ fn capped<T: Exp>(simd: Simd, row: &mut [T], cap: T) {
     );
 }
 
-/// The softmax of a row, in place. A row that is masked as a whole weighs nothing.
+/// The softmax of a row, in place. A row whose keys are all masked becomes 0.
 fn softmax<T: Exp + Number>(simd: Simd, row: &mut [T]) {
     dispatch(
         simd,

@@ -9,7 +9,7 @@ use lgp_memory::{DType, Dim};
 
 const GROUP: usize = 64;
 
-/// The sizes of key or value: batches, heads, keys, the past's keys, elements.
+/// The sizes of key or value: batches, heads, keys, past keys, elements of a row.
 #[derive(Clone, Copy)]
 struct Cache {
     batch: usize,
@@ -19,8 +19,8 @@ struct Cache {
     size: usize,
 }
 
-/// From one batch, head, row and element to the next, where x is `[batch, heads, length, size]` or
-/// `[batch, length, heads · size]`.
+/// Steps from one batch, head, row and element to the next in a tensor of shape
+/// `[batch, heads, length, size]` or `[batch, length, heads · size]`.
 fn steps(rank: usize, heads: usize, length: usize, size: usize) -> [usize; 4] {
     match rank {
         3 => [length * heads * size, size, heads * size, 1],
@@ -93,7 +93,7 @@ pub(super) fn launches(
     Some(launches)
 }
 
-/// The mask, that broadcasts to all scores but for its last axis.
+/// The mask, which broadcasts to the scores along all axes but the last.
 fn mask(info: &ValueInfo) -> Option<AttentionMask> {
     let shape = info.ty.concrete_shape()?;
     let mut dims = [1; 4];
@@ -107,7 +107,7 @@ fn mask(info: &ValueInfo) -> Option<AttentionMask> {
 }
 
 impl Cache {
-    /// The launch that joins the past and new rows of input `new`, where there are any.
+    /// The launch that joins the past and new rows of input `new`; `Some(None)` without rows.
     fn present(
         self,
         dtype: DType,
@@ -120,7 +120,7 @@ impl Cache {
         if count == 0 {
             return Some(None);
         }
-        // Halves are no type that kernels can assign.
+        // Kernels cannot assign values of 16-bit float types.
         let word = if dtype.size() == 2 { "u16" } else { c_type(dtype)? };
         let mut kernel =
             Kernel::new("present", include_str!("present.cl"), [GROUP, 1, 1]).define("WORD", word);

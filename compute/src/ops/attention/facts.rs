@@ -1,4 +1,4 @@
-//! What attention says of its axes and its work.
+//! The axes and the work of attention.
 
 use super::Attention;
 use crate::Axes;
@@ -7,7 +7,7 @@ use crate::dims::surely_equal;
 use crate::op::ValueInfo;
 use lgp_memory::Dim;
 
-/// The axes for so many outputs; `None` where a rank is unknown.
+/// The axes with this number of outputs; `None` where a rank is unknown or not supported.
 pub(super) fn axes(op: &Attention, inputs: &[Option<&ValueInfo>], outputs: usize) -> Option<Axes> {
     let given = |i: usize| optional(inputs, i).copied();
     let rank = |i: usize| given(i).and_then(ValueInfo::rank);
@@ -16,7 +16,7 @@ pub(super) fn axes(op: &Attention, inputs: &[Option<&ValueInfo>], outputs: usize
     if !ranks.iter().all(|rank| matches!(rank, 3 | 4)) {
         return None;
     }
-    // The mask's axis that is this one of the scores.
+    // The mask's axis for an axis of the scores.
     let of_mask = given(3).map_or(Some(0), ValueInfo::rank)?;
     let mask = |axis: usize| Some((3, (axis + of_mask).checked_sub(4)?));
     let past: Vec<usize> = [4, 5].into_iter().filter(|&i| given(i).is_some()).collect();
@@ -26,13 +26,13 @@ pub(super) fn axes(op: &Attention, inputs: &[Option<&ValueInfo>], outputs: usize
 
     let batch = [(0, 0), (1, 0), (2, 0)].into_iter().chain(mask(0)).chain(past(0)).chain(counts);
     let mut axes = Axes::new().each(batch, every(0));
-    // One head of keys for all queries is broadcast, but kept as one.
+    // A single head of keys broadcasts to all heads of queries, but its output keeps one head.
     let one_each = surely_equal(dim(0, 1), dim(1, 1));
     if ranks == [4; 3] && (one_each || outputs == 1 && dim(1, 1) == Some(&Dim::Known(1))) {
         let heads = [(0, 1), (1, 1), (2, 1)].into_iter().chain(mask(1)).chain(past(1));
         axes = axes.each(heads, every(1));
     }
-    // Keys and values that are kept have neither queries nor the other's size.
+    // The outputs of key and value lack the axis of queries, and each lacks the other's size.
     if outputs == 1 && !op.causal {
         axes = axes.each([(0, q - 2)].into_iter().chain(mask(2)), [(0, q - 2)]);
     }
@@ -56,7 +56,7 @@ pub(super) fn axes(op: &Attention, inputs: &[Option<&ValueInfo>], outputs: usize
     Some(axes)
 }
 
-/// Both products; `None` where a size is unknown.
+/// The multiply-adds of both products; `None` where a size is unknown.
 pub(super) fn multiply_adds(op: &Attention, inputs: &[Option<&ValueInfo>]) -> Option<u64> {
     let forms = op.forms(inputs).ok()??;
     let keys = op.keys(inputs, &forms).ok()?;

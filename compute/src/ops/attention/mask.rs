@@ -1,6 +1,6 @@
-//! What keeps a query from seeing a key.
+//! The masks that hide keys from queries.
 
-use super::cpu::Sizes;
+use super::sizes::Sizes;
 use crate::args::{optional, required};
 use crate::error::Result;
 use crate::number::Number;
@@ -15,7 +15,7 @@ pub(super) struct Masks<'a> {
     past: usize,
     /// The mask: bool, or of the query's type.
     mask: Option<Tensor>,
-    /// From one batch, head and query of the mask to the next.
+    /// Steps from one batch, head and query of the mask to the next.
     strides: [usize; 3],
     /// Elements of the mask's last axis.
     width: usize,
@@ -55,7 +55,7 @@ impl<'a> Masks<'a> {
         Ok(masks)
     }
 
-    /// The same for scores of a type.
+    /// The masks for scores of type `T`.
     pub(super) fn of<T: Element>(&self) -> Result<MasksOf<'_, T>> {
         let mask = match &self.mask {
             None => None,
@@ -66,21 +66,21 @@ impl<'a> Masks<'a> {
     }
 }
 
-/// [`Masks`] whose elements are at hand: to look at them as bools reads all of them.
+/// [`Masks`] with the elements as slices, made once: a slice of bools is checked as a whole.
 pub(super) struct MasksOf<'a, T> {
     masks: &'a Masks<'a>,
     mask: Option<Mask<'a, T>>,
 }
 
 enum Mask<'a, T> {
-    /// Which keys a query sees.
+    /// Whether a query sees a key.
     Chosen(&'a [bool]),
-    /// What is added to the scores.
+    /// Numbers that are added to the scores.
     Added(&'a [T]),
 }
 
 impl<T: Exp + Number> MasksOf<'_, T> {
-    /// Adds to the scores of one query what its mask says.
+    /// Applies the masks to the scores of one query.
     pub(super) fn apply(&self, batch: usize, head: usize, query: usize, row: &mut [T]) {
         let hidden = T::neg_infinity();
         let Masks { causal, past, strides, width, counts, .. } = self.masks;

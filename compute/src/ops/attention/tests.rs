@@ -12,7 +12,7 @@ const KEYS: usize = 9;
 const SIZE: usize = 3;
 const VALUE: usize = 5;
 
-/// What `bias` is added to before the softmax: `[batch, heads, queries, keys]`.
+/// Attention by loops; `bias` gives the addend of the score at `[batch, head, query, key]`.
 fn naive(q: &Tensor, k: &Tensor, v: &Tensor, bias: impl Fn([usize; 4]) -> f32) -> Tensor {
     let get = |x: &Tensor| x.as_slice::<f32>().unwrap().to_vec();
     let key_heads = k.shape()[1];
@@ -54,7 +54,7 @@ fn heads_share_keys() {
         let causal = Attention { causal: true, ..Attention::default() };
         let want = naive(&q, &k, &v, |[.., i, j]| if j > i { f32::NEG_INFINITY } else { 0. });
         assert_close(&run(&causal, &[&q, &k, &v]), &want, 1e-5);
-        // The same, packed.
+        // The same with the heads side by side in rank 3.
         let pack = |x: &Tensor| {
             let x = run(&Transpose { perm: Some(vec![0, 2, 1, 3]) }, &[x]);
             let dims = x.shape().to_vec();

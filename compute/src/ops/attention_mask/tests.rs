@@ -1,4 +1,4 @@
-//! Masks written out.
+//! Each form of mask against its result written out.
 
 use super::AttentionMask;
 use crate::testing::{fails, noise, run, t};
@@ -13,7 +13,7 @@ fn every_form() {
     let ranges = t(&[4], &[2i32, 3, 1, -1]);
     let want = t(&[2, 1, 1, 3], &[-9f32, 0., -9., 0., 0., 0.]);
     assert_eq!(run(&op, &[&ranges, &q, &k]), want);
-    // More keys with the past.
+    // The past adds keys.
     let past = noise(&[2, 1, 1, 4], 2);
     let by_key = t(&[2, 4], &[1i32, 0, 2, -1, 1, 1, 1, 0]);
     let want = t(&[2, 1, 1, 4], &[0f32, -9., 0., -9., 0., 0., 0., -9.]);

@@ -1,4 +1,4 @@
-//! Sums and products of bytes, and what sums and products with constants are to others.
+//! Sums and products of bytes, and the affine functions of arithmetic with constants.
 
 use super::{Binary, BinaryKind};
 use crate::bytes::{Dequantized, OnBytes, Requantized};

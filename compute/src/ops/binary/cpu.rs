@@ -20,7 +20,7 @@ pub(super) fn run(
     let mut b = Cow::Borrowed(b);
     let converted;
     if b.dtype().is_float() && !a.dtype().is_float() && a.dtype() != DType::Bool {
-        // A whole base with a fractional exponent: 4 ^ 0.5 is 2, whatever the result's dtype.
+        // An integer base with a float exponent is computed in floats: 4 ^ 0.5 is 2 in every dtype.
         return by_f64(op, ctx, a, &b);
     }
     if a.dtype() != b.dtype() {
@@ -31,14 +31,14 @@ pub(super) fn run(
     }
     let mut out = ctx.alloc(dtype, shape.clone())?;
     let walk = Walk::new(&shape, [a.shape(), b.shape()])?;
-    // Of strings only equality is inferred, and equal texts have equal numbers.
+    // `infer_types` allows strings for equality only, and equal texts have equal numbers.
     let (a, b) = (&a.as_numbers(), &b.as_numbers());
     let o = Operands { ctx, walk: &walk, shape: &shape, given: [Some(a), Some(b)] };
     combine(op, &o, a.dtype(), &mut out)?;
     Ok(vec![out])
 }
 
-/// [`run`] over one of two operands of one dtype.
+/// [`run`] with the output written over one of two operands of one dtype.
 pub(super) fn run_over(
     op: &Binary,
     ctx: &Context,
@@ -63,7 +63,7 @@ fn combine(op: &Binary, o: &Operands<'_>, dtype: DType, out: &mut Tensor) -> Res
     }
 }
 
-/// Computes in f64 and gives the result the first operand's dtype.
+/// Computes in f64 and casts the result to the first operand's dtype.
 fn by_f64(
     op: &Binary,
     ctx: &Context,
@@ -84,12 +84,12 @@ struct Operands<'a> {
     ctx: &'a Context,
     walk: &'a Walk<2>,
     shape: &'a Shape,
-    /// Of the operand that is written over, if any, there is none.
+    /// The operands; `None` for an operand that is written over.
     given: [Option<&'a TensorView<'a>>; 2],
 }
 
 impl Operands<'_> {
-    /// The operand's elements; none of the one that is written over.
+    /// The operand's elements; empty for an operand that is written over.
     fn slice<T: Element>(&self, operand: usize) -> Result<&[T]> {
         Ok(match self.given[operand] {
             Some(x) => x.as_slice::<T>()?,
@@ -97,8 +97,8 @@ impl Operands<'_> {
         })
     }
 
-    /// Calls `work` with parts of the output, the length of their rows, and what says where each row
-    /// begins in the operands.
+    /// Calls `work` with parts of the output, the length of their rows, and a function from a row's
+    /// number to its beginning in each operand.
     fn parts<U: Send>(
         &self,
         out: &mut [U],
@@ -107,7 +107,7 @@ impl Operands<'_> {
     ) {
         let row = self.walk.row;
         if out.len() == row {
-            // One row: split inside it.
+            // A single row is split within itself.
             let steps = self.walk.steps;
             self.ctx.split(out, 1, cost, |start, part| {
                 let n = part.len();
@@ -121,7 +121,7 @@ impl Operands<'_> {
     }
 }
 
-/// Applies `f` to every pair.
+/// Applies `f` to every pair of elements.
 #[inline(always)]
 fn zip<T: Element, U: Element>(
     o: &Operands<'_>,
@@ -149,7 +149,7 @@ fn zip<T: Element, U: Element>(
     Ok(())
 }
 
-/// [`zip`] to the same type, where one operand may be what is in `out`.
+/// [`zip`] to the same type, where one operand may be the elements of `out`.
 #[inline(always)]
 fn same<T: Element>(
     o: &Operands<'_>,
@@ -190,7 +190,8 @@ fn same<T: Element>(
     Ok(())
 }
 
-/// One row, whose operands run along or stand still; to be called inside [`dispatch`].
+/// One row. An operand with a step of 0 has one element for the whole row. Callers are inside
+/// [`dispatch`].
 #[inline(always)]
 fn line<T: Copy, U>(
     out: &mut [U],
@@ -227,8 +228,8 @@ fn line<T: Copy, U>(
     }
 }
 
-/// One row that is written over, with an operand that runs along or stands still; to be called inside
-/// [`dispatch`].
+/// One row that is written over. With a `step` of 0, `other` has one element for the whole row.
+/// Callers are inside [`dispatch`].
 #[inline(always)]
 fn line_over<T: Copy>(out: &mut [T], other: &[T], step: usize, f: impl Fn(T, T) -> T) {
     if step == 0 {
@@ -240,7 +241,7 @@ fn line_over<T: Copy>(out: &mut [T], other: &[T], step: usize, f: impl Fn(T, T) 
     }
 }
 
-/// Every kind as a loop of its own, for the dtype that matters most.
+/// A loop for each function in f32, the most frequent dtype.
 fn floats(kind: BinaryKind, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
     macro_rules! each {
         ($cost:literal, |$a:ident, $b:ident| $body:expr) => {
@@ -286,8 +287,8 @@ fn bools(kind: BinaryKind, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
     same(o, out, 4, f)
 }
 
-/// The other numbers, through one loop a dtype and a function pointer: they hold indices and
-/// dimensions, seldom more.
+/// The functions in other numbers, through one loop for each dtype and a function pointer: such
+/// tensors are mostly small, because they hold indices and dimensions.
 fn numbers<T: Number>(op: &Binary, o: &Operands<'_>, out: &mut Tensor) -> Result<()> {
     let divides = matches!(op.kind, BinaryKind::Div | BinaryKind::Mod { .. });
     if divides && o.slice::<T>(1)?.iter().any(|n| n.is_integer_zero()) {

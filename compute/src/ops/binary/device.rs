@@ -4,8 +4,8 @@ use super::{Binary, BinaryKind};
 use crate::device::{Element, all};
 use lgp_memory::DType;
 
-/// The function of two elements; `None` for dtypes that kernels do not calculate it in. Integers
-/// are not divided: a zero divisor must be an error, which a kernel cannot answer.
+/// The function of two elements; `None` for dtypes without an expression. Kernels do not divide
+/// integers, because a kernel cannot report the error of a zero divisor.
 pub(super) fn expression(op: &Binary, x: &[Option<Element<'_>>]) -> Option<String> {
     let [a, b] = all(x)?;
     let float = matches!(a.dtype, DType::F32 | DType::F16 | DType::BF16);

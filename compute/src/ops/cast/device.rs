@@ -14,7 +14,7 @@ pub(super) fn expression(x: Element<'_>, to: DType) -> Option<String> {
         (_, DType::Bool) => format!("{x} != 0"),
         (false, _) => format!("({target}){x}"),
         (true, _) => {
-            // Floats that are not less than the limits, which need not be floats themselves.
+            // `low` and `high` are floats at the limits or next beyond them.
             let (least, most, low, high) = limits(to)?;
             format!(
                 "{x} != {x} ? 0 : {x} <= {low} ? {least} : {x} >= {high} ? {most} : ({target}){x}"

@@ -9,7 +9,7 @@ use lgp_memory::{
     PowerRounding, Shape, Tensor, TensorView, U2, U4,
 };
 
-/// How floats of eight bits take what they cannot hold.
+/// How floats of eight bits take numbers that they cannot hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Manner {
     pub(super) saturate: bool,
@@ -31,10 +31,10 @@ fn native(dtype: DType) -> Option<DType> {
     })
 }
 
-/// The native dtype on the way from one to a small one; `None` for what is native already.
+/// The native dtype between `from` and the small dtype `to`; `None` where `to` is native.
 fn between(from: DType, to: DType) -> Option<DType> {
     Some(match to {
-        // Low bits are kept, and all of them are among a byte's.
+        // Only the low bits are kept, and a byte has all of them.
         DType::I4 | DType::U4 | DType::I2 | DType::U2 => DType::I8,
         _ if native(to).is_none() => return None,
         _ => match from {
@@ -44,7 +44,7 @@ fn between(from: DType, to: DType) -> Option<DType> {
     })
 }
 
-/// Bytes of the dtypes on the way, for a tensor.
+/// Bytes of the tensors of native dtypes between x and the result.
 pub(super) fn scratch_bytes(x: &ValueInfo, to: DType) -> usize {
     if x.ty.dtype == to {
         return 0;
@@ -55,12 +55,12 @@ pub(super) fn scratch_bytes(x: &ValueInfo, to: DType) -> usize {
     wide.into_iter().chain(next).map(|by| x.bytes_in(by)).fold(0, usize::saturating_add)
 }
 
-/// The same numbers in a native dtype; `None` for what is native already.
+/// The same numbers in a native dtype; `None` where x's dtype is native.
 pub(super) fn widen(ctx: &Context, x: &TensorView<'_>) -> Result<Option<Tensor>> {
     let Some(wide) = native(x.dtype()) else { return Ok(None) };
     let mut out = ctx.scratch(wide, x.shape().clone())?;
     if wide != DType::F32 {
-        // They lie in memory as native integers do.
+        // In memory they are native integers.
         out.as_bytes_mut()?.copy_from_slice(x.as_bytes());
         return Ok(Some(out));
     }

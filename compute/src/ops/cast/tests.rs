@@ -1,4 +1,4 @@
-//! What becomes of numbers that small dtypes cannot hold, and which dtypes go where.
+//! Casts of numbers that small dtypes cannot hold, and which dtypes are cast to which.
 
 use super::{Cast, CastAs};
 use crate::testing::{fails, run, t};

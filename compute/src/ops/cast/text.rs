@@ -1,6 +1,6 @@
 //! Casts from and to strings.
 
-// Cutting a float to an integer is what is asked for.
+// A cast to an integer truncates.
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
 
 use super::Cast;
@@ -10,8 +10,8 @@ use half::{bf16, f16};
 use lgp_memory::{DType, Tensor, TensorView};
 use std::fmt::{Display, LowerExp};
 
-/// The numbers that texts spell, in a dtype that holds those of `to`. Text of a float is cut to an
-/// integer where one is asked for.
+/// The numbers that texts spell, in a dtype that holds the numbers of `to`. Text of a float is
+/// truncated where `to` is an integer dtype.
 pub(super) fn parse(x: &TensorView<'_>, to: DType) -> Result<Tensor> {
     let texts = x.strings()?;
     let wrong = |text: &str| {
@@ -40,7 +40,7 @@ pub(super) fn parse(x: &TensorView<'_>, to: DType) -> Result<Tensor> {
     })
 }
 
-/// What numbers look like: the shortest digits that are read back as the same number.
+/// Numbers as texts: the shortest digits that are read back as the same number.
 pub(super) fn write(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     let texts: Vec<String> = match x.dtype() {
         DType::F16 => x.as_slice::<f16>()?.iter().map(|&x| float(x.to_f32())).collect(),
@@ -61,7 +61,7 @@ pub(super) fn write(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     Ok(Tensor::from_strings(x.shape().clone(), &texts)?)
 }
 
-/// Plain where that is short, otherwise with an exponent of two digits or more.
+/// In plain notation where that is short, otherwise with an exponent of two digits or more.
 fn float<T: Display + LowerExp + Into<f64> + Copy>(x: T) -> String {
     let wide: f64 = x.into();
     if wide.is_nan() {

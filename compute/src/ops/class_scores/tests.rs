@@ -1,4 +1,4 @@
-//! Classes and what is made of their scores.
+//! Classes and their transformed scores.
 
 use super::{ClassRule, ClassScores};
 use crate::post_transform::PostTransform;

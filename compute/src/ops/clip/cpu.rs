@@ -22,7 +22,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// Limits `x`, or what is in `out`.
+/// Limits `x`, or the elements of `out` where there is no `x`.
 pub(super) fn limit(
     op: &Clip,
     ctx: &Context,

@@ -12,7 +12,7 @@ use lgp_memory::DType;
 /// Convolutions with fewer weights are not worth quantising when the model does not ask for it.
 const WORTH_QUANTIZING: usize = 1024;
 
-/// The convolution of bytes to bytes, channels last, with the weight's bytes packed.
+/// The channels-last convolution from bytes to bytes, with the weight's bytes packed.
 pub(super) fn on_bytes(
     op: &Conv,
     inputs: &[Option<Dequantized<'_>>],
@@ -24,7 +24,7 @@ pub(super) fn on_bytes(
     if weight.scale.len() > 1 && weight.axis != 0 {
         return None;
     }
-    // Bytes of 0 stand for 0 only without a zero point.
+    // Merging pads the weight with bytes of 0, which stand for 0 only if the zero points are 0.
     let is_centred =
         weight.tensor.dtype() == DType::I8 && weight.zero.iter().all(|zero| *zero == 0);
     let group = if is_centred { geometry.group } else { 1 };
@@ -46,12 +46,12 @@ pub(super) fn on_bytes(
         y: y.quant,
         limits: y.limits,
     };
-    // A convolution without a kernel stays as it is.
+    // A convolution that no kernel supports stays as it is.
     let op = QConv::new(geometry, parts).ok()?;
     Some(OnBytes::new(op, &[0]).channels_last())
 }
 
-/// The convolution of bytes to floats, channels last, with a weight of floats that is quantised here.
+/// The channels-last convolution from bytes to floats, whose weight of floats is quantised here.
 pub(super) fn on_dynamic_bytes(
     op: &Conv,
     inputs: &[Option<&ValueInfo>],

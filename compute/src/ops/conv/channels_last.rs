@@ -1,4 +1,4 @@
-//! Convolutions as they are on channels-last images: with their weights packed for other kernels.
+//! The channels-last form of convolutions, with weights packed for other kernels.
 
 use super::Conv;
 use crate::isa::Simd;
@@ -9,7 +9,7 @@ use crate::rewrite::{Operand, Step};
 use lgp_memory::{DType, Dim, Tensor};
 use std::borrow::Cow;
 
-/// The form of a two-dimensional f32 convolution whose weight is known.
+/// The channels-last form of a two-dimensional f32 convolution whose weight is constant.
 pub(super) fn reordered<'a>(
     op: &Conv,
     order: &[usize],
@@ -38,13 +38,12 @@ pub(super) fn reordered<'a>(
     Some(form.faster())
 }
 
-/// Output channels of a group below which several are computed as one: what kernels keep in a
-/// register.
+/// Groups with fewer output channels are merged: kernels keep this many in a register.
 const COLUMNS: usize = 16;
 
-/// Groups of few channels as fewer groups with zeros between them, where kernels would compute as many
-/// products for each of them alone; how many groups there are then, and the weight
-/// `[m, c / group, kh, kw]`. Depthwise convolutions have kernels of their own.
+/// Merges groups of few channels into fewer groups, padded with zeros: a kernel computes as many
+/// products for a small group as for a merged one. Gives the number of groups and the weight
+/// `[m, c / group, kh, kw]`. Depthwise convolutions are left to their own kernels.
 pub(super) fn merged(group: usize, weight: &Tensor) -> (usize, Cow<'_, Tensor>) {
     let plain = (group, Cow::Borrowed(weight));
     let [m, c, kh, kw] = *weight.shape().dims() else { return plain };
@@ -52,7 +51,7 @@ pub(super) fn merged(group: usize, weight: &Tensor) -> (usize, Cow<'_, Tensor>) 
     if group <= 1 || columns == 0 || columns >= COLUMNS || (c == 1 && columns == 1) {
         return plain;
     }
-    // As many groups together as fill a register, where they divide evenly.
+    // The most groups that fit a register and divide the groups evenly.
     let most = COLUMNS / columns;
     let Some(together) = (2..=most).rev().find(|n| group.is_multiple_of(*n)) else { return plain };
     let size = weight.dtype().size();
@@ -70,7 +69,7 @@ pub(super) fn merged(group: usize, weight: &Tensor) -> (usize, Cow<'_, Tensor>) 
     (group / together, Cow::Owned(wide))
 }
 
-/// The convolution's attributes, where they are those of two spatial axes.
+/// The geometry of a convolution of two spatial axes.
 pub(super) fn geometry(op: &Conv, weight: &Tensor) -> Option<ConvGeometry> {
     let [maps, per_group, kh, kw] = *weight.shape().dims() else { return None };
     if op.group == 0 || !maps.is_multiple_of(op.group) {

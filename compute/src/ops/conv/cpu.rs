@@ -1,5 +1,6 @@
 //! Convolution on the CPU: depthwise directly, everything else as matrix products.
 
+use super::operands::Convolution;
 use super::{Conv, depthwise, im2col};
 use crate::args::{concrete_one, optional, required};
 use crate::error::Result;
@@ -36,24 +37,10 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// A convolution with its operands, of up to three spatial axes.
-pub(super) struct Convolution<'a, T> {
-    pub(super) ctx: &'a Context,
-    pub(super) axes: &'a [Axis; 3],
-    pub(super) group: usize,
-    /// Input channels.
-    pub(super) channels: usize,
-    /// Output channels.
-    pub(super) maps: usize,
-    pub(super) x: &'a [T],
-    pub(super) weight: &'a [T],
-    pub(super) bias: Option<&'a [T]>,
-}
-
-/// Bytes of unfolded input worked on at once: they must still be in the second-level cache when
-/// the product reads them.
+/// Bytes of input unfolded at once: they must still be in the second-level cache when the product
+/// reads them.
 const BLOCK_BYTES: usize = 512 * 1024;
-/// Fewer columns than this make a product pack its left side too often.
+/// With fewer columns, a product packs its left side too often.
 const COLUMNS_MIN: usize = 256;
 
 impl<T: Real> Convolution<'_, T> {
@@ -143,7 +130,7 @@ impl<T: Real> Convolution<'_, T> {
     }
 }
 
-/// How many elements a convolution takes besides its output.
+/// Elements of scratch memory that a convolution takes.
 pub(super) fn scratch_elements(
     group: usize,
     threads: usize,

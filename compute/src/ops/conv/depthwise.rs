@@ -2,10 +2,9 @@
 //!
 //! A plane is padded once and, for a stride, sorted into phases: positions that are a stride
 //! apart become neighbours. Then every tap is one offset for the whole plane, and the plane is
-//! one long line, which vectorises. The few columns in which lines overlap are
-//! computed and thrown away.
+//! one long line, which vectorises. The few columns where lines overlap are computed and dropped.
 
-use super::cpu::Convolution;
+use super::operands::Convolution;
 use crate::error::Result;
 use crate::isa::Simd;
 use crate::matrix::Real;
@@ -13,16 +12,16 @@ use crate::par::Shared;
 use crate::simd::{self, dispatch};
 use crate::window::Axis;
 
-/// Sums that stay in the first-level cache while the taps pass, three at a time.
+/// Sums that stay in the first-level cache while the taps are added, three at a time.
 const BLOCK: usize = 2048;
 
-/// Computes every plane; `false` where this form does not pay and nothing was done.
+/// Computes every plane; `false`, without any work, where this form does not pay.
 pub(super) fn run<T: Real>(conv: &Convolution<'_, T>, out: &mut [T]) -> Result<bool> {
     let [d, h, w] = conv.axes;
     let plane = d.input * h.input * w.input;
     let outputs = d.output * h.output * w.output;
-    // Windows that mostly see padding, or leap over most of the input, make a padded plane that
-    // is much larger than what is read.
+    // Where windows mostly see padding or skip most of the input, the padded plane is much larger
+    // than the part that is read.
     let worth = plane.saturating_add(outputs).saturating_mul(8).saturating_add(4096);
     let Some(grid) = Grid::new(conv.axes).filter(|grid| grid.size <= worth) else {
         return Ok(false);
@@ -116,7 +115,7 @@ impl<'a> Grid<'a> {
         which * phase + inside
     }
 
-    /// Copies a plane to its place; the padding around it is and stays zero.
+    /// Copies a plane into the padded one, whose padding is already zero.
     fn sort<T: Real>(&self, simd: Simd, x: &[T], padded: &mut [T]) {
         let [d, h, w] = self.axes;
         for (line, x) in x.chunks_exact(w.input).enumerate() {

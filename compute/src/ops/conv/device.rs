@@ -21,17 +21,17 @@ pub(crate) struct Convolution {
     pub(crate) channels: usize,
     pub(crate) maps: usize,
     pub(crate) bias: bool,
-    /// Of bytes, which are multiplied as integers; `dtype` is the input's.
+    /// Set for a convolution of bytes, multiplied as integers; `dtype` is then the input's.
     pub(crate) integers: Option<Integers>,
 }
 
-/// The weight of a convolution of bytes, and what stands for 0.
+/// The weight and the zero points of a convolution of bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Integers {
     pub(crate) weight: DType,
-    /// Whether there is input 2, for the input.
+    /// Whether input 2 exists: the input's zero point.
     pub(crate) zero: bool,
-    /// Whether there is input 3, for the weight, and then one for each map.
+    /// Whether input 3 exists, the weight's zero points, and if so whether each map has its own.
     pub(crate) weight_zero: Option<bool>,
 }
 
@@ -121,12 +121,13 @@ impl Convolution {
         ((input + weight + bias + self.outputs()) * self.dtype.size()) as u64
     }
 
-    /// How far apart the taps are that an output sees, along each axis.
+    /// The distance between the taps that an output sees, along each axis.
     fn steps(&self) -> [usize; 3] {
         self.axes.map(|axis| self.phases(&axis) / common(self.phases(&axis), axis.dilation))
     }
 
-    /// Transposed: outputs at the same place modulo the strides see the same taps.
+    /// Phases along an axis. In a transposed convolution, outputs at equal places modulo the stride
+    /// see the same taps; otherwise all outputs do.
     fn phases(&self, axis: &Axis) -> usize {
         if self.transposed { axis.stride } else { 1 }
     }
@@ -144,7 +145,7 @@ impl Convolution {
         })
     }
 
-    /// As products of matrices.
+    /// The launches as a matrix product, or as a special form that costs less.
     pub(crate) fn product(&self) -> Option<Launches> {
         let product = self.sizes_of_product()?;
         let schedule = Schedule::new(&product);
@@ -153,8 +154,8 @@ impl Convolution {
         special.or_else(|| self.scheduled(&product, schedule))
     }
 
-    /// The ways that are worth measuring: of one channel by planes, else the schedules of the
-    /// product that cost the least and Winograd's way; and directly, by each strip that fits.
+    /// The launches worth measuring: plane by plane for groups of one channel, else the cheapest
+    /// schedules of the product and Winograd's algorithm; and each direct form.
     fn others(&self) -> Vec<Launches> {
         if self.channels == 1 {
             return self.depthwise().into_iter().chain(self.directs()).collect();
@@ -201,7 +202,7 @@ impl Convolution {
         Some(Launches { calls, scratch: vec![copies * 4], ..Launches::default() })
     }
 
-    /// The kernel, told what it multiplies.
+    /// The kernel with the types of its operands and the zero points defined.
     fn numbers(&self, kernel: Kernel) -> Option<Kernel> {
         let Some(Integers { weight, zero, weight_zero }) = self.integers else {
             return Some(
@@ -232,7 +233,7 @@ impl Convolution {
         Some(plainly(kernel, "i32"))
     }
 
-    /// The sum of what groups computed of some channels each.
+    /// The sum of the copies of the output, each computed from a share of the channels.
     fn sum(&self, splits: usize) -> Option<Call> {
         const GROUP: usize = 64;
         let kernel = self
@@ -272,7 +273,7 @@ impl Convolution {
     }
 }
 
-/// The kernel, that stores what it has and nothing else.
+/// The kernel with a plain store and no epilogue.
 fn plainly(kernel: Kernel, y: &str) -> Kernel {
     kernel
         .define("EXTRA_PARAMETERS", "")
@@ -280,7 +281,7 @@ fn plainly(kernel: Kernel, y: &str) -> Kernel {
         .define("FINISH(value, index)", "y[index] = (value)")
 }
 
-/// The greatest common divisor of two numbers from 1 on.
+/// The greatest common divisor of two positive numbers.
 fn common(a: usize, b: usize) -> usize {
     if b == 0 { a } else { common(b, a % b) }
 }

@@ -1,5 +1,5 @@
-//! Convolution of few input channels on devices, the first of most networks for images: without
-//! unfolding, from the weight in local memory and lines of the input in registers.
+//! Convolution of few input channels on devices, as in the first layer of most image networks. It
+//! keeps the weight in local memory and lines of the input in registers, without unfolding.
 
 use super::device::Convolution;
 use super::schedule::{ITEMS_BUSY, LOAD_COST};
@@ -7,35 +7,35 @@ use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
 
 /// Work-items of a work-group.
 const ITEMS: usize = 128;
-/// Output channels that an item computes, and the fewest for which that is worth it.
+/// Output channels that an item computes; a convolution with fewer does not take this form.
 const MAPS: usize = 8;
-/// Outputs beside each other that an item computes. More use each weight and each element more
-/// often, fewer are more items.
+/// Neighbouring outputs that an item computes. Longer strips use each weight and element more
+/// often, shorter ones give more items.
 const STRIPS: [usize; 4] = [4, 3, 2, 1];
-/// Input channels: with more of them, a product with tiles loads as little.
+/// Input channels at most: with more, a product with tiles loads as little.
 const CHANNELS_MAX: usize = 4;
-/// Taps and elements of a line that leave room for three waves, next to the sums.
+/// Taps and elements of a line at most: with the sums, their registers leave room for three waves.
 const TAPS_MAX: usize = 7;
 const COLUMNS_MAX: usize = 12;
-/// Weights of a map: with those of all maps of an item, six groups fit into a processor's local
-/// memory, which are three waves for each of its SIMDs.
+/// Weights of a map at most: the local memory of a compute unit then holds the weights of six
+/// groups, three waves for each of its SIMDs.
 const WEIGHTS_MAX: usize = 336;
-/// Numbers that one read from local memory takes.
+/// Numbers per read from local memory.
 const VECTOR: usize = 4;
 
 impl Convolution {
-    /// Directly, where that applies and takes less than `cost` multiply-adds' time.
+    /// The direct form, where it applies and takes less time than `cost` multiply-adds.
     pub(super) fn direct(&self, cost: usize) -> Option<Launches> {
         let strip = self.strips().into_iter().min_by_key(|strip| self.direct_cost(*strip))?;
         (self.direct_cost(strip) < cost).then(|| self.by_strips(strip)).flatten()
     }
 
-    /// Directly in every way, where that applies.
+    /// The direct form with each strip that fits.
     pub(super) fn directs(&self) -> impl Iterator<Item = Launches> {
         self.strips().into_iter().filter_map(|strip| self.by_strips(strip))
     }
 
-    /// Those whose lines fit.
+    /// The strips whose lines fit; none where the direct form does not apply.
     fn strips(&self) -> Vec<usize> {
         let fits = |strip: &usize| self.is_first_layer() && self.columns(*strip) <= COLUMNS_MAX;
         STRIPS.into_iter().filter(fits).collect()
@@ -80,7 +80,7 @@ impl Convolution {
         w.stride.saturating_mul(strip - 1).saturating_add(reach).saturating_add(1)
     }
 
-    /// The time that it takes, in multiply-adds of the whole card.
+    /// The time of the direct form, in multiply-adds of the whole card.
     fn direct_cost(&self, strip: usize) -> usize {
         let [_, h, w] = &self.axes;
         let lines = self.channels.saturating_mul(h.kernel);

@@ -1,11 +1,12 @@
-//! A factor and a shift a channel after a convolution, carried by its weight and bias.
+//! Folds a factor and a shift per channel after a convolution into its weight and bias.
 
 use crate::error::Result;
 use crate::op::ValueInfo;
 use crate::rewrite::{Affine, Operand};
 use lgp_memory::{DType, Tensor};
 
-/// The inputs that do what follows too; none where something is not known or becomes infinite.
+/// The inputs with `affine` folded in; `None` where weight or bias is not constant, does not
+/// fit, or would not stay finite.
 pub(super) fn with_affine(
     inputs: &[Option<&ValueInfo>],
     affine: &Affine,
@@ -23,7 +24,7 @@ pub(super) fn with_affine(
     let Some(mut bias) = bias.filter(|bias| bias.len() == channels && channels > 0) else {
         return Ok(None);
     };
-    // Of `[n, m, spatial…]`, the channels.
+    // The channels are axis 1 of the output `[n, m, spatial…]`.
     if !affine.fits(weight.shape().rank() - 1, channels) {
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Unfolding an image: one row a channel and tap, one column an output position.
+//! Unfolding an image: one row per channel and tap, one column per output position.
 
 use crate::isa::Simd;
 use crate::matrix::Real;
@@ -19,7 +19,7 @@ pub(super) fn unfold<T: Real>(
     let [d, h, w] = axes;
     let plane = d.input * h.input * w.input;
     let taps = d.kernel * h.kernel * w.kernel;
-    // A window that keeps the width only shifts the plane.
+    // Where windows of stride 1 keep the width, a tap only shifts the plane.
     let flat = d.input == 1 && d.output == 1 && d.kernel == 1 && d.begin == 0;
     let shifts = flat && h.stride == 1 && w.stride == 1 && w.output == w.input;
     for (i, row) in out.chunks_exact_mut(n).enumerate() {
@@ -57,7 +57,7 @@ fn shifted<T: Real>(
         row.fill(T::zero());
         return;
     }
-    // Position p comes from p + ahead - behind; the ends that fall outside are in the edges.
+    // Position p is read at p + ahead - behind; where that is outside, the edges below are zeroed.
     let ahead = kh * h.dilation * width + kw * w.dilation;
     let behind = h.begin * width + w.begin;
     let from = low.max(behind.saturating_sub(ahead));
@@ -90,7 +90,7 @@ fn line_by_line<T: Real>(
     let (valid_h, valid_d) = (h.valid(kh), d.valid(kd));
     let (mut at, mut position) = (0, start);
     while at < row.len() {
-        // One output line, or what of it lies in the block.
+        // One output line, or the part of it in the block.
         let (line, from) = (position / w.output, position % w.output);
         let to = w.output.min(from + row.len() - at);
         let segment = &mut row[at..at + to - from];

@@ -4,11 +4,11 @@ use super::device::Convolution;
 use super::schedule::{ITEMS_BUSY, LOAD_COST};
 use crate::device::{Argument, Kernel, Launches, groups};
 
-/// Outputs of an item, one below the other, at most.
+/// Outputs of an item at most, one below the other.
 const ROWS_MAX: usize = 4;
 
 impl Convolution {
-    /// Of one channel a group, the way that takes the least time by a rough count.
+    /// The direct form or [`Convolution::depthwise`], whichever takes less time by a rough count.
     pub(super) fn by_planes(&self) -> Option<Launches> {
         self.direct(self.cost_by_planes()).or_else(|| self.depthwise())
     }
@@ -18,19 +18,19 @@ impl Convolution {
         let [_, h, w] = &self.axes;
         let rows = h.output.min(ROWS_MAX);
         let lines = h.stride.saturating_mul(rows - 1).saturating_add(h.kernel);
-        // An item also loads each weight, and what the rows share of the input once.
+        // An item also loads each weight, and once each element of the input that its rows share.
         let products = self.window().saturating_mul(rows + LOAD_COST);
         let loads = lines.saturating_mul(w.kernel * LOAD_COST);
         let items = (self.outputs() / rows).max(ITEMS_BUSY);
         items.saturating_mul(products.saturating_add(loads))
     }
 
-    /// Plane by plane.
+    /// Each output plane by itself.
     pub(super) fn depthwise(&self) -> Option<Launches> {
         const GROUP: usize = 64;
         let [d, h, w] = &self.axes;
         let rows = h.output.min(ROWS_MAX);
-        // Written out, much larger windows would not fit into the registers.
+        // Unrolled loops over much larger windows would not fit into the registers.
         let unrolled = (rows - 1) * h.stride + h.kernel.saturating_mul(h.dilation) <= 32;
         let rows = if unrolled { rows } else { 1 };
         let unroll = |all| if all { "_Pragma(\"unroll\")" } else { "_Pragma(\"unroll 1\")" };

@@ -1,8 +1,8 @@
-//! How the outputs of a convolution are shared out to a device's work-items.
+//! How a convolution divides its outputs among a device's work-items.
 
 use crate::device::groups;
 
-/// A product that convolutions are made of: `count` of `[maps, taps · channels]` with
+/// The matrix products of a convolution: `count` products of `[maps, taps · channels]` with
 /// `[taps · channels, places]`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Product {
@@ -20,11 +20,11 @@ pub(super) struct Tile {
     pub(super) group: [usize; 2],
     /// Outputs of a work-item along each.
     pub(super) thread: usize,
-    /// Products of each output in a step, about.
+    /// Approximate number of products of each output in a step.
     depth: usize,
 }
 
-/// Larger ones compute more with what they load, smaller ones waste less and are more.
+/// Larger tiles compute more per load; smaller tiles waste less and are more numerous.
 const TILES: [Tile; 5] = [
     Tile { group: [16, 16], thread: 6, depth: 16 },
     Tile { group: [16, 16], thread: 4, depth: 16 },
@@ -38,26 +38,26 @@ const MEASURED: usize = 8;
 
 /// Work-items that keep a card busy: two waves on each SIMD of 36 compute units.
 pub(super) const ITEMS_BUSY: usize = 2 * 64 * 4 * 36;
-/// What an element costs to load, and a sum to pass on through memory, in multiply-adds.
+/// The costs of loading an element and of passing a sum through memory, in multiply-adds.
 pub(super) const LOAD_COST: usize = 6;
 const SUM_COST: usize = 100;
-/// What a further launch costs, in multiply-adds of the whole card: about 5 µs.
+/// The cost of another launch, about 5 µs, in multiply-adds of the whole card.
 pub(super) const LAUNCH_COST: usize = 15_000_000;
 
-/// The parts of a product.
+/// How a product is divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Schedule {
     pub(super) tile: Tile,
     /// Taps and channels of a step.
     pub(super) slice: usize,
     pub(super) step: usize,
-    /// How many groups sum a share of the channels each, and how many channels that is.
+    /// The number of work-groups that share the channels of an output, and the channels of each.
     pub(super) splits: usize,
     pub(super) share: usize,
 }
 
 impl Schedule {
-    /// The one that takes the least time, by a rough count of what a Polaris card does meanwhile.
+    /// The schedule that takes the least time, by a rough count of a Polaris card's work.
     pub(super) fn new(product: &Product) -> Self {
         Self::all(product).min_by_key(|schedule| schedule.cost(product)).unwrap_or(Self {
             tile: TILES[TILES.len() - 1],
@@ -68,7 +68,7 @@ impl Schedule {
         })
     }
 
-    /// The few that should take the least, by the same count.
+    /// The few schedules that take the least time by the same count.
     pub(super) fn cheapest(product: &Product) -> Vec<Self> {
         let mut all: Vec<Self> = Self::all(product).collect();
         all.sort_by_key(|schedule| schedule.cost(product));
@@ -83,11 +83,11 @@ impl Schedule {
 
     fn with(product: &Product, tile: Tile, splits: usize) -> Option<Self> {
         let slice = product.taps.div_ceil(product.taps.div_ceil(tile.depth));
-        // Powers of two, which most numbers of channels are multiples of.
+        // A power of two, because most numbers of channels are multiples of one.
         let step = 1 << (tile.depth * 9 / 8 / slice).max(1).ilog2();
         if tile.thread > 4 && (slice < product.taps || !product.channels.is_multiple_of(step)) {
-            // The places of taps, or whether there is a channel, would need registers that its sums
-            // leave to no third wave.
+            // Places of taps, or checks whether a channel exists, would need registers; beside the
+            // sums, these would leave no room for a third wave.
             return None;
         }
         let share = product.channels.div_ceil(splits).next_multiple_of(step);
@@ -101,7 +101,7 @@ impl Schedule {
         [groups(product.places, columns), groups(product.maps, rows)]
     }
 
-    /// The time that it takes, in multiply-adds of the whole card.
+    /// The time of the product, in multiply-adds of the whole card.
     pub(super) fn cost(&self, product: &Product) -> usize {
         let Tile { group: [columns, rows], thread, .. } = self.tile;
         let items = columns * rows;

@@ -6,7 +6,7 @@ use crate::testing::{assert_close, fails, infers, info, noise, run, t};
 use lgp_memory::{DType, Tensor};
 use proptest::prelude::*;
 
-/// Two spatial axes, one output at a time.
+/// A convolution of two spatial axes by loops over the outputs.
 fn naive(op: &Conv, x: &Tensor, w: &Tensor, bias: Option<&Tensor>, out: &[usize]) -> Tensor {
     let Pads::Explicit(pads) = &op.pads else { panic!("explicit pads only") };
     let (xs, ws) = (x.shape().to_vec(), w.shape().to_vec());
@@ -100,7 +100,7 @@ proptest! {
         };
         let transposed = ConvTranspose {
             strides: conv.strides.clone(), pads: pads.clone(), group, output_shape: None,
-            // What the stride skipped at the end.
+            // The input that the stride skipped at the end.
             output_padding: vec![skipped(2), skipped(3)], dilations: Vec::new(),
         };
         let back = run(&transposed, &[&y, &w]);

@@ -11,13 +11,13 @@ const TILE_M: usize = 32;
 const TILE_P: usize = 16;
 /// Work-groups that keep a card busy.
 const GROUPS_BUSY: usize = 72;
-/// What an item does for a channel, in multiply-adds: its products, and to load for these.
+/// The cost of a channel for an item, in multiply-adds: its products and their loads.
 const CHANNEL_COST: usize = 32 + 12 + 4 + 4 * LOAD_COST;
-/// What the transformed weight costs for each channel and map, in multiply-adds.
+/// The cost of transforming the weight of one channel and map, in multiply-adds.
 const WEIGHT_COST: usize = 1200;
 
 impl Convolution {
-    /// By Winograd's algorithm, where that applies and takes less than `cost` multiply-adds' time.
+    /// Winograd's algorithm, where it applies and takes less time than `cost` multiply-adds.
     pub(super) fn winograd(&self, cost: usize) -> Option<Launches> {
         let [d, h, w] = &self.axes;
         let fits = |axis: &Axis| (axis.kernel, axis.stride, axis.dilation) == (3, 1, 1);
@@ -47,14 +47,14 @@ impl Convolution {
         }
         let [_, in_h, in_w, _, out_h, out_w] = planes(&self.axes)?;
         arguments.extend([in_h, in_w, out_h, out_w]);
-        // 16 products for every 36 of the plain sum.
+        // 16 products replace 36 of the plain sum.
         let (flops, bytes) = (self.flops() / 9 * 4, self.bytes() + scratch as u64);
         let product = Call { kernel, groups: grid, arguments, flops, bytes };
         let calls = vec![self.transformed(weights)?, product];
         Some(Launches { calls, scratch: vec![scratch], ..Launches::default() })
     }
 
-    /// The weight, transformed.
+    /// The launch that transforms the weight.
     fn transformed(&self, weights: usize) -> Option<Call> {
         const GROUP: usize = 64;
         let body = include_str!("winograd_weight.cl");

@@ -1,5 +1,5 @@
-//! Transposed convolution on the CPU: a matrix product whose rows are then added to where their
-//! tap falls.
+//! Transposed convolution on the CPU: a matrix product whose rows are then added to the output at
+//! the places of their taps.
 
 use super::ConvTranspose;
 use crate::args::{concrete_one, optional, required};

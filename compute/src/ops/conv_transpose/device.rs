@@ -1,4 +1,4 @@
-//! Transposed convolution on devices: a convolution for each place modulo the strides.
+//! Transposed convolution on devices: a plain convolution for each phase of the strides.
 
 use super::ConvTranspose;
 use crate::args::optional;

@@ -1,5 +1,5 @@
 /* Running sums along lines of n elements that are `inner` apart, one line a work-group: each
-   work-item has a piece of the line, and begins with what those before it come to. */
+   work-item has a piece of the line, and starts from the sum of the pieces before it. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void cumulative(GLOBAL const TYPE *x, GLOBAL TYPE *y, u32 n, u32 inner) {
     LOCAL SUM pieces[GROUP_X];

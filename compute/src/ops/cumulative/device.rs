@@ -19,7 +19,7 @@ pub(super) fn launches(op: &Cumulative, inputs: &[Option<&ValueInfo>]) -> Option
     if lines == 0 || n == 0 {
         return Some(Launches::default());
     }
-    // Integers wrap, which only unsigned ones do by the rules of C.
+    // Integers wrap, and in C only unsigned integers do.
     let sum = match dtype {
         DType::F32 | DType::F16 | DType::BF16 => "float",
         DType::F64 | DType::Bool => return None,

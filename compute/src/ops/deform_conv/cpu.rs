@@ -43,7 +43,7 @@ fn compute<T: Real>(
     if out.is_empty() {
         return Ok(());
     }
-    // An input without channels may have any plane.
+    // Without channels, x has no elements and its plane may have any size.
     let plane = axes.iter().fold(1, |n: usize, a| n.saturating_mul(a.input));
     let outputs: usize = axes.iter().map(|a| a.output).product();
     let taps: usize = axes.iter().map(|a| a.kernel).product();
@@ -75,7 +75,7 @@ fn compute<T: Real>(
     Ok(())
 }
 
-/// What one tap of one channel sees at each output.
+/// The values that one tap of one channel reads for each output.
 fn gather<T: Real>(
     axes: &[Axis; 3],
     rank: usize,
@@ -94,7 +94,7 @@ fn gather<T: Real>(
         for axis in 0..3 {
             let a = &axes[axis];
             let place = number::<T>(o[axis] * a.stride + tap[axis] * a.dilation) - number(a.begin);
-            // Axes that only fill up the rank are not moved.
+            // The axes that fill the rank up to 3 have no offsets.
             let moved = (axis + rank).checked_sub(3).map(|axis| moves[axis * outputs + i]);
             at[axis] = place + moved.unwrap_or_else(T::zero);
         }
@@ -119,7 +119,7 @@ fn between<T: Real>(sizes: [usize; 3], x: &[T], at: [T; 3]) -> T {
             let place = place.filter(|&p| p < sizes[axis]);
             index = index.zip(place).map(|(i, p)| i * sizes[axis] + p);
         }
-        // A weight of zero belongs to a corner that may lie outside: it is not looked at.
+        // A corner of weight 0 is not read: it may lie outside.
         if let Some(value) = index.filter(|_| weight != T::zero()).and_then(|i| x.get(i)) {
             sum = sum + weight * *value;
         }

@@ -1,4 +1,4 @@
-//! Without offsets it is a convolution; with whole ones it reads elsewhere.
+//! Without offsets the result is a convolution; whole offsets move the elements that are read.
 
 use super::DeformConv;
 use crate::ops::{Conv, Pads};

@@ -1,4 +1,4 @@
-//! What quantised numbers stand for.
+//! The numbers that quantised elements stand for.
 
 use crate::op::Op;
 use crate::ops::DequantizeLinear;

@@ -1,6 +1,6 @@
-/* Quantisation to u8 with a scale and zero point by which 0 and all of x are in range: each
-   work-group finds the least and the largest of its part, one group those of all, and the parts
-   are quantised. */
+/* Quantisation to u8 with a scale and zero point that bring 0 and all of x into range: each
+   work-group finds the least and the largest element of its part, one group those of all parts,
+   and then the parts are quantised. */
 #define FIND(low, high)                                                                            \
     lows[item] = low;                                                                              \
     highs[item] = high;                                                                            \

@@ -1,4 +1,4 @@
-//! The scale and zero point that a tensor is given.
+//! The scale and zero point that a tensor gets.
 
 use crate::ops::DynamicQuantizeLinear;
 use crate::testing::{fails, run_all, t};

@@ -1,6 +1,6 @@
 //! Einsum on the CPU: inputs are joined one after the other, each time as a batched product of
-//! matrices. The next is one that shares an axis with those before, if any does: others would make
-//! it an outer product, which can be larger than inputs and output.
+//! matrices. The next input is one that shares an axis with those before, if there is one: an outer
+//! product can be larger than inputs and output.
 
 use super::Einsum;
 use super::equation::{Equation, Label};
@@ -63,7 +63,7 @@ pub(super) fn run(
     let kept: Vec<Label> =
         equation.output.iter().copied().filter(|label| last.labels.contains(label)).collect();
     let out = arranged(ctx, &last, &kept)?;
-    // Axes that only inputs of size 1 had were left out on the way.
+    // An axis that the last term lacks has size 1.
     Ok(vec![if out.len() == shape.elements()? {
         out.reshape(shape)?
     } else {
@@ -104,7 +104,7 @@ fn diagonal(
     Ok(Term { labels: kept, tensor: out })
 }
 
-/// The term without the axes that nobody needs any more.
+/// The term, summed over the axes that are not needed.
 fn summed(ctx: &Context, term: Term, needed: &dyn Fn(&Label) -> bool) -> Result<Term> {
     let gone = (0..term.labels.len()).filter(|&i| !needed(&term.labels[i]));
     let axes: Vec<i64> = gone.filter_map(|i| i64::try_from(i).ok()).collect();
@@ -120,7 +120,7 @@ fn only(mut outputs: Vec<Tensor>) -> Result<Tensor> {
     outputs.pop().ok_or_else(|| Error::invalid("an operator has no output"))
 }
 
-/// The product of two terms, summed over the axes that both have and nobody needs later.
+/// The product of two terms, summed over the axes that both have and that are not needed later.
 fn product(ctx: &Context, a: &Term, b: &Term, later: &dyn Fn(&Label) -> bool) -> Result<Term> {
     let shared = |l: &Label| b.labels.contains(l);
     let of = |term: &Term, keep: &dyn Fn(&Label) -> bool| -> Vec<Label> {

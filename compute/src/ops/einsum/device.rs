@@ -109,7 +109,7 @@ impl Term<'_> {
         self.dims.get(at).copied()
     }
 
-    /// Whether no name stands twice, or for axes of other sizes in `others`.
+    /// Whether each name occurs once, and `others` have the same size for it.
     fn is_plain(&self, others: &[Term<'_>]) -> bool {
         self.labels.iter().enumerate().all(|(i, label)| {
             let own = self.dims.get(i).copied();
@@ -118,7 +118,7 @@ impl Term<'_> {
         })
     }
 
-    /// Its elements with the axes in another order.
+    /// The term's elements with the axes in another order.
     fn arranged(&self, order: &[Label]) -> Option<Layout> {
         let at = |label: &Label| self.labels.iter().position(|own| own == label);
         let perm = order.iter().map(at).collect::<Option<Vec<usize>>>()?;

@@ -1,8 +1,8 @@
-//! Reading the notation.
+//! Parses the notation of einsum.
 
 use crate::error::{Error, Result};
 
-/// An axis: by its letter, or by its position from the back among those that `...` stands for.
+/// An axis: by its letter, or by its position from the back among the axes that `...` stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Label {
     Dots(usize),
@@ -74,7 +74,7 @@ fn labels(term: &str, dots: usize) -> std::result::Result<Vec<Label>, String> {
     })
 }
 
-/// Without an output: the dots' axes, then those that occur once, in order of their letters.
+/// The output where none is given: the dots' axes, then the letters that occur once, sorted.
 fn implicit(inputs: &[Vec<Label>], dots: usize) -> Vec<Label> {
     let all: Vec<Label> = inputs.iter().flatten().copied().collect();
     let once = |label: &&Label| all.iter().filter(|other| other == label).count() == 1;

@@ -40,7 +40,7 @@ pub(super) fn dft(
     let rank = shape.rank();
     let (size, parts) = (x.shape()[along], x.shape()[rank - 1]);
     let (kept, out_parts) = (shape[along], shape[rank - 1]);
-    // Elements between neighbours on the axis, in elements of however many parts.
+    // Distance between neighbours on the axis, in elements of one or two parts.
     let inner: usize = shape[along + 1..rank - 1].iter().product();
     let plan = Plan::new(n)?;
     let cost = inner.saturating_mul(plan.len()).saturating_mul(64);
@@ -74,8 +74,7 @@ pub(super) fn dft(
     Ok(vec![out])
 }
 
-/// [`Context::split`] with a line and working memory for each part. What a unit is and costs comes
-/// as a pair.
+/// [`Context::split`] with a line and working memory for each part. `unit` and `cost` are as there.
 fn split<T: Real>(
     ctx: &Context,
     out: &mut [T],
@@ -88,7 +87,7 @@ fn split<T: Real>(
         let line = list(std::iter::repeat_n((0., 0.), plan.len()));
         match line.and_then(|line| Ok((line, plan.work()?))) {
             Ok((mut line, mut work)) => transform(first, part, &mut line, &mut work),
-            // Whichever part was first: they all fail alike.
+            // The first error is enough: all parts fail with the same one.
             Err(error) => _ = failed.set(error),
         }
     });

@@ -19,7 +19,7 @@ fn turn(numerator: usize, denominator: usize) -> Complex {
     (angle.cos(), angle.sin())
 }
 
-/// What transforms of one length share.
+/// The tables that all transforms of one length use.
 pub(super) struct Plan {
     n: usize,
     /// The unit vectors of the transform by halves.
@@ -35,7 +35,7 @@ impl Plan {
             return Ok(Self { n, turns: turns(n)?, chirp: None });
         }
         let size = (2 * n).next_power_of_two();
-        // i² modulo 2n: the angle's whole turns cost no precision.
+        // i² modulo 2n: without whole turns, the angle loses no precision.
         let square = |i: usize| (i as u128 * i as u128 % (2 * n) as u128) as usize;
         let chirp = list((0..n).map(|i| turn(square(i), 2 * n)))?;
         let mut filter = list(std::iter::repeat_n((0., 0.), size))?;
@@ -48,14 +48,14 @@ impl Plan {
         Ok(Self { n, turns, chirp: Some((chirp, filter)) })
     }
 
-    /// What a thread needs besides its line.
+    /// The working memory that a thread needs besides its line.
     pub(super) fn work(&self) -> Result<Vec<Complex>> {
         let size = self.chirp.as_ref().map_or(0, |(_, filter)| filter.len());
         list(std::iter::repeat_n((0., 0.), size))
     }
 
-    /// Transforms a line of the plan's length in memory of [`Plan::work`]; without the inverse's
-    /// division.
+    /// Transforms a line of the plan's length, with memory of [`Plan::work`]. The inverse is not
+    /// divided by the length.
     #[allow(clippy::cast_precision_loss, reason = "a length")]
     pub(super) fn run(&self, line: &mut [Complex], work: &mut [Complex], inverse: bool) {
         let conjugate = |line: &mut [Complex]| line.iter_mut().for_each(|x| x.1 = -x.1);
@@ -72,7 +72,7 @@ impl Plan {
                 halves(work, &self.turns);
                 for (w, f) in work.iter_mut().zip(filter) {
                     let (re, im) = times(*w, *f);
-                    // The way back is the way there between two conjugations.
+                    // The inverse is the transform between two conjugations.
                     *w = (re, -im);
                 }
                 halves(work, &self.turns);

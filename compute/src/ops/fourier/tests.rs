@@ -83,13 +83,13 @@ fn windows_slide() {
     assert!(fails(&op, &[&x, &ints(&[1]), &noise(&[11], 1)]).contains("longer than 10"));
 }
 
-/// Lines are held in f64, and so can need more memory than an output that fits.
+/// Lines are in f64, and so can need more memory than there is where the output fits.
 #[test]
 fn lengths_beyond_memory_are_refused() {
     for n in [1 << 60, (1 << 60) - 1] {
         assert!(super::fft::Plan::new(n).is_err());
     }
-    // No signal, and so no frame, however long.
+    // Without a signal there is no frame, however long the frames are.
     let (x, length) = (t::<f32>(&[0, 1 << 50, 1], &[]), t(&[], &[1i64 << 50]));
     let out =
         run_all(&Stft { one_sided: true }, &[Some(&x), Some(&ints(&[1])), None, Some(&length)]);

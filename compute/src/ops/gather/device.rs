@@ -1,5 +1,5 @@
-//! Gather on a device. An index that is none takes the nearest element, where the CPU refuses it:
-//! a kernel cannot.
+//! Gather on a device. An index out of range takes the nearest element: a kernel cannot refuse it,
+//! as the CPU does.
 
 use super::Gather;
 use crate::args::axis;

@@ -1,5 +1,5 @@
-//! GatherElements on devices. An index that is none takes the nearest element, where the CPU refuses
-//! it.
+//! GatherElements on devices. An index out of range takes the nearest element, where the CPU
+//! refuses it.
 
 use super::GatherElements;
 use crate::args::{axis, optional};

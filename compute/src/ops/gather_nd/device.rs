@@ -1,4 +1,4 @@
-//! GatherND on devices. An index that is none takes the nearest slice, where the CPU refuses it.
+//! GatherND on devices. An index out of range takes the nearest slice, where the CPU refuses it.
 
 use super::GatherNd;
 use crate::args::optional;
@@ -39,17 +39,18 @@ pub(super) fn launches(
 
 /// Slices of a tensor that tuples of indices name.
 pub(crate) struct Slices {
-    /// The expression of the slice's number in a batch, of the tuple's number and `indices`.
+    /// The expression of the slice's number in its batch; its variables are `tuple`, the tuple's
+    /// number, and `indices`.
     pub(crate) place: String,
-    /// Slices of a batch.
+    /// Number of slices of a batch.
     pub(crate) of_batch: usize,
-    /// Elements of a slice.
+    /// Number of elements of a slice.
     pub(crate) run: usize,
 }
 
 impl Slices {
-    /// Of tuples of `width` indices into the axes after the first `batch`; `None` where there is no
-    /// slice, or the tuples are wider than that.
+    /// The slices for tuples of `width` indices into the axes after the first `batch`. `None` where
+    /// there is no slice, or fewer such axes than `width`.
     pub(crate) fn new(dims: &[usize], batch: usize, width: usize) -> Option<Self> {
         let (named, rest) = dims.get(batch..)?.split_at_checked(width)?;
         let term = |(j, (size, step)): (usize, (&usize, usize))| {

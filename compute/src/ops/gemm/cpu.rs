@@ -39,7 +39,7 @@ fn gemm<T: Real>(
     product(ctx, (m, n, k), left, right, out, n, false)?;
     let scale = |factor: f32| <T as NumCast>::from(factor).unwrap_or_else(T::nan);
     let (alpha, beta) = (scale(op.alpha), scale(op.beta));
-    // As BLAS has it, c is not read where it does not count: 0 times infinity would be NaN.
+    // As in BLAS, c is not read if beta is 0: 0 times infinity would be NaN.
     let Some(c) = optional(inputs, 2).filter(|_| op.beta != 0.) else {
         if alpha != T::one() {
             out.iter_mut().for_each(|o| *o = *o * alpha);

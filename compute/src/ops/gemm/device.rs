@@ -48,7 +48,7 @@ fn product(
         let steps = [if dims[0] == 1 { 0 } else { dims[1] }, usize::from(dims[1] != 1)];
         Some(Addend { argument: Argument::Input(2), dtype: c.ty.dtype, scale: op.beta, steps })
     };
-    // As BLAS has it, c is not read where it does not count.
+    // As in BLAS, c is not read if beta is 0.
     let addend = match optional(inputs, 2).filter(|_| op.beta != 0.) {
         Some(c) => Some(addend(c)?),
         None => None,

@@ -10,7 +10,7 @@ fn flip(x: &Tensor) -> Tensor {
 }
 
 proptest! {
-    /// A transposed operand of the other memory order is the same product.
+    /// A transposed operand in the other memory order gives the same product.
     #[test]
     fn transposes_agree(m in 1usize..20, n in 1usize..20, k in 1usize..20, seed: u64) {
         let (a, b) = (noise(&[m, k], seed), noise(&[k, n], seed ^ 1));

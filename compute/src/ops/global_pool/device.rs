@@ -1,9 +1,10 @@
 //! Pooling of whole planes on devices.
 
-use super::{GlobalPool, GlobalPoolKind};
+use super::GlobalPool;
 use crate::args::optional;
 use crate::device::{Argument, Call, Kernel, Launches};
 use crate::op::ValueInfo;
+use crate::ops::pooling::GlobalPoolKind;
 
 pub(super) fn launches(
     op: &GlobalPool,

@@ -9,7 +9,7 @@ use crate::op::Context;
 use lgp_memory::{DType, Tensor, TensorView};
 use num_traits::cast;
 
-/// The kernel's coefficient of cubic interpolation, as ONNX has it.
+/// The coefficient of ONNX's kernel of cubic interpolation.
 const CUBIC: f64 = -0.75;
 
 pub(super) fn run(
@@ -52,7 +52,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// The elements that make up the one at a position, with their weights.
+/// The elements that are interpolated at a position, with their weights.
 fn neighbours(
     op: &GridSample,
     at: &[f64],
@@ -62,7 +62,7 @@ fn neighbours(
 ) {
     taps.clear();
     taps.push((0, 1.));
-    // A position begins with the last axis.
+    // A position's first number is for the last axis.
     for ((&x, &n), &step) in at.iter().rev().zip(dims).zip(steps) {
         let along = line(op, x, n);
         let before = std::mem::take(taps);
@@ -72,7 +72,7 @@ fn neighbours(
     }
 }
 
-/// The elements along one axis of `n`, with their weights; those that are zero are left out.
+/// The elements along one axis of `n`, with their weights; elements of weight 0 are left out.
 fn line(op: &GridSample, x: f64, n: usize) -> Vec<(usize, f64)> {
     let size = cast::<_, f64>(n).unwrap_or(f64::INFINITY);
     if n == 0 {
@@ -81,13 +81,13 @@ fn line(op: &GridSample, x: f64, n: usize) -> Vec<(usize, f64)> {
     let (low, high) = if op.align_corners { (0., size - 1.) } else { (-0.5, size - 0.5) };
     let x =
         if op.align_corners { (x + 1.) / 2. * (size - 1.) } else { ((x + 1.) * size - 1.) / 2. };
-    // NaN has no neighbours; it reads the start rather than nothing, as a clamped position does.
+    // NaN has no neighbours; it reads the start, as a clamped position does.
     let x = if x.is_nan() { 0. } else { x };
     let x = if op.mode == SampleMode::Nearest { x.round_ties_even() } else { x };
     let x = match op.padding {
         SamplePadding::Zeros => x,
-        // A cubic's elements are clamped one by one, as PyTorch has it: a position beside the
-        // edge is still made of inner elements too. Far outside they are all the edge's.
+        // As in PyTorch, each of the cubic's elements is clamped: a position just outside still
+        // reads inner elements, and a position far outside reads the edge only.
         SamplePadding::Border if op.mode == SampleMode::Cubic => x.clamp(-2., size + 1.),
         SamplePadding::Border => x.clamp(0., size - 1.),
         SamplePadding::Reflection => reflected(x, low, high),

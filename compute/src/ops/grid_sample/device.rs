@@ -1,4 +1,4 @@
-//! Elements at given positions on devices, of up to two along each axis.
+//! GridSample on devices: an output reads up to two elements along each axis.
 
 use super::{GridSample, SampleMode, SamplePadding};
 use crate::args::optional;

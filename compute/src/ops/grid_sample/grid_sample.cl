@@ -1,5 +1,5 @@
-/* Elements at given positions, one output a work-item: of the two nearest along each axis, or the
-   nearest. Axes that x lacks are of size 1 and have no position. */
+/* Elements at given positions, one output a work-item: between the two nearest elements along each
+   axis, or the nearest. Axes that x lacks are of size 1 and have no position. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS
 #define Y_TYPE X_TYPE

@@ -35,8 +35,8 @@ fn volumes_and_bad_ranks() {
     assert!(fails(&op, &[&x, &flat]).contains("last axis is 2, expected 3"));
 }
 
-/// Beside the edge a cubic is made of the edge and of what is inside, as PyTorch and ONNX Runtime
-/// have it.
+/// Just outside of the edge, a cubic reads the edge and inner elements, as in PyTorch and ONNX
+/// Runtime.
 #[test]
 fn cubics_clamp_their_elements() {
     let x = t(&[1, 1, 1, 4], &[0f32, 1., 4., 9.]);

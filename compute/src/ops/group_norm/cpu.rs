@@ -1,24 +1,28 @@
 //! Group normalisation on the CPU.
 
 use super::GroupNorm;
-use crate::args::{concrete_one, required};
+use crate::args::required;
 use crate::error::Result;
 use crate::matrix::Real;
 use crate::movement::around;
 use crate::norm::{affine, moments};
 use crate::number::with_type;
 use crate::op::Context;
-use lgp_memory::{Tensor, TensorView};
+use lgp_memory::{DType, Shape, Tensor, TensorView};
 
-pub(super) fn run(
-    op: &GroupNorm,
-    ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-) -> Result<Vec<Tensor>> {
-    let (dtype, shape) = concrete_one(op, inputs)?;
-    let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(dtype, real T => normalise::<T>(op, ctx, inputs, &mut out))?;
-    Ok(vec![out])
+impl GroupNorm {
+    /// The result for inputs that are checked, with its dtype and shape, which are those of x.
+    pub(crate) fn normalised(
+        &self,
+        ctx: &Context,
+        inputs: &[Option<TensorView<'_>>],
+        dtype: DType,
+        shape: Shape,
+    ) -> Result<Vec<Tensor>> {
+        let mut out = ctx.alloc(dtype, shape)?;
+        with_type!(dtype, real T => normalise::<T>(self, ctx, inputs, &mut out))?;
+        Ok(vec![out])
+    }
 }
 
 fn normalise<T: Real>(

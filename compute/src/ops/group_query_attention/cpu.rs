@@ -1,5 +1,5 @@
-//! Grouped-query attention on the CPU: the cache and the mask are made here, positions and products
-//! are the business of other operators.
+//! Grouped-query attention on the CPU. This file makes the cache and the mask; other operators
+//! apply positions and compute products.
 
 use super::GroupQueryAttention;
 use crate::args::{concrete, optional, required};
@@ -9,7 +9,7 @@ use crate::op::{Context, Op, ValueInfo};
 use crate::ops::{Attention, RotaryEmbedding, Slice};
 use lgp_memory::{DType, Tensor, TensorType, TensorView};
 
-/// Everything that is known once the inputs are there.
+/// The sizes and lengths that the inputs give.
 struct Call {
     batch: usize,
     length: usize,
@@ -41,7 +41,7 @@ pub(super) fn run(
     let cached = |new: &Tensor, past| cached(op, ctx, new, optional(inputs, past), buffer, &call);
     let (present_key, present_value) = (cached(&key, 3)?, cached(&value, 4)?);
 
-    // A logit that no key has is that of a key of zeros whose value is zero.
+    // A logit without a key is a key of zeros whose value is zero; the mask adds the logit.
     let beside = usize::from(op.smooth || optional(inputs, 11).is_some());
     let width = call.keys + beside;
     let seen =
@@ -59,8 +59,8 @@ pub(super) fn run(
     Ok(out)
 }
 
-/// Bytes besides the outputs, at the most: the parts of a packed query, what is turned, key and
-/// value with another length than the buffer's, the mask, and what attention takes.
+/// Most bytes besides the outputs: the parts of a packed query, rotated tensors, key and value of
+/// another length than the buffer's, the mask, and the scratch memory of attention.
 pub(super) fn scratch(
     op: &GroupQueryAttention,
     threads: usize,
@@ -95,7 +95,7 @@ pub(super) fn scratch(
     Some(taken.iter().map(|x| x.bytes_in(DType::F32)).fold(attention, usize::saturating_add))
 }
 
-/// Of heads whose mask says which keys they see.
+/// The attention over all heads; the mask says which keys each query sees.
 fn attention(op: &GroupQueryAttention) -> Attention {
     Attention {
         scale: op.scale,
@@ -105,7 +105,7 @@ fn attention(op: &GroupQueryAttention) -> Attention {
     }
 }
 
-/// How long the sequences are, checked against each other.
+/// The sequences' lengths, checked against each other.
 fn call(op: &GroupQueryAttention, inputs: &[Option<TensorView<'_>>]) -> Result<Call> {
     let query = required(inputs, 0)?;
     let &[batch, length, hidden] = query.shape().dims() else {
@@ -120,8 +120,8 @@ fn call(op: &GroupQueryAttention, inputs: &[Option<TensorView<'_>>]) -> Result<C
         let message = format!("there are {keys} keys, {length} of them new, but the past {room}");
         return Err(Error::invalid(message));
     }
-    // As many queries as keys are a prompt: nothing is before it, and sequences that are shorter
-    // are padded at their ends.
+    // As many queries as keys are a prompt: it has no past, and shorter sequences are padded at
+    // their ends.
     let prompt = length == keys;
     let lasts = ints("the numbers of keys", required(inputs, 5)?)?;
     let mut call = Call { batch, length, size, keys, ends: Vec::new(), pasts: Vec::new() };
@@ -169,8 +169,8 @@ fn first(mut outputs: Vec<Tensor>) -> Result<Tensor> {
     outputs.pop().ok_or_else(|| Error::invalid("an operator gave no output"))
 }
 
-/// Where each query is: as given, or after the past. Of a prompt only the first is taken from
-/// what is given.
+/// The position of each query: as given, or after the past. A prompt takes only its first position
+/// from the given ones.
 fn positions(inputs: &[Option<TensorView<'_>>], call: &Call) -> Result<Tensor> {
     let given = optional(inputs, 9).map(TensorView::as_slice::<i64>).transpose()?;
     if let Some(given) = given.filter(|_| call.length != call.keys) {
@@ -236,7 +236,7 @@ fn cached(
     Ok(out)
 }
 
-/// The first rows of each head of a buffer, and zeros where it has no more.
+/// The keys' rows of each head of a buffer, filled up with zeros to `width` rows.
 fn seen(ctx: &Context, x: &Tensor, width: usize, call: &Call) -> Result<Tensor> {
     let (heads, buffer) = (x.shape()[1], x.shape()[2]);
     let mut out = ctx.scratch(x.dtype(), [call.batch, heads, width, call.size])?;
@@ -253,7 +253,8 @@ fn seen(ctx: &Context, x: &Tensor, width: usize, call: &Call) -> Result<Tensor> 
     Ok(out)
 }
 
-/// What is added to scores, `[batch, heads or 1, length, width]`: the bias where a query sees a key.
+/// The mask, `[batch, heads or 1, length, width]`: the bias where a query sees a key, otherwise
+/// minus infinity.
 fn mask(
     op: &GroupQueryAttention,
     ctx: &Context,
@@ -266,7 +267,7 @@ fn mask(
     let mut out = ctx.scratch(DType::F32, [call.batch, heads, call.length, width])?;
     let given = bias.map(TensorView::as_slice::<f32>).transpose()?;
     let sinks = sinks.map(TensorView::as_slice::<f32>).transpose()?;
-    // How far the bias goes on from one batch and head to the next.
+    // The bias's batches and heads; a size of 1 is for all.
     let (batches, of) = bias.map_or((1, 1), |b| (b.shape()[0], b.shape()[1]));
     let rows = out.as_mut_slice::<f32>()?.chunks_exact_mut(width.max(1));
     for (i, row) in rows.enumerate() {

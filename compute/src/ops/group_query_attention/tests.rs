@@ -1,5 +1,5 @@
-//! Grouped-query attention by means of plain attention, and what it refuses. Whole answers are
-//! compared with ONNX Runtime's in `inference/tests/fused`.
+//! Grouped-query attention against plain attention, and the inputs that are refused.
+//! `inference/tests/fused` compares whole results with ONNX Runtime's.
 
 use super::GroupQueryAttention;
 use crate::ops::{Attention, Concat};
@@ -42,7 +42,7 @@ fn a_prompt_and_then_a_token_are_causal_attention() {
     let packed = run(&Concat { axis: 2 }, &[&q, &k, &v]);
     let inputs = [Some(&packed), None, None, None, None, Some(&last), Some(&total)];
     assert_eq!(attend(&op(), &inputs), whole);
-    // The last token alone, with what was before in a buffer of 8.
+    // The last token alone, with the tokens before it in a buffer of 8.
     let cut = |x: &Tensor, from, to| {
         let axis = |i: i64| Some(vec![i]);
         let op =

@@ -1,4 +1,4 @@
-//! Which entry of a list each element is.
+//! Positions of elements in lists.
 
 use super::*;
 use crate::testing::{fails, run, t};

@@ -1,30 +1,36 @@
-//! Layer normalisation on the CPU.
+//! Normalisation over the last axes on the CPU.
 
-use super::LayerNorm;
+use super::LastAxes;
 use crate::args::{axis, concrete_one, optional, required};
 use crate::error::Result;
 use crate::matrix::Real;
 use crate::norm::{affine, moments};
 use crate::number::with_type;
-use crate::op::Context;
+use crate::op::{Context, Op};
+use crate::reduction::sum;
 use crate::simd::dispatch;
 use lgp_memory::{Shape, Tensor, TensorView};
+use num_traits::NumCast;
 
-pub(super) fn run(
-    op: &LayerNorm,
-    ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-) -> Result<Vec<Tensor>> {
-    let (dtype, shape) = concrete_one(op, inputs)?;
-    let axis = axis(op.axis, shape.rank())?;
-    let last = Shape::from(&shape[axis..]);
-    let mut out = ctx.alloc(dtype, shape)?;
-    with_type!(dtype, real T => normalise::<T>(op, ctx, inputs, &last, &mut out))?;
-    Ok(vec![out])
+impl LastAxes {
+    /// The result of `op`, which is this norm.
+    pub(crate) fn run(
+        &self,
+        op: &dyn Op,
+        ctx: &Context,
+        inputs: &[Option<TensorView<'_>>],
+    ) -> Result<Vec<Tensor>> {
+        let (dtype, shape) = concrete_one(op, inputs)?;
+        let axis = axis(self.axis, shape.rank())?;
+        let last = Shape::from(&shape[axis..]);
+        let mut out = ctx.alloc(dtype, shape)?;
+        with_type!(dtype, real T => normalise::<T>(self, ctx, inputs, &last, &mut out))?;
+        Ok(vec![out])
+    }
 }
 
 fn normalise<T: Real>(
-    op: &LayerNorm,
+    norm: &LastAxes,
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
     last: &Shape,
@@ -41,10 +47,21 @@ fn normalise<T: Real>(
     let scale = scale.as_slice::<T>()?;
     let bias = bias.as_ref().map(Tensor::as_slice::<T>).transpose()?;
     let n = scale.len();
-    ctx.split(out.as_mut_slice::<T>()?, n, n * 4, |first, part| {
+    let count = <T as NumCast>::from(n).unwrap_or_else(T::infinity);
+    let epsilon = <T as NumCast>::from(norm.epsilon).unwrap_or_else(T::zero);
+    let passes = if norm.centred { 4 } else { 3 };
+    ctx.split(out.as_mut_slice::<T>()?, n, n * passes, |first, part| {
         for (i, part) in part.chunks_exact_mut(n).enumerate() {
             let x = &x[(first + i) * n..][..n];
-            let (mean, deviation) = moments(ctx.simd(), x, op.epsilon);
+            if !norm.centred {
+                dispatch(
+                    ctx.simd(),
+                    #[inline(always)]
+                    || by_mean_square(x, scale, part, count, epsilon),
+                );
+                continue;
+            }
+            let (mean, deviation) = moments(ctx.simd(), x, norm.epsilon);
             affine(ctx.simd(), x, part, mean, deviation, T::zero());
             dispatch(
                 ctx.simd(),
@@ -60,4 +77,18 @@ fn normalise<T: Real>(
         }
     });
     Ok(())
+}
+
+/// `out = x / sqrt(mean(x²) + epsilon) · scale`, with the mean over `count` elements.
+#[inline(always)]
+fn by_mean_square<T: Real>(x: &[T], scale: &[T], out: &mut [T], count: T, epsilon: T) {
+    let squares = sum(
+        x,
+        #[inline(always)]
+        |x| x * x,
+    );
+    let factor = (squares / count + epsilon).sqrt().recip();
+    for (o, (x, s)) in out.iter_mut().zip(x.iter().zip(scale)) {
+        *o = *x * factor * *s;
+    }
 }

@@ -1,18 +1,20 @@
-//! Layer normalisation on devices.
+//! Normalisation over the last axes on devices.
 
-use super::LayerNorm;
+use super::LastAxes;
 use crate::args::axis;
 use crate::device::{Launches, Norm, Parameters};
 use crate::op::ValueInfo;
 
-pub(super) fn launches(
-    op: &LayerNorm,
-    inputs: &[Option<&ValueInfo>],
-    outputs: &[ValueInfo],
-) -> Option<Launches> {
-    let shape = outputs.first()?.ty.concrete_shape()?;
-    let last = &shape[axis(op.axis, shape.rank()).ok()?..];
-    let (line, parameters) = (last.iter().product(), Parameters::Line(last));
-    let norm = Norm { line, centred: true, epsilon: op.epsilon, parameters };
-    norm.launches(inputs, outputs)
+impl LastAxes {
+    pub(crate) fn launches(
+        &self,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Launches> {
+        let shape = outputs.first()?.ty.concrete_shape()?;
+        let last = &shape[axis(self.axis, shape.rank()).ok()?..];
+        let (line, parameters) = (last.iter().product(), Parameters::Line(last));
+        let norm = Norm { line, centred: self.centred, epsilon: self.epsilon, parameters };
+        norm.launches(inputs, outputs)
+    }
 }

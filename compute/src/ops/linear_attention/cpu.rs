@@ -76,8 +76,8 @@ pub(super) fn run(
 }
 
 impl Recurrence<'_> {
-    /// State and outputs of a head lie together while they are computed, so that heads can be
-    /// shared between threads.
+    /// State and outputs of a head lie together while they are computed, so that the heads can be
+    /// divided among threads.
     fn all(
         &self,
         ctx: &Context,

@@ -1,4 +1,4 @@
-//! Maps that are made, and read again.
+//! Maps, made and read again.
 
 use super::*;
 use crate::testing::{ints, t};

@@ -11,7 +11,7 @@ use lgp_memory::{DType, Tensor};
 /// Weights with fewer elements are not worth quantising when the model does not ask for it.
 const WORTH_QUANTIZING: usize = 1024;
 
-/// The product of bytes with a packed matrix, and a row that is added to it.
+/// The product from bytes to bytes with a packed matrix, plus an optional constant row.
 pub(crate) fn on_bytes(
     transposed: bool,
     inputs: &[Option<Dequantized<'_>>],
@@ -47,7 +47,7 @@ fn is_row(t: &Tensor, n: usize) -> bool {
     t.dtype() == DType::F32 && t.len() == n && outer.iter().all(|&d| d == 1)
 }
 
-/// The product of bytes to floats with a constant f32 matrix that is quantised here.
+/// The product from bytes to floats with a constant f32 matrix that is quantised here.
 pub(crate) fn on_dynamic_bytes(
     transposed: bool,
     inputs: &[Option<&ValueInfo>],

@@ -1,24 +1,23 @@
 //! MatMul on the CPU.
 
-use super::MatMul;
-use crate::args::{concrete_one, required};
 use crate::error::Result;
 use crate::matrix::{Mat, Real, product};
 use crate::number::with_type;
 use crate::op::Context;
 use crate::walk::Walk;
-use lgp_memory::{Shape, Tensor, TensorView};
+use lgp_memory::{DType, Shape, Tensor, TensorView};
 
-pub(super) fn run(
-    op: &MatMul,
+/// The product of two factors, of the dtype and shape that
+/// [`infer`](super::facts::infer) gives for them.
+pub(crate) fn run(
     ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-) -> Result<Vec<Tensor>> {
-    let (dtype, shape) = concrete_one(op, inputs)?;
-    let (a, b) = (required(inputs, 0)?, required(inputs, 1)?);
+    [a, b]: [&TensorView<'_>; 2],
+    dtype: DType,
+    shape: &Shape,
+) -> Result<Tensor> {
     let mut out = ctx.alloc(dtype, shape.clone())?;
-    with_type!(dtype, real T => batched::<T>(ctx, a, b, &shape, &mut out))?;
-    Ok(vec![out])
+    with_type!(dtype, real T => batched::<T>(ctx, a, b, shape, &mut out))?;
+    Ok(out)
 }
 
 fn batched<T: Real>(
@@ -41,7 +40,7 @@ fn batched<T: Real>(
         return Ok(());
     }
     if batch_b.iter().all(|&n| n == 1) {
-        // One right side for all: the batch of the left one is only more rows.
+        // One right side for all: the left side's batch only adds rows.
         let rows = out.len() / n;
         return product(ctx, (rows, n, k), Mat::rows(a, k), Mat::rows(b, n), out, n, false);
     }

@@ -12,7 +12,7 @@ pub(super) fn schedules(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) ->
     all.unwrap_or_default()
 }
 
-/// The product of the first two inputs, which may be bytes that `zeros` is subtracted from.
+/// The product of the first two inputs, after subtracting their zero points, if any.
 pub(crate) fn product(
     inputs: &[Option<&ValueInfo>],
     zeros: [Option<Zero>; 2],
@@ -21,7 +21,7 @@ pub(crate) fn product(
     with_product(inputs, zeros, outputs, |product| product.launches())
 }
 
-/// What `make` makes of that product.
+/// The result of `make` for the product of [`product`].
 fn with_product<T>(
     inputs: &[Option<&ValueInfo>],
     zeros: [Option<Zero>; 2],
@@ -55,7 +55,7 @@ fn with_product<T>(
         addend: None,
         y,
     };
-    // One right side for all: the batch of the left one is only more rows.
+    // One right side for all: the left side's batch only adds rows.
     if batch_b.iter().all(|&d| d == 1) && !zeros[0].is_some_and(|zero| zero.each) {
         let rows = batch.iter().product::<usize>().checked_mul(m)?;
         let whole = Product { sizes: [rows, n, k], batches: [&[]; 3], ..whole };

@@ -6,20 +6,20 @@ use crate::ops::{MatMulPacked, MatMulSparse};
 use crate::rewrite::{Hints, Operand, Step};
 use lgp_memory::{DType, Tensor};
 
-/// A product with a matrix.
+/// The form of a product with a matrix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Product {
-    /// Whether the matrix lies column by column.
+    /// Whether the matrix is `[n, k]` instead of `[k, n]`.
     pub(crate) transposed: bool,
-    /// The factor of the addend; 0 where none is read.
+    /// The factor of the addend; 0 without one.
     pub(crate) beta: f32,
 }
 
-/// That of `MatMul`.
+/// The form of `MatMul`.
 pub(crate) const PLAIN: Product = Product { transposed: false, beta: 0. };
 
-/// The product with its constant f32 matrix packed; on devices with only those elements of it that
-/// are not zero, where that is little.
+/// The product with its constant f32 matrix packed; on devices with the non-zero elements alone,
+/// where these are few.
 pub(crate) fn prepared(
     product: Option<Product>,
     inputs: &[Option<&ValueInfo>],
@@ -55,7 +55,7 @@ pub(crate) fn prepared(
     Ok(Some(Step::new(op, inputs)))
 }
 
-/// A constant as one f32 for each of `n` columns, if it broadcasts so.
+/// A constant as one f32 for each of `n` columns, if it broadcasts along rows.
 fn row(c: &Tensor, n: usize) -> Option<Vec<f32>> {
     let data = c.as_slice::<f32>().ok()?;
     match c.shape().dims() {

@@ -1,4 +1,4 @@
-//! Products against loops, numpy's shape rules, and what does not multiply.
+//! Products against loops, numpy's shape rules, and operands that do not fit.
 
 use crate::ops::MatMul;
 use crate::testing::{assert_close, fails, infers, info, noise, run, t};

@@ -1,4 +1,4 @@
-//! Integer matrix products on the CPU, of operands that are known only when they arrive.
+//! Integer matrix products on the CPU, of operands that are not packed in advance.
 
 use super::MatMulInteger;
 use crate::args::{concrete_one, optional, required};
@@ -31,7 +31,7 @@ pub(super) fn run(
     let batch = Shape::from(&shape[..shape.rank() - drop]);
     let zeros = |i: usize| optional(inputs, i).map_or(Ok(vec![0]), widened);
     let (zero_a, zero_b) = (zeros(2)?, zeros(3)?);
-    // A flat row of zero points serves every batch.
+    // A vector of zero points serves every batch.
     let flat = |i: usize| optional(inputs, i).is_none_or(|z| z.shape().rank() <= 1);
     let walk = Walk::new(&batch, [&batch_a, &batch_b])?;
     let (a, b) = (widened(a)?, widened(b)?);
@@ -62,7 +62,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// Batch, rows and columns of the left side.
+/// The batch, rows and columns of the left side.
 fn split(shape: &Shape, matrix: bool) -> (Shape, usize, usize) {
     match &shape[..] {
         [batch @ .., m, k] if matrix => (Shape::from(batch), *m, *k),

@@ -10,7 +10,7 @@ pub(super) fn launches(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> 
     let (a, b) = (a.ty.concrete_shape()?, b.ty.concrete_shape()?);
     let rows = a.iter().rev().nth(1).copied().unwrap_or(1);
     let columns = if b.rank() > 1 { b.last().copied()? } else { 1 };
-    // One for all, or one for each row or column whatever the batch.
+    // One zero point for all, or one for each row or column, alike in each batch.
     let zero = |i: usize, size: usize| -> Option<Option<Zero>> {
         let Some(zero) = optional(inputs, i) else { return Some(None) };
         let count = zero.ty.concrete_shape()?.elements().ok()?;

@@ -39,7 +39,7 @@ fn transposed_weights_and_sizes_of_zero() {
     for (m, k, n) in [(0, 5, 3), (2, 0, 3), (2, 5, 0)] {
         let (op, words) = packed(&noise(&[k, n], 1), false, false);
         let out = run_all(&op, &[Some(&noise(&[m, k], 2)), Some(&words)]).unwrap();
-        // Without columns the output has no elements to tell the rows by, but has its shape.
+        // An output without columns has no elements, but still its number of rows.
         assert_eq!(out[0], Tensor::zeros(DType::F32, [m, n]).unwrap());
     }
 }

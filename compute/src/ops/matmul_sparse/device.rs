@@ -1,5 +1,5 @@
-//! Products with sparse weights on devices. Blocks that are in no row or column of the weight are
-//! taken to be in the last one, where the CPU refuses them.
+//! Products with sparse weights on devices. A block outside the weight is read as if in the last
+//! row or column; the CPU refuses such a block.
 
 use super::MatMulSparse;
 use crate::args::optional;
@@ -10,7 +10,7 @@ use lgp_memory::DType;
 /// Work-items along each side of a work-group that multiplies blocks, and rows of its result.
 const SIDE: usize = 16;
 const ROWS: usize = 64;
-/// Work-items that share a column of single elements, columns of a work-group, and its rows at most.
+/// For single elements: work-items that share a column, and columns and most rows of a work-group.
 const LANES: usize = 8;
 const COLUMNS: usize = 8;
 const ROWS_OF_ELEMENTS: usize = 8;
@@ -50,7 +50,7 @@ pub(super) fn launches(op: &MatMulSparse, inputs: &[Option<&ValueInfo>]) -> Opti
     let (flops, bytes) = (2 * m * count * block * block, 4 * (m * (k + n) + count * block * block));
     let kernel = kernel.storing(DType::F32)?;
     let (flops, bytes) = (flops as u64, bytes as u64);
-    // With a weight of no blocks there is nothing to read.
+    // A weight without blocks has nothing to read.
     let fits = grid[1] <= 65_535 && count > 0 && k > 0;
     fits.then(|| Call { kernel, groups: grid, arguments, flops, bytes }.into())
 }

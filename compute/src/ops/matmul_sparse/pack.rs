@@ -5,19 +5,19 @@ use crate::args::same_dtype;
 use crate::error::{Error, Result};
 use lgp_memory::{DType, Tensor, TensorView};
 
-/// Sides of blocks that kernels have tiles for, and the share of blocks, one in so many, up to which
-/// they are taken to be faster than a dense product: by what kernels read and calculate, for no card
-/// has been at hand.
+/// The sides of blocks that kernels have tiles for. Beside each side is the divisor of the share of
+/// non-zero blocks up to which it is taken to be faster than a dense product. The shares are
+/// estimated from the kernels' reads and multiply-adds, not measured.
 const BLOCKS: [(usize, usize); 2] = [(32, 2), (16, 3)];
-/// The same of single elements.
+/// The same for single elements.
 const ELEMENTS: (usize, usize) = (1, 16);
 
 impl MatMulSparse {
-    /// Packs an f32 weight `[k, n]`: by blocks, or by elements where these are few enough. `None` for
-    /// a weight that is multiplied faster as it is.
+    /// Packs an f32 weight `[k, n]` by blocks, or by elements where few enough are not zero. `None`
+    /// for a weight whose dense product is taken to be faster.
     ///
     /// # Errors
-    /// A weight that is no matrix of f32, or out of memory.
+    /// A weight that is not a matrix of f32, or out of memory.
     pub fn pack(weight: &TensorView<'_>) -> Result<Option<(Self, [Tensor; 3])>> {
         same_dtype("the weight", DType::F32, weight.dtype()).map_err(|error| error.of(OP))?;
         let &[k, n] = weight.shape().dims() else {
@@ -40,7 +40,7 @@ impl MatMulSparse {
         Ok(None)
     }
 
-    /// Of each column of blocks, the rows of those that are not all zero.
+    /// The rows of the non-zero blocks of each column of blocks.
     fn used(&self, data: &[f32]) -> Vec<Vec<usize>> {
         let Self { k, n, block } = *self;
         let mut used = vec![Vec::new(); n / block];

@@ -1,4 +1,4 @@
-//! Against the dense product.
+//! Sparse products against the dense product.
 
 use crate::ops::{MatMul, MatMulSparse};
 use crate::testing::{assert_close, fails, noise, run, t};

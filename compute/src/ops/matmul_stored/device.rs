@@ -1,4 +1,4 @@
-//! Products with stored weights on devices: they are widened when a tile of them is loaded.
+//! Products with stored weights on devices: kernels widen a tile of the weight as they load it.
 
 use super::MatMulStored;
 use crate::args::optional;

@@ -34,7 +34,7 @@ pub(super) fn run(
     Ok(vec![values, indices])
 }
 
-/// Where an index points to in memory.
+/// The position in memory of an index.
 fn row_major(axes: &[Axis; 3], column_major: bool, at: i64) -> Option<usize> {
     let at = usize::try_from(at).ok()?;
     if !column_major {

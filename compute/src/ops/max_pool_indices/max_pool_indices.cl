@@ -27,7 +27,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void max_pool_indices(
                         }
                     }
                 }
-        /* A window that saw nothing has the first element of all. */
+        /* A window without elements takes the first element of x. */
         if (!seen) top = LOAD(x, 0);
         STORE(top, y, i);
         indices[i] = (i64)index;

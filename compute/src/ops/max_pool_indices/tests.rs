@@ -1,4 +1,4 @@
-//! Indices against looking them up.
+//! The elements at the indices are the maxima.
 
 use super::MaxPoolIndices;
 use crate::ops::{MaxUnpool, Pads, Pool, PoolKind};

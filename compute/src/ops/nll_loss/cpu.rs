@@ -1,4 +1,4 @@
-//! Negative log likelihood loss on the CPU: one look-up a sample.
+//! Negative log likelihood loss on the CPU: it reads one element of x for each sample.
 
 use super::{NllLoss, Reduction};
 use crate::args::{concrete_one, integers, optional, required};

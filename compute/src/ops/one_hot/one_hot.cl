@@ -1,5 +1,5 @@
-/* The second value where a class is the index, counted from the back where that is negative; the first
-   elsewhere. One element a work-item. */
+/* The on value where the class is the index, which counts from the back where it is negative, and
+   the off value elsewhere. One element a work-item. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void one_hot(GLOBAL const INDEX *indices, GLOBAL const WORD *values, GLOBAL WORD *y, u32 count, u32 depth, u32 inner) {
     u32 i = (u32)GLOBAL_ID(0);

@@ -1,4 +1,4 @@
-//! Pad on the CPU: each axis has a table of where its elements come from.
+//! Pad on the CPU: each axis has a table of its elements' positions in the input.
 
 use super::{Pad, PadMode, kept};
 use crate::args::{concrete_one, infos, optional, required};
@@ -61,7 +61,7 @@ fn fill(
     Ok(cast.first().map(|t| t.as_bytes().to_vec()).unwrap_or_default())
 }
 
-/// Where element `i` of a padded axis comes from; `None` is the border's value.
+/// The position in the input of element `i` of a padded axis; `None` is the border's value.
 fn source(mode: PadMode, i: usize, begin: i64, kept: &Range<i64>) -> Option<usize> {
     let at = i64::try_from(i).ok()?.checked_sub(begin)?;
     let (first, last) = (kept.start, kept.end - 1);

@@ -1,5 +1,5 @@
-//! Pad on a device: by a constant, all of it first, then what is inside; or each element from where it
-//! is repeated.
+//! Pad on a device. With a constant, the output is filled first and x copied into it. Otherwise
+//! each output reads the element that it repeats.
 
 use super::{Pad, PadMode, kept};
 use crate::device::{Argument, Call, Kernel, Launches, fills, groups, literal, moves, plain, word};
@@ -46,7 +46,7 @@ pub(super) fn launches(
     Some(launches)
 }
 
-/// The launch for new elements that are those of the input.
+/// The launch for new elements that repeat elements of the input.
 fn repeated(op: &Pad, inputs: &[Option<&ValueInfo>], output: &ValueInfo) -> Option<Launches> {
     let (dtype, to) = (output.ty.dtype, output.ty.concrete_shape()?);
     let from = inputs.first().copied().flatten()?.ty.concrete_shape()?;

@@ -1,7 +1,7 @@
-/* Elements around a tensor that repeat its own, one a work-item. PLACES takes `rest` apart by the
+/* A tensor with repeated elements around it, one output a work-item. PLACES divides `rest` by the
    output's dimensions, the innermost first. */
 
-/* The element that stands for one at `at`, of those from `first` to `last`. */
+/* The position between `first` and `last` whose element is repeated at `at`. */
 DEVICE i32 repeated(i32 at, i32 first, i32 last) {
 #ifdef WRAP
     i32 size = last - first + 1, rest = (at - first) % size;

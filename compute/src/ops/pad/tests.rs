@@ -82,7 +82,7 @@ fn what_is_cut_is_not_repeated() {
     assert!(fails(&pad(PadMode::Reflect), &[&empty, &ints(&[1, 0])]).contains("reach beyond"));
 }
 
-/// The first text of a table is not what an empty string is.
+/// Number 0 is the table's first text, which need not be the empty string.
 #[test]
 fn strings_are_padded_with_empty_ones() {
     use crate::Context;

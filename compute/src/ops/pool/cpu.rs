@@ -1,11 +1,12 @@
 //! Pooling on the CPU: line by line, one tap at a time, so that the inner loop vectorises.
 
-use super::{Pool, PoolKind};
+use super::Pool;
 use crate::args::{concrete_one, required};
 use crate::error::Result;
 use crate::isa::Simd;
 use crate::number::{Number, with_type};
 use crate::op::Context;
+use crate::ops::pooling::PoolKind;
 use crate::simd::{self, dispatch};
 use crate::window::{Axis, three};
 use lgp_memory::{Tensor, TensorView};
@@ -52,21 +53,21 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// What any element exceeds or equals.
+/// The least value of a type: the start of a maximum.
 fn lowest<T: Number + Bounded>() -> T {
     let infinite = T::ZERO.sub(T::ONE).div(T::ZERO);
-    // An integer divided by zero gives 0 here, which shows that it has no infinity.
+    // Division of an integer by zero gives 0 here: integers have no infinity.
     if infinite < T::ZERO { infinite } else { T::min_value() }
 }
 
-/// How many elements a window covers along each axis.
+/// The number of elements that a mean counts in each window, along each axis.
 fn counts<T: Number>(axes: &[Axis; 3], padded: bool) -> [Vec<T>; 3] {
     axes.map(|axis| {
         let count = |o| {
             if !padded {
                 return axis.taps(o).len();
             }
-            // What of the window hangs over the padding does not count either.
+            // Elements of the window beyond the padding do not count.
             let room = axis.begin + axis.input + axis.end - o * axis.stride;
             axis.kernel.min(room.div_ceil(axis.dilation))
         };
@@ -74,7 +75,7 @@ fn counts<T: Number>(axes: &[Axis; 3], padded: bool) -> [Vec<T>; 3] {
     })
 }
 
-/// One line of outputs and where it is.
+/// One line of outputs and its place.
 struct Line<'a, T> {
     od: usize,
     oh: usize,
@@ -123,7 +124,7 @@ fn fold_line<T: Number>(
     combine: &impl Fn(T, T) -> T,
 ) {
     if w.kernel > w.input {
-        // Most taps may see nothing but padding, and there may be any number of those.
+        // Most taps may see only padding, and their number has no limit.
         for (o, out) in out.iter_mut().enumerate() {
             *out = w.taps(o).fold(*out, |sum, kw| combine(sum, x[w.at(o, kw)]));
         }

@@ -1,15 +1,16 @@
 //! Pooling on devices.
 
-use super::{Pool, PoolKind};
+use super::Pool;
 use crate::args::optional;
 use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
 use crate::op::ValueInfo;
+use crate::ops::pooling::PoolKind;
 use crate::window::{Axis, three};
 use lgp_memory::{DType, Shape};
 
 const GROUP: usize = 64;
 
-/// Windows over elements of a dtype, from a shape to another one.
+/// Windows over elements of type `dtype`, from an input of `dims` to an output of `shape`.
 pub(crate) struct Windows {
     pub(crate) dtype: DType,
     pub(crate) dims: Shape,
@@ -55,7 +56,7 @@ pub(super) fn launches(
     Some(Call { kernel, groups: [groups(outputs, GROUP), 1, 1], arguments, flops, bytes }.into())
 }
 
-/// The kernel for what becomes of a window's elements. Maxima of integers stay integers.
+/// The kernel with the functions of a kind of pooling. Maxima of integers stay integers.
 fn function(kernel: Kernel, kind: PoolKind, dtype: DType) -> Option<Kernel> {
     let count_padding = kind == PoolKind::Average { count_include_pad: true };
     let kernel = kernel.define("COUNT_PADDING", usize::from(count_padding));

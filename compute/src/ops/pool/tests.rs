@@ -120,7 +120,7 @@ fn bad_attributes_are_errors() {
     }
 }
 
-/// Of a window of a million million taps one sees the input.
+/// Few of a window's 2^40 taps see the input.
 #[test]
 fn taps_in_the_padding_cost_nothing() {
     let reach = 1usize << 40;
@@ -142,7 +142,7 @@ fn taps_in_the_padding_cost_nothing() {
     }
 }
 
-/// What ONNX Runtime gives for a window that is larger than the input.
+/// The expected values are ONNX Runtime's for a window larger than the input.
 #[test]
 fn a_window_may_reach_beyond_the_input_in_ceil_mode() {
     let x = t(&[1, 1, 2, 2], &[0f32, 1., 2., 3.]);

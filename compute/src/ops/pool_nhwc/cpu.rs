@@ -4,7 +4,7 @@ use super::{GlobalPoolNhwc, PoolNhwc};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
-use crate::ops::{GlobalPoolKind, PoolKind};
+use crate::ops::pooling::{GlobalPoolKind, PoolKind};
 use crate::simd::dispatch;
 use crate::window::Axis;
 use half::bf16;
@@ -55,8 +55,8 @@ pub(super) fn pool(
     Ok(vec![out])
 }
 
-/// Combines the pixels of each window; one that sees padding alone gives `none`. `finish` is told
-/// the place of the output and how many pixels its window saw.
+/// Combines the pixels of each window; a window that sees only padding gives `none`. `finish` takes
+/// the output, its place, and the number of pixels that its window saw.
 #[expect(clippy::too_many_arguments, reason = "what differs between the kinds of pooling")]
 fn windows<T: Copy + Send + Sync>(
     ctx: &Context,
@@ -101,10 +101,10 @@ fn windows<T: Copy + Send + Sync>(
     });
 }
 
-/// What a mean divides by.
+/// The divisor of a mean.
 #[allow(clippy::cast_precision_loss, reason = "windows are small")]
 fn divisor(padded: bool, [ay, ax]: &[Axis; 2], (oy, ox): (usize, usize), seen: usize) -> f32 {
-    // In ceil mode a window may hang over the padding, too; what lies there does not count.
+    // In ceil mode a window may reach beyond the padding; elements there do not count.
     let within = |a: &Axis, o: usize| {
         let room = (a.input + a.begin + a.end).saturating_sub(o * a.stride);
         room.div_ceil(a.dilation).min(a.kernel)
@@ -142,7 +142,7 @@ fn planes<T: Wide + Sync>(
 ) {
     #[allow(clippy::cast_precision_loss, reason = "a mean of so many pixels needs no last digit")]
     let inverse = 1. / pixels as f32;
-    /// Channels that are summed in one go, a few registers.
+    /// Channels combined at once: they fit a few registers.
     const BLOCK: usize = 64;
     ctx.split(out, 1, pixels, |first, out| {
         dispatch(
@@ -184,7 +184,7 @@ impl Wide for f32 {
 }
 
 impl Wide for bf16 {
-    /// The conversion of `half` looks for NaN, and then loops over it are not vectors.
+    /// The conversion of `half` checks for NaN, which keeps loops from being vectorised.
     #[inline(always)]
     fn wide(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)

@@ -15,7 +15,7 @@ fn agrees_with_the_plain_operators() {
         ([2, 5, 9, 12], [2, 3], 1, 1, [0, 0, 0, 0], false),
         ([1, 17, 8, 8], [3, 3], 2, 1, [0, 0, 1, 1], true),
         ([1, 3, 10, 9], [3, 2], 1, 2, [2, 0, 0, 1], false),
-        // Windows that see padding alone.
+        // Some windows see only padding.
         ([1, 2, 1, 1], [2, 2], 1, 3, [1, 1, 2, 2], false),
         ([1, 3, 0, 5], [2, 2], 1, 1, [1, 1, 1, 1], false),
     ]

@@ -1,13 +1,14 @@
-//! Convolution of bytes on the CPU: products of which each row points at the taps of its window.
+//! Convolution of bytes on the CPU: products whose rows point at the taps of their windows.
 
 use super::depthwise::DepthwiseWeights;
+use super::rows::{Lines, Window};
 use super::windows::Windows;
 use super::{Ends, Finish, QConv, Segments, Weights};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
 use crate::par::Failure;
-use crate::qgemm::{Epilogue, Packed, Product, Rows, ToBytes, ToFloats};
+use crate::qgemm::{Epilogue, Packed, Product, ToBytes, ToFloats};
 use crate::window::Axis;
 use lgp_memory::{DType, Tensor, TensorView};
 
@@ -113,7 +114,7 @@ fn depthwise(
     failure.result()
 }
 
-/// The products of all groups, each with where its sums start and what becomes of them.
+/// The products of all groups, each with the seeds of its sums and its epilogue.
 fn multiply<E: Epilogue>(
     op: &QConv,
     ctx: &Context,
@@ -145,12 +146,12 @@ fn multiply<E: Epilogue>(
     let mut copy = ctx.scratch(DType::U8, [size])?;
     padded(ctx, x, (lines / images, width), &axes, c, zero, copy.as_bytes_mut()?);
     let lines = Lines { x: copy.as_bytes(), axes, width, c };
-    // SAFETY: a row points at a line of taps in the padded copy, of which there is as much as a
-    // multiple of four takes: `Lines` checks that.
+    // SAFETY: a row points at a line of taps in the padded copy. `Lines` checks that the copy goes
+    // on for the line's bytes, rounded up to a multiple of four.
     unsafe { product.run(ctx, &lines, pixels, (to, m)) }
 }
 
-/// Signed bytes as unsigned ones, 128 higher.
+/// Signed bytes plus 128, as unsigned bytes.
 fn flipped(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     let mut out = ctx.scratch(DType::U8, x.shape().clone())?;
     let from = x.as_bytes();
@@ -160,15 +161,15 @@ fn flipped(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     Ok(out)
 }
 
-/// What kernels read beyond the last line of taps, to fill up a multiple of four.
+/// Bytes that kernels read beyond the last line of taps: they read multiples of four.
 const BEYOND: usize = 3;
 
-/// A padded copy has at most so many times the bytes of input and output. Beyond that hardly any of
-/// it is read.
+/// The most times that a padded copy may be larger than input and output together. Windows read
+/// hardly any of a larger copy.
 const PADDED_TIMES: usize = 16;
 
-/// Lines of all padded images, pixels of a line, and bytes of the copy; `None` where most of it
-/// would be for nothing.
+/// Lines of all padded images, pixels of a line, and bytes of the copy; `None` where windows would
+/// read hardly any of it.
 pub(super) fn padded_sizes(
     images: usize,
     axes: &[Axis; 2],
@@ -186,7 +187,7 @@ pub(super) fn padded_sizes(
     (bytes <= used.saturating_mul(PADDED_TIMES)).then_some((lines, width, bytes))
 }
 
-/// Copies images of some lines and pixels with their borders.
+/// Copies images with their padding, to `height` lines of `width` pixels each.
 fn padded(
     ctx: &Context,
     x: &[u8],
@@ -215,94 +216,4 @@ fn padded(
             after.fill(zero);
         }
     });
-}
-
-/// An output pixel.
-pub(super) struct Pixel {
-    pub(super) image: usize,
-    pub(super) y: usize,
-    pub(super) x: usize,
-}
-
-impl Pixel {
-    pub(super) fn new(index: usize, [y, x]: &[Axis; 2]) -> Self {
-        let (image, pixel) = (index / (y.output * x.output), index % (y.output * x.output));
-        Self { image, y: pixel / x.output, x: pixel % x.output }
-    }
-
-    fn advance(&mut self, [y, x]: &[Axis; 2]) {
-        self.x += 1;
-        if self.x == x.output {
-            (self.x, self.y) = (0, self.y + 1);
-            if self.y == y.output {
-                (self.y, self.image) = (0, self.image + 1);
-            }
-        }
-    }
-}
-
-/// Rows of a product that are the windows of a channels-last image, read where it lies.
-pub(super) struct Window<'a> {
-    pub(super) x: &'a [u8],
-    /// A pixel of the padding.
-    pub(super) border: &'a [u8],
-    pub(super) axes: [Axis; 2],
-    pub(super) c: usize,
-    pub(super) first_channel: usize,
-}
-
-impl Rows for Window<'_> {
-    fn fill(&self, first: usize, count: usize, step: usize, at: &mut [*const u8]) {
-        let [ay, ax] = &self.axes;
-        if ay.is_pointwise() && ax.is_pointwise() {
-            let x = &self.x[first * self.c + self.first_channel..];
-            for (i, at) in at[..count].iter_mut().enumerate() {
-                *at = x[i * self.c..].as_ptr();
-            }
-            return;
-        }
-        for ky in 0..ay.kernel {
-            for kx in 0..ax.kernel {
-                let mut pixel = Pixel::new(first, &self.axes);
-                for at in &mut at[(ky * ax.kernel + kx) * step..][..count] {
-                    let y = (pixel.y * ay.stride + ky * ay.dilation).wrapping_sub(ay.begin);
-                    let x = (pixel.x * ax.stride + kx * ax.dilation).wrapping_sub(ax.begin);
-                    *at = if y < ay.input && x < ax.input {
-                        let from = (pixel.image * ay.input + y) * ax.input + x;
-                        self.x[from * self.c + self.first_channel..].as_ptr()
-                    } else {
-                        self.border.as_ptr()
-                    };
-                    pixel.advance(&self.axes);
-                }
-            }
-        }
-    }
-}
-
-/// Rows of a product that are the windows of a padded copy, line by line.
-struct Lines<'a> {
-    x: &'a [u8],
-    axes: [Axis; 2],
-    /// Pixels of a line, with the padding.
-    width: usize,
-    c: usize,
-}
-
-impl Rows for Lines<'_> {
-    fn fill(&self, first: usize, count: usize, step: usize, at: &mut [*const u8]) {
-        let [ay, ax] = &self.axes;
-        let height = ay.begin + ay.input + ay.end;
-        let read = (ax.kernel * self.c).next_multiple_of(4);
-        for ky in 0..ay.kernel {
-            let mut pixel = Pixel::new(first, &self.axes);
-            for at in &mut at[ky * step..][..count] {
-                let y = pixel.image * height + pixel.y * ay.stride + ky * ay.dilation;
-                let line = &self.x[(y * self.width + pixel.x * ax.stride) * self.c..];
-                assert!(line.len() >= read, "a line of taps in the padded copy");
-                *at = line.as_ptr();
-                pixel.advance(&self.axes);
-            }
-        }
-    }
 }

@@ -1,19 +1,19 @@
-//! Depthwise convolution of bytes: each channel with its own window.
+//! Depthwise convolution of bytes: each channel has its own weights.
 
-use super::cpu::Window;
+use super::rows::Window;
 use crate::error::Result;
 use crate::isa::Simd;
 use crate::qgemm::{Epilogue, PANEL, Rows, ToBytes, positions};
 use crate::simd::dispatch;
 
-/// Output pixels that are worked on at once.
+/// Output pixels computed at once.
 const BLOCK: usize = 64;
 
 /// Weights of a depthwise convolution.
 pub(super) struct DepthwiseWeights {
     channels: usize,
     taps: usize,
-    /// For each 16 channels, for each tap: 16 weights.
+    /// 16 weights for each tap of each panel of 16 channels.
     weights: Vec<[i32; PANEL]>,
     seeds: Vec<i32>,
     epilogue: ToBytes,
@@ -46,12 +46,12 @@ impl DepthwiseWeights {
         Self { channels, taps, weights, seeds: vec![0; panels * PANEL], epilogue }
     }
 
-    /// Bytes of weights and of what sums start from.
+    /// Bytes of the weights and of the seeds of the sums.
     pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.weights) + size_of_val(&*self.seeds)
     }
 
-    /// The same with sums that start from a bias and what the input's zero point takes away.
+    /// These weights with seeds of the sums: the bias minus the part of the input's zero point.
     pub(super) fn seeded(mut self, bias: Option<&[i32]>, zero: i32) -> Self {
         for (panel, weights) in self.weights.chunks_exact(self.taps.max(1)).enumerate() {
             for i in 0..PANEL {
@@ -81,8 +81,8 @@ impl DepthwiseWeights {
             window.fill(first + block * step, count, step, &mut at);
             #[cfg(target_arch = "x86_64")]
             if simd.vnni() {
-                // SAFETY: the `Simd` says that the machine has the instructions; every pointer is
-                // of a pixel or border of all channels, and `out` has `count` pixels.
+                // SAFETY: the `Simd` proves that the machine has the instructions; every pointer
+                // is of a pixel or border of all channels, and `out` has `count` pixels.
                 unsafe { self.vnni(&at, step, count, out) };
                 continue;
             }
@@ -119,8 +119,8 @@ impl DepthwiseWeights {
     }
 
     /// # Safety
-    /// The machine has the instructions; `at` has for each tap, `step` apart, `count` pointers,
-    /// each of a pixel of all channels, and `out` as many pixels.
+    /// The machine must have the instructions. For each tap, `at` must have `count` pointers to
+    /// pixels of all channels, `step` apart from those of the next tap; `out` has room for `count`.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
     unsafe fn vnni(&self, at: &[*const u8], step: usize, count: usize, out: &mut [u8]) {
@@ -129,7 +129,7 @@ impl DepthwiseWeights {
             while pixel < count {
                 let at = &at[pixel..];
                 let out = &mut out[pixel * self.channels + panel * PANEL..];
-                // SAFETY: as the caller vouches; there are as many pixels as each takes.
+                // SAFETY: by this function's contract; no tile takes more pixels than are left.
                 pixel += unsafe {
                     match count - pixel {
                         8.. => self.tile::<8>(at, step, panel, out),

@@ -33,7 +33,7 @@ fn geometry(group: usize, channels: usize, maps: usize) -> ConvGeometry {
     }
 }
 
-/// Against floats in between, which round the same but at ties.
+/// Floats in between round alike, except at ties.
 #[test]
 fn agrees_with_floats_in_between() {
     let u8s = Quant { dtype: DType::U8, scale: 0.01, zero: 117 };
@@ -172,7 +172,7 @@ fn padding_that_strides_skip_is_not_copied() {
     assert_eq!(run(&op, &[&x]).as_bytes(), [0, 0, 0, 0, 10, 0, 0, 0, 0]);
 }
 
-/// Windows of so many taps that few pixels are worked on at once.
+/// The windows have so many taps that few pixels are computed at once.
 #[test]
 fn large_windows_by_channels() {
     let quant = Quant { dtype: DType::U8, scale: 1., zero: 0 };

@@ -1,17 +1,17 @@
-//! Convolution of windows that are copied one by one: where padding is large and strides skip most
-//! of it, a padded copy of the images would be many times what is ever read.
+//! Convolution of windows that are copied one by one. Where padding is large and strides skip most
+//! of it, a padded copy of the images would be many times larger than the part that is read.
 
-use super::cpu::Pixel;
+use super::rows::Pixel;
 use crate::error::Result;
 use crate::op::Context;
 use crate::qgemm::{Epilogue, Product, Rows};
 use crate::window::Axis;
 use lgp_memory::DType;
 
-/// Bytes of windows that are copied at once, but at least one window.
+/// Bytes of windows copied at once; a larger window is copied alone.
 const COPIED: usize = 1 << 20;
 
-/// Images of which some windows are copied.
+/// Images whose windows are copied.
 pub(super) struct Windows<'a> {
     pub(super) x: &'a [u8],
     /// A byte of the padding.
@@ -20,8 +20,8 @@ pub(super) struct Windows<'a> {
     pub(super) c: usize,
 }
 
-/// Bytes of a line of a window, filled up to a multiple of four, of a window, and how many of so
-/// many windows are copied at once.
+/// Bytes of a window's line, padded to a multiple of four; bytes of a window; and the number of
+/// windows copied at once when there is one for each of `pixels`.
 pub(super) fn sizes(axes: &[Axis; 2], c: usize, pixels: usize) -> (usize, usize, usize) {
     let line = axes[1].kernel.saturating_mul(c).saturating_add(3) & !3;
     let window = line.saturating_mul(axes[0].kernel);
@@ -29,7 +29,7 @@ pub(super) fn sizes(axes: &[Axis; 2], c: usize, pixels: usize) -> (usize, usize,
 }
 
 impl Windows<'_> {
-    /// Computes all of an output of `m` maps.
+    /// Computes the whole output, of `m` maps.
     ///
     /// # Errors
     /// Out of memory.
@@ -50,7 +50,7 @@ impl Windows<'_> {
                 }
             });
             let rows = Copies { x: windows, line, window };
-            // SAFETY: a row points to the lines of a window, each filled up to a multiple of four.
+            // SAFETY: a row points to the lines of a window, each padded to a multiple of four.
             unsafe { product.run(ctx, &rows, count, (out, m))? };
         }
         Ok(())

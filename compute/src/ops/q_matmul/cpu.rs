@@ -51,7 +51,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// Rows of `k` bytes as u8 in rows of `width`. What follows a row meets weights of 0.
+/// Rows of `k` bytes as u8 in rows of `width`. The bytes after a row meet weights of 0.
 fn filled(ctx: &Context, x: &[u8], (k, width): (usize, usize), flip: u8) -> Result<Tensor> {
     let mut out = ctx.scratch(DType::U8, [x.len() / k, width])?;
     ctx.split(out.as_bytes_mut()?, width, width, |first, part| {

@@ -23,7 +23,7 @@ fn product(
 
 #[test]
 fn bytes_to_bytes() {
-    // Signed and of an odd width, which is copied, and unsigned, which is read where it lies.
+    // Signed rows of an odd width, which are copied, and unsigned rows, which are read in place.
     for (dtype, k) in [(DType::I8, 3usize), (DType::U8, 4)] {
         let x = Quant { dtype, scale: 0.5, zero: 1 };
         let y = Quant { dtype: DType::U8, scale: 2., zero: 10 };
@@ -49,7 +49,7 @@ fn bytes_to_bytes() {
     }
 }
 
-/// One operator against the chain that it stands for, NaN and infinity included.
+/// One operator against the chain that it replaces, NaN and infinity included.
 #[test]
 fn floats_quantised_before_are_the_chain() {
     for (k, n, last) in [(37, 21, 0.5), (64, 70, 0.5), (8, 5, f32::NAN), (8, 5, f32::INFINITY)] {

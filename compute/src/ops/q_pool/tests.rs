@@ -36,6 +36,6 @@ fn means() {
     let y = Quant { dtype: DType::I8, scale: 0.25, zero: -5 };
     let op = QGlobalAveragePool { x, y };
     let image = t(&[1, 2, 1, 2], &[4u8, 10, 6, 11]);
-    // Means of 3 and 8.5 steps of 0.5.
+    // The means are 3 and 8.5 steps of 0.5 above zero.
     assert_eq!(run(&op, &[&image]), t(&[1, 1, 1, 2], &[1i8, 12]));
 }

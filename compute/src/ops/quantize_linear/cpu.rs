@@ -102,7 +102,7 @@ fn floats(ctx: &Context, x: &TensorView<'_>) -> Result<Tensor> {
     out.pop().ok_or_else(|| crate::Error::invalid("there is no output"))
 }
 
-/// How elements of one scale are quantised.
+/// The parameters that quantise elements of one scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Params {
     scale: f32,
@@ -118,7 +118,7 @@ impl Params {
         Self { scale, zero, low: (low - zero) as f32, high: (high - zero) as f32 }
     }
 
-    /// The quantised value; a NaN becomes the least one.
+    /// The quantised value; NaN becomes the least value.
     #[inline(always)]
     fn of(self, quotient: f32) -> i32 {
         round(quotient.max(self.low).min(self.high)) + self.zero
@@ -163,7 +163,7 @@ fn words(x: &[f32], out: &mut [u16], params: Params, precision: DType) {
     out.iter_mut().zip(x).for_each(|(o, x)| *o = params.of(divided(*x, params, precision)) as u16);
 }
 
-/// The quotient as the scale's dtype has it.
+/// The quotient, rounded to the scale's dtype.
 fn divided(x: f32, params: Params, precision: DType) -> f32 {
     rounded(x / params.scale, precision)
 }

@@ -12,7 +12,7 @@ pub(super) fn launches(
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
     let ([Some(x), Some(scale), ..], [y]) = (inputs, outputs) else { return None };
-    // Quotients are rounded to the scale's dtype, which kernels calculate in as f32 only.
+    // Quotients are rounded to the scale's dtype, and kernels calculate in f32 only.
     if scale.ty.dtype != DType::F32 {
         return None;
     }

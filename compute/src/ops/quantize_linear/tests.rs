@@ -1,4 +1,4 @@
-//! How numbers are rounded to few bits, and back.
+//! Numbers rounded to few bits, and back.
 
 use crate::ops::{DequantizeLinear, QuantizeLinear};
 use crate::testing::{assert_close, fails, infers, info, noise, run, t};

@@ -67,7 +67,7 @@ impl Op for RecurrentPacked {
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Axes {
-        self.layer.axes(inputs, outputs)
+        self.layer.batch_axes(inputs, outputs.len())
     }
 
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {

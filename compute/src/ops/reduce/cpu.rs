@@ -1,4 +1,4 @@
-//! Reductions on the CPU: the reduced axes become the last, and each row one number.
+//! Reductions on the CPU: the reduced axes are moved to the end, and each row becomes one number.
 
 use super::{Reduce, ReduceKind};
 use crate::args::{concrete_one, infos, required};
@@ -60,8 +60,8 @@ pub(crate) fn gathered_last(
     Ok((strided(ctx, x, &Layout::contiguous(x.shape())?.permuted(&perm)?)?, n))
 }
 
-/// Reduces every row of `n` elements to one. The extremes of nothing are the infinities, or the
-/// ends of the integers' range.
+/// Reduces every row of `n` elements to one. The extremes of an empty row are the infinities, or
+/// the ends of the integers' range.
 pub(crate) fn reduce_rows(
     kind: ReduceKind,
     ctx: &Context,

@@ -1,11 +1,11 @@
-//! Reductions on a device, of floats. Axes that are no neighbours are brought together first.
+//! Reductions of floats on a device. Reduced axes that are not neighbours are first made so.
 
 use super::{Reduce, ReduceKind};
 use crate::device::{Argument, Call, Kernel, Launches, c_type, groups, load, moves, plain, store};
 use crate::op::ValueInfo;
 use lgp_memory::{DType, Layout, Shape};
 
-/// Work-items that reduce a row together, and of a group where each reduces a column.
+/// Work-items of a group, which reduce a row together or a column each.
 const GROUP: usize = 64;
 
 pub(super) fn launches(

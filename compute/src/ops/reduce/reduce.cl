@@ -1,5 +1,5 @@
 /* Reductions: of neighbours by a work-group, and of elements `inner` apart by a work-item. START,
-   JOIN, EACH and RESULT are the kind; with SHIFTED the largest element is found first. */
+   JOIN, EACH and RESULT define the kind; with SHIFTED the largest element is found first. */
 DEVICE float joined(float a, float b) { return JOIN(a, b); }
 DEVICE float larger(float a, float b) { return b > a || b != b ? b : a; }
 

@@ -42,7 +42,7 @@ fn axes() {
     ] {
         assert_eq!(run(&sum(axes, keep), &[&x]).shape().dims(), dims);
     }
-    // Axes one after the other are the axes together, in any order.
+    // Reducing axes one after the other, in any order, gives the same as reducing all together.
     let both = run(&sum(Some(vec![2, 0]), false), &[&x]);
     let first = run(&sum(Some(vec![0]), false), &[&x]);
     assert_close(&run(&sum(Some(vec![1]), false), &[&first]), &both, 1e-6);
@@ -89,7 +89,7 @@ fn extremes() {
     assert!(fails(&arg(ArgKind::Max, 0, false), &[&t(&[0], &[0f32; 0])]).contains("no elements"));
 }
 
-/// As ONNX's reference has it: calculated as numbers with a fraction, which is then cut off.
+/// As in ONNX's reference: calculated in floats, and then truncated.
 #[test]
 fn roots_and_logarithms_of_integers() {
     let x = t(&[2, 3], &[3i64, 4, 0, 5, 5, 5]);

@@ -1,7 +1,8 @@
-//! Resampling on devices. Places are fractions of whole numbers there, so that the nearest element
-//! is exactly that.
+//! Resampling on devices. Places are fractions of whole numbers there, so that the choice of the
+//! nearest element is exact.
 
-use super::{CoordinateMode, NearestRounding, Resize, ResizeMode, Target};
+use super::targets::Target;
+use super::{CoordinateMode, NearestRounding, Resize, ResizeMode};
 use crate::args::optional;
 use crate::device::{Argument, Call, Kernel, Launches, groups};
 use crate::op::ValueInfo;
@@ -26,7 +27,7 @@ pub(super) fn launches(
     if linear && op.exclude_outside || from.contains(&0) || to.contains(&0) {
         return None;
     }
-    // Only the last three axes change; those before are planes.
+    // Only the last three axes change; the axes before them are planes.
     let rank = from.rank();
     let first = rank.saturating_sub(3);
     let mut lines = [Line { from: 1, to: 1, place: Place::SAME }; 3];
@@ -87,7 +88,7 @@ struct Place {
 impl Place {
     const SAME: Self = Self { step: 1, start: 0, parts: 1 };
 
-    /// `None` for what is cropped, and for scales that are no small fractions.
+    /// `None` for cropping, and for scales that are no small fractions.
     fn new(op: &Resize, target: &Target, from: usize, to: usize) -> Option<Self> {
         let (p, q) = match *target {
             Target::Size(_) => (to, from),
@@ -104,7 +105,7 @@ impl Place {
             CoordinateMode::HalfPixel | CoordinateMode::PytorchHalfPixel => {
                 Self { step: 2 * q, start: q - p, parts: 2 * p }
             }
-            // How the CPU rounds its offset would decide which element is the nearest.
+            // For the nearest element, the rounding of the CPU's offset would decide.
             CoordinateMode::HalfPixelSymmetric if op.mode == ResizeMode::Linear => {
                 let start = from.checked_mul(p)?.checked_sub(to.checked_mul(q)?)?;
                 Self { step: 2 * q, start: start + q - p, parts: 2 * p }
@@ -130,7 +131,7 @@ impl Place {
         })
     }
 
-    /// The same if numerators stay within 32 bits.
+    /// The same place, if numerators stay within 32 bits.
     fn within(self, from: usize, to: usize) -> Option<Self> {
         let [from, to] = [i64::try_from(from).ok()?, i64::try_from(to).ok()?];
         let last = self.step.checked_mul(to)?.checked_add(self.start.abs())?;
@@ -139,7 +140,7 @@ impl Place {
     }
 }
 
-/// A scale as a fraction: of the sizes where it leads from one to the other, or of a power of two.
+/// A scale as a fraction: of the two sizes where it is their quotient, or by a power of two.
 fn fraction(scale: f64, from: usize, to: usize) -> Option<(usize, usize)> {
     if cast::<_, f64>(from)? * scale == cast::<_, f64>(to)? {
         return Some((to, from));

@@ -1,13 +1,14 @@
-//! Which axes are resampled, in which steps, and what the steps take.
+//! Which axes are resampled, in which steps, and the work of the steps.
 
-use super::{CoordinateMode, Resize, ResizeMode, Target};
+use super::targets::Target;
+use super::{CoordinateMode, Resize, ResizeMode};
 use crate::args::{axes, optional};
 use crate::error::Result;
 use crate::op::ValueInfo;
 use lgp_memory::Dim;
 
 impl Resize {
-    /// The axes that sizes or scales speak of, in their order.
+    /// The axes that sizes or scales belong to, in their order.
     pub(super) fn named(&self, rank: usize) -> Result<Vec<usize>> {
         match &self.axes {
             Some(named) => axes(named, rank),
@@ -15,7 +16,7 @@ impl Resize {
         }
     }
 
-    /// The axes that may be resampled, for all that is known of an input of these dimensions.
+    /// The axes of an input of these dimensions that are not certain to keep their elements.
     pub(super) fn resampled(
         &self,
         inputs: &[Option<&ValueInfo>],
@@ -31,7 +32,7 @@ impl Resize {
         Ok(targets.into_iter().filter(changes).map(|(axis, _)| axis).collect())
     }
 
-    /// The axes whose sizes change, one after the other, each with the elements that there are then.
+    /// The axes whose sizes change, one after the other, each with the number of elements after it.
     pub(super) fn steps(&self, from: &[usize], to: &[usize]) -> Vec<(usize, usize)> {
         let mut dims = from.to_vec();
         let mut steps = Vec::new();
@@ -44,7 +45,7 @@ impl Resize {
         steps
     }
 
-    /// The elements that are weighted and added up.
+    /// The number of products of an element and a weight that are added up.
     pub(super) fn blended(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         let taps: u64 = match self.mode {
             ResizeMode::Nearest(_) => return 0,
@@ -55,7 +56,7 @@ impl Resize {
         let to = outputs.first().and_then(|y| y.ty.concrete_shape());
         let (Some(from), Some(to)) = (from, to) else { return 0 };
         self.steps(&from, &to).into_iter().fold(0, |sum: u64, (axis, elements)| {
-            // A kernel that is widened covers as much more as the axis shrinks.
+            // Antialiasing widens a kernel by the factor by which the axis shrinks.
             let wider =
                 if self.antialias { from[axis].div_ceil(to[axis].max(1)).max(1) } else { 1 };
             let all = taps.saturating_mul(wider as u64).saturating_mul(elements as u64);
@@ -65,7 +66,7 @@ impl Resize {
 }
 
 impl Target {
-    /// Whether it surely is the size that there is.
+    /// Whether the axis certainly keeps its size.
     fn keeps(&self, dim: &Dim) -> bool {
         match self {
             Self::Scale(scale) => *scale == 1.,

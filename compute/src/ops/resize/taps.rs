@@ -1,4 +1,4 @@
-//! Which elements an interpolated one is made of, and their weights.
+//! The input elements that an interpolated element is made of, and their weights.
 
 use super::{Resize, ResizeMode};
 use crate::error::Result;
@@ -6,15 +6,15 @@ use crate::list::list;
 use lgp_memory::Error;
 use num_traits::cast;
 
-/// For each output its elements and their weights, one after the other.
+/// The elements and weights of all outputs, one output after the other.
 pub(super) struct Taps {
     all: Vec<(usize, f64)>,
-    /// Where each output's are over.
+    /// Where each output's elements end in `all`.
     ends: Vec<usize>,
 }
 
 impl Taps {
-    /// Those of outputs at some positions on an axis of `n > 0`, resized by `scale`.
+    /// The taps of outputs at these positions on an axis of `n > 0`, resized by `scale`.
     pub(super) fn new(
         op: &Resize,
         positions: impl ExactSizeIterator<Item = f64>,
@@ -34,12 +34,12 @@ impl Taps {
         Ok(Self { all, ends })
     }
 
-    /// How many there are of all outputs together.
+    /// The number of taps of all outputs together.
     pub(super) fn count(&self) -> usize {
         self.all.len()
     }
 
-    /// How many outputs there are.
+    /// The number of outputs.
     pub(super) fn len(&self) -> usize {
         self.ends.len()
     }
@@ -50,7 +50,7 @@ impl Taps {
     }
 }
 
-/// Makes room for so many more.
+/// Makes room for `more` taps.
 fn reserve(all: &mut Vec<(usize, f64)>, more: usize) -> Result<()> {
     let bytes = all.len().saturating_add(more).saturating_mul(size_of::<(usize, f64)>());
     Ok(all.try_reserve(more).map_err(|_| Error::OutOfMemory { bytes })?)
@@ -61,7 +61,7 @@ fn reserve(all: &mut Vec<(usize, f64)>, more: usize) -> Result<()> {
 fn taps(op: &Resize, x: f64, scale: f64, n: usize, all: &mut Vec<(usize, f64)>) -> Result<()> {
     let scale = if op.antialias { scale.min(1.) } else { 1. };
     let reach = if op.mode == ResizeMode::Linear { 1. } else { 2. };
-    // A scale that leaves any output is at least 1/n, so that the kernel spans a few times n.
+    // With any output the scale is at least 1/n, so that the kernel spans at most a few times n.
     let whole = |x: f64| cast::<_, i64>(x).unwrap_or(i64::MAX / 4);
     let (base, size) = (x.floor(), i64::try_from(n).unwrap_or(i64::MAX / 4));
     let first = whole((-reach / scale).floor() + 1.);

@@ -185,10 +185,10 @@ fn sizes_beyond_memory_are_refused_at_once() {
     }
 }
 
-/// What an axis needs besides its output can be more than memory has, where the output is not.
+/// The positions of an axis can need more than the memory even where the output fits.
 #[test]
 fn positions_beyond_memory_are_refused() {
-    let line = super::cpu::Line { from: 2, to: 1 << 60, scale: 1., crop: None };
+    let line = super::line::Line { from: 2, to: 1 << 60, scale: 1., crop: None };
     assert!(line.nearest(C::HalfPixel, N::Floor).is_err());
     assert!(line.linear::<f32>(C::HalfPixel).is_err());
     let op = resize(M::Cubic { a: -0.75 }, C::HalfPixel);

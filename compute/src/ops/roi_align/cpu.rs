@@ -57,13 +57,13 @@ type Sample<T> = (usize, usize, T);
 
 /// The samples of a bin along one axis.
 struct Line<T> {
-    /// How many there are.
+    /// Number of samples.
     count: T,
-    /// Those that do not lie outside, where all is zero.
+    /// The samples that are not outside, where x counts as zero.
     inside: Vec<Sample<T>>,
 }
 
-/// What a bin becomes: its samples are where those of its rows and its columns cross.
+/// The value of a bin, whose samples are all pairs of its row samples and its column samples.
 fn pooled<T: Real>(
     op: &RoiAlign,
     plane: &[T],
@@ -88,7 +88,7 @@ fn pooled<T: Real>(
     });
     if op.max {
         let all = |line: &Line<T>| number::<T>(line.inside.len()) == line.count;
-        // Samples outside are zeros among the others.
+        // Samples outside count as zeros.
         let least = if all(rows) && all(columns) { T::neg_infinity() } else { T::zero() };
         let best = samples.flatten().fold(least, T::max);
         return if best == T::neg_infinity() { T::zero() } else { best };
@@ -97,8 +97,8 @@ fn pooled<T: Real>(
     sum / (rows.count * columns.count).max(T::one())
 }
 
-/// A region in elements: where it starts, and the size of a bin. All is calculated in the
-/// regions' own dtype, as other engines do: the number of samples is what rounding makes of it.
+/// A region in elements: where it starts, and the size of a bin. As in other engines, all is
+/// calculated in the regions' dtype, because rounding decides the number of samples.
 struct Region<T> {
     start: [T; 2],
     bin: [T; 2],
@@ -126,8 +126,8 @@ impl<T: Real> Region<T> {
         let half: T = cast(0.5).unwrap_or_else(T::nan);
         let start = self.start[axis] + number::<T>(bin) * size;
         let at = |i: usize| start + (number::<T>(i) + half) * size / count;
-        // A region may be as large as it likes: of its samples only those are looked at that can
-        // lie inside, with one more on either side for what is lost to rounding.
+        // A region may be of any size: only the samples that can lie inside are computed, and one
+        // more on each side because of rounding.
         let (mut first, mut last) = (T::zero(), count);
         if size > T::zero() {
             let index = |x: T| (x - start) / (size / count) - half;

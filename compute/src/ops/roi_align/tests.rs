@@ -27,8 +27,8 @@ fn regions_are_pooled() {
     assert!(fails(&op, &[&x, &t(&[1, 5], &[9f32; 5])]).contains("image 9 is outside"));
 }
 
-/// As ONNX Runtime has it, which calculates in f32: a region far larger than the image, whose
-/// samples are mostly outside, and one whose size in elements is a whole number only in f32.
+/// As in ONNX Runtime, which calculates in f32: a region far larger than the image, with most
+/// samples outside, and a region whose size in elements is a whole number only in f32.
 #[test]
 fn large_regions_and_rounding() {
     let data: Vec<f32> = (0..16u8).map(f32::from).collect();
@@ -40,7 +40,7 @@ fn large_regions_and_rounding() {
         half_pixel: false,
         max: false,
     };
-    // 4000 samples on each axis; 5 of them, from -0.5 to 3.5, see elements: 0, 0.5, 1.5, 2.5, 3.
+    // 4000 samples on each axis; 5 of them, from -0.5 to 3.5, read elements: 0, 0.5, 1.5, 2.5, 3.
     let roi = t(&[1, 4], &[-2000f32, -2000., 2000., 2000.]);
     let want = t(&[1, 1, 1, 1], &[187.5f32 / 16e6]);
     assert_close(&run(&op, &[&x, &roi, &ints(&[0])]), &want, 1e-9);

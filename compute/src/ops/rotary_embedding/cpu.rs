@@ -57,7 +57,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// The row of the cache for each token, where the tokens are not the rows themselves.
+/// The row of the cache for each token; `None` where each token has a row of its own.
 fn positions(
     inputs: &[Option<TensorView<'_>>],
     cos: &TensorView<'_>,
@@ -79,7 +79,7 @@ fn positions(
     given.iter().copied().map(one).collect::<Result<_>>().map(Some)
 }
 
-/// Turns the pairs of one head; what is beyond them stays.
+/// Rotates the pairs of one head; the elements after them are copied.
 fn turn<T: Real>(simd: Simd, interleaved: bool, x: &[T], angle: (&[T], &[T]), out: &mut [T]) {
     let (cos, sin) = angle;
     let half = cos.len();

@@ -29,7 +29,7 @@ pub(super) fn launches(op: &RotaryEmbedding, inputs: &[Option<&ValueInfo>]) -> O
         Some(ids) => {
             arguments.push(Argument::Input(3));
             let pointer = "GLOBAL const i64 *ids,";
-            // One alone is that of the first token of each sequence.
+            // A single position is that of the first token of each sequence.
             match ids.ty.concrete_shape()?.rank() {
                 1 => (pointer, "ids[0] + (token) % length"),
                 _ => (pointer, "ids[token]"),

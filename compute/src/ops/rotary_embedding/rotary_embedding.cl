@@ -1,5 +1,5 @@
-/* Turns pairs of elements of each head by the angle of their position; a work-item has one element.
-   HEADS_FIRST says that heads stand before positions. A position that has no angle gives NaN. */
+/* Rotates pairs of elements of each head by the angle of their position, one element a work-item.
+   With HEADS_FIRST, heads come before positions. A position without an angle gives NaN. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS
 #define Y_TYPE STORED

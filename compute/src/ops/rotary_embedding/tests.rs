@@ -1,4 +1,4 @@
-//! Pairs turn by the angle of their position.
+//! Pairs are rotated by the angle of their position.
 
 use super::RotaryEmbedding;
 use crate::testing::{assert_close, fails, noise, run, t};

@@ -1,4 +1,4 @@
-//! Scattering on the CPU, update after update: later ones may meet the same element.
+//! Scattering on the CPU, one update after the other: several may change the same element.
 
 use super::{ScatterElements, ScatterNd, ScatterReduction};
 use crate::args::{axis, concrete_one, required};

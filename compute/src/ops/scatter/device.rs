@@ -1,5 +1,5 @@
-//! Scattering on devices. An index that is none stands for the nearest element, where the CPU refuses
-//! it. Of several updates of an element the last one stays, or all of them combine in their order.
+//! Scattering on devices. An index out of range takes the nearest element, where the CPU refuses
+//! it. Of several updates of an element the last one stays, or all combine in their order.
 
 use super::{ScatterElements, ScatterNd, ScatterReduction};
 use crate::args::{axis, optional};
@@ -13,7 +13,7 @@ use lgp_memory::DType;
 
 const GROUP: usize = 64;
 const BODY: &str = include_str!("scatter.cl");
-/// Updates in a row that a work-item makes at most for each one that others make meanwhile.
+/// Most updates in a row by one work-item, unless at least as many work-items run side by side.
 const WALK_MAX: usize = 64;
 
 /// Data, indices and updates.
@@ -35,7 +35,7 @@ impl<'a> Operands<'a> {
         moves(self.data.ty.dtype, (Argument::Input(0), &all), (Argument::Output(0), &all))
     }
 
-    /// A kernel that combines updates with what is there.
+    /// A kernel that combines updates with the data.
     fn kernel(&self, name: &'static str, reduction: ScatterReduction) -> Option<Kernel> {
         let dtype = self.data.ty.dtype;
         let [ty, combined] = match reduction {
@@ -83,7 +83,7 @@ pub(super) fn elements(op: &ScatterElements, inputs: &[Option<&ValueInfo>]) -> O
     let each = std::mem::replace(&mut updated[along], 1);
     let lines: usize = updated.iter().product();
     if each > WALK_MAX.max(lines) {
-        // Few work-items that take long leave a card idle, and drivers end what takes seconds.
+        // Few long work-items leave a card idle, and drivers end kernels that take seconds.
         return None;
     }
     let kernel = operands
@@ -95,8 +95,8 @@ pub(super) fn elements(op: &ScatterElements, inputs: &[Option<&ValueInfo>]) -> O
     Some(launches).filter(|_| size > 0)
 }
 
-/// A work-item for each element of a slice makes all updates; or, of many that replace what is
-/// there, one for each update, after the last of each slice was found.
+/// A work-item for each element of a slice makes that element's updates in all slices. Many updates
+/// that replace elements have a work-item each, once the last update of each slice is found.
 pub(super) fn slices(op: &ScatterNd, inputs: &[Option<&ValueInfo>]) -> Option<Launches> {
     let operands = Operands::new(inputs)?;
     let dims = operands.data.ty.concrete_shape()?;

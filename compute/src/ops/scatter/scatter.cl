@@ -1,8 +1,8 @@
-/* Updates of a copy of the data. COMBINED(a, b) is what becomes of an element a that is updated by b;
-   SLICE(tuple) the number of the slice that a tuple of indices names. */
+/* Updates of a copy of the data. COMBINED(a, b) is the element a after the update b; SLICE(tuple)
+   is the number of the slice that a tuple of indices names. */
 
-/* All updates of a line, one line a work-item. FROM(i) and TO(i) are where it begins in the updates
-   and in the data. */
+/* All updates of a line, one line a work-item. FROM(i) and TO(i) are the line's first elements in
+   the updates and in the data. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void scatter_elements(GLOBAL const INDEX *indices, GLOBAL const TYPE *updates, GLOBAL TYPE *y, u32 lines, u32 each,
                       u32 from_step, u32 size, u32 to_step) {
@@ -42,7 +42,7 @@ void scatter_last(GLOBAL const INDEX *indices, GLOBAL u32 *last, u32 tuples) {
     }
 }
 
-/* One element of a slice, if no later update names that. */
+/* One element of a slice, if no later update names the slice. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void scatter_latest(GLOBAL const INDEX *indices, GLOBAL const TYPE *updates, GLOBAL const u32 *last, GLOBAL TYPE *y,
                     u32 count, u32 run) {

@@ -1,4 +1,4 @@
-//! The specification's examples, and what must be refused.
+//! The specification's examples, and inputs that must be refused.
 
 use crate::ops::{ScatterElements, ScatterNd, ScatterReduction};
 use crate::testing::{fails, infers, info, ints, run, t};

@@ -14,10 +14,10 @@ use crate::simd::dispatch;
 use lgp_memory::{DType, Tensor, TensorView};
 use std::ops::Range;
 
-/// Scores of a block of rows take about so many words.
+/// About the number of words that the scores of a block of rows take.
 const BLOCK: usize = 1 << 15;
 
-/// Four axes inside a slice, with steps of 0 where a size of 1 is repeated.
+/// A tensor's elements by four axes; the step of an axis of size 1 is 0, so that it repeats.
 struct Grid<'a> {
     data: &'a [f32],
     dims: [usize; 4],
@@ -78,7 +78,7 @@ pub(super) fn run(
     }
     let (d, t) = (q.dims[3], k.dims[3]);
     if t == 0 {
-        // Nothing to attend to: a sum of nothing.
+        // Without keys, each output is an empty sum.
         out.as_mut_slice::<f32>()?.fill(0.);
         return Ok(vec![out]);
     }
@@ -94,7 +94,7 @@ pub(super) fn run(
         block,
         simd: ctx.simd(),
     };
-    // Fewer heads than threads: the rows of a head are split, too.
+    // With fewer heads than threads, the rows of a head are split, too.
     let heads = b * h;
     let pieces = ctx.threads().div_ceil(heads).min(s.div_ceil(block));
     let rows = s.div_ceil(pieces);

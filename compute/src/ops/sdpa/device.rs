@@ -1,4 +1,4 @@
-//! Attention as a pass finds it, on devices.
+//! Fused attention on devices.
 
 use super::Sdpa;
 use crate::args::optional;
@@ -7,8 +7,8 @@ use crate::index::strides;
 use crate::op::ValueInfo;
 use lgp_memory::DType;
 
-/// The dimensions of four axes and elements between neighbours along each, 0 where a size of 1 is
-/// repeated.
+/// The dimensions of four axes and the step between neighbours along each, in elements; 0 where a
+/// size of 1 is repeated.
 fn grid(info: &ValueInfo, axes: [usize; 4]) -> Option<([usize; 4], [usize; 4])> {
     let shape = info.ty.concrete_shape()?;
     let mut dims = [1; 4];

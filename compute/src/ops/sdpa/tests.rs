@@ -8,7 +8,7 @@ fn moved(x: &Tensor, axes: [usize; 4]) -> Tensor {
     run(&Transpose { perm: Some(axes.to_vec()) }, &[x])
 }
 
-/// What the op stands for, step by step.
+/// The chain that the operator replaces, step by step.
 fn chain(op: &Sdpa, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Tensor {
     let scores = run(&MatMul, &[&moved(q, op.q), &moved(k, op.k)]);
     let mut scores = run(&Binary::new(BinaryKind::Mul), &[&scores, &t(&[], &[op.scale])]);

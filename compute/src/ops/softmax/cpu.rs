@@ -23,7 +23,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// The softmax of `x`, or of what is in `out`.
+/// The softmax of `x`, or of the elements of `out` where there is no `x`.
 pub(super) fn normalize(
     op: &Softmax,
     ctx: &Context,

@@ -1,6 +1,6 @@
 //! Softmax and the norms against their formulas.
 
-use crate::ops::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, Lrn, Softmax};
+use crate::ops::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, Lrn, RmsNorm, Softmax};
 use crate::testing::{assert_close, fails, noise, run, t};
 
 #[test]
@@ -17,7 +17,7 @@ fn softmax_sums_to_one_along_its_axis() {
     let flat = run(&softmax(1, false, true), &[&image]);
     let want = run(&softmax(1, false, false), &[&image.reshape([2, 15]).unwrap()]);
     assert_close(&flat.reshape([2, 15]).unwrap(), &want, 0.);
-    // Along the middle axis as along the last of the transpose.
+    // Softmax along the middle axis is softmax along the last axis of the transpose.
     let swap = crate::ops::Transpose { perm: Some(vec![0, 2, 1]) };
     for log in [false, true] {
         let middle = run(&softmax(1, log, false), &[&image]);
@@ -86,6 +86,25 @@ fn norms() {
     let odd = GroupNorm { groups: 3, epsilon: 0. };
     assert!(fails(&odd, &[&x, &three, &three]).contains("3 groups do not divide 4 channels"));
     assert!(fails(&layer, &[&x, &three]).contains("broadcast"));
+}
+
+#[test]
+fn root_mean_squares() {
+    let (x, scale) = (noise(&[3, 4], 0), noise(&[4], 1));
+    let (data, s) = (x.as_slice::<f32>().unwrap(), scale.as_slice::<f32>().unwrap());
+    let normed = |row: &[f32]| -> Vec<f32> {
+        let square = row.iter().map(|x| x * x).sum::<f32>() / 4.;
+        row.iter().zip(s).map(|(x, s)| x / (square + 1e-5).sqrt() * s).collect()
+    };
+    let want: Vec<f32> = data.chunks(4).flat_map(normed).collect();
+    assert_close(&run(&RmsNorm::default(), &[&x, &scale]), &t(&[3, 4], &want), 1e-5);
+    assert!(fails(&RmsNorm::default(), &[&x, &noise(&[3], 0)]).contains("broadcast"));
+}
+
+#[test]
+fn no_channels_have_nothing_to_normalise() {
+    let (x, none) = (t(&[2, 0, 3], &[0f32; 0]), t(&[0], &[0f32; 0]));
+    assert_eq!(run(&InstanceNorm::default(), &[&x, &none, &none]), x);
 }
 
 #[test]

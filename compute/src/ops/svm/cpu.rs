@@ -102,7 +102,7 @@ fn by_pairs(
     for (i, a) in ranges.iter().enumerate() {
         for (j, b) in ranges.iter().enumerate().skip(i + 1) {
             let Some((score, rho)) = scores.next() else { return };
-            // A class's coefficients against the others fill the rows that lack its own.
+            // A class's columns have a row of coefficients for each other class, in order.
             *score = dot(&row(j - 1)[a.clone()], &kernels[a.clone()])
                 + dot(&row(i)[b.clone()], &kernels[b.clone()])
                 + f64::from(*rho);

@@ -1,4 +1,4 @@
-//! Machines small enough to be written out, and lengths that do not fit.
+//! Small machines against sums written out, and lengths that do not fit.
 
 use super::{Decision, Kernel, Svm};
 use crate::testing::{assert_close, fails, noise, run, t};

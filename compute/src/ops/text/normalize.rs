@@ -28,7 +28,7 @@ impl CaseChange {
 }
 
 /// `StringNormalizer`: a tensor `[c]` or `[1, c]` of words without those that are stop words, in
-/// the case wanted. Where no word is left there is one empty one.
+/// the given case. If no word is left, the output is one empty word.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StringNormalizer {
     /// The case of the result.

@@ -1,4 +1,4 @@
-//! Strings into their parts.
+//! Splits strings into parts.
 
 use super::expect_strings;
 use crate::args::{output, required};
@@ -11,9 +11,9 @@ use std::ops::RangeInclusive;
 /// and how many parts each has.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StringSplit {
-    /// What stands between parts; without it, any white space, however much.
+    /// The delimiter between parts; if absent, any run of white space.
     pub delimiter: Option<String>,
-    /// At most so many cuts, from the front.
+    /// Most cuts of a string, from the front.
     pub cuts_max: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ impl StringSplit {
                 }
             }
         }
-        // What is left uncut keeps its inner white space only.
+        // The uncut rest keeps its inner white space only.
         if let Some(last) = parts.last_mut() {
             *last = last.trim_end();
         }
@@ -75,7 +75,7 @@ impl Op for StringSplit {
         let x = required(inputs, 0)?;
         let all: Vec<Vec<&str>> = x.strings()?.into_iter().map(|text| self.parts(text)).collect();
         let widest = all.iter().map(Vec::len).max().unwrap_or(0);
-        // One long string among many short ones must not ask for more memory than there is.
+        // One long string among many short ones can need more memory than there is: an error.
         let mut cells = Vec::new();
         let bytes = || lgp_memory::Error::OutOfMemory { bytes: widest.saturating_mul(all.len()) };
         let count = widest.checked_mul(all.len()).ok_or_else(bytes)?;

@@ -1,4 +1,4 @@
-//! How often known sequences of words occur.
+//! Counts of known sequences of words.
 
 use crate::Axes;
 use crate::args::{output, required};
@@ -9,7 +9,7 @@ use lgp_memory::{DType, Dim, Tensor, TensorView};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
-/// What is written for an n-gram.
+/// The value that is written for an n-gram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TfIdfWeighting {
     /// Its count.
@@ -23,9 +23,9 @@ pub enum TfIdfWeighting {
 /// The n-grams that are counted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NGrams {
-    /// Of whole numbers.
+    /// N-grams of whole numbers.
     Ints(Vec<i64>),
-    /// Of words.
+    /// N-grams of words.
     Texts(Vec<String>),
 }
 
@@ -33,19 +33,19 @@ pub enum NGrams {
 /// n-grams as f32. Opset 9 of ONNX.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TfIdfVectorizer {
-    /// What is written.
+    /// The value that is written for an n-gram.
     pub weighting: TfIdfWeighting,
-    /// Lengths of n-grams that are counted, least and most.
+    /// Least and largest length of the n-grams that are counted.
     pub lengths: (usize, usize),
-    /// At most so many words are left out between two words of an n-gram.
+    /// Most words that are skipped between two words of an n-gram.
     pub skips_max: usize,
-    /// Where in the pool the n-grams of length 1, 2 and so on begin.
+    /// The positions in the pool where the n-grams of length 1, 2 and so on begin.
     pub counts: Vec<usize>,
     /// The column of each n-gram.
     pub columns: Vec<usize>,
     /// The n-grams, one after the other.
     pub pool: NGrams,
-    /// The weight of each column; 1 without any.
+    /// The weight of each column; empty means all 1.
     pub weights: Vec<f32>,
 }
 
@@ -115,7 +115,7 @@ impl TfIdfVectorizer {
         let (least, most) = self.lengths;
         let mut gram = Vec::with_capacity(most);
         for length in least..=most {
-            // A single word has nothing between its words to leave out.
+            // An n-gram of a single word has nothing to skip.
             let skips = if length == 1 { 0 } else { self.skips_max.min(row.len()) };
             for step in 1..=skips + 1 {
                 let Some(reach) = (length - 1).checked_mul(step) else { continue };

@@ -8,8 +8,8 @@ use crate::op::ValueInfo;
 use lgp_memory::DType;
 
 const GROUP: usize = 256;
-/// Elements that a line is searched for at most, over all that are found: more takes longer than
-/// the CPU does to sort.
+/// Most elements that are read to find all k of a line; beyond this, the CPU sorts the line
+/// faster.
 const SEEN_MAX: usize = 1 << 24;
 
 pub(super) fn launches(

@@ -1,8 +1,8 @@
 /* The first k of each line of n elements that are `inner` apart, in order, one line a work-group.
-   Each time, all that come after the one found last are searched. */
+   Each search is among the elements that come after the one found last. */
 #define NONE 0xffffffffu
 
-/* Of two numbers the larger; NaN is the largest. */
+/* The larger of two numbers; NaN is the largest. */
 DEVICE bool larger(REGISTER a, REGISTER b) { return a > b || (a != a && b == b); }
 
 /* Whether a at i comes before b at j. */

@@ -8,7 +8,7 @@ use crate::op::{Context, Op};
 use crate::ops::Cast;
 use lgp_memory::{DType, Element, Tensor, TensorView};
 
-/// Rows that walk a tree one after the other while its nodes are in the cache.
+/// Number of rows that walk a tree one after the other, while its nodes are in the cache.
 const BLOCK: usize = 64;
 
 pub(super) fn run(

@@ -1,5 +1,5 @@
-//! Trees in one array: the nodes of a tree in the order of a walk that always says yes, so that a
-//! node's `yes` child is the next one and only its `no` child needs a place.
+//! Trees in one array. A node's `yes` child is the next node, so that only the position of its `no`
+//! child is stored.
 
 use super::{Branch, Child, Trees};
 use crate::error::{Error, Result};
@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 pub(super) struct Node {
     /// The threshold; for membership the index of the set.
     pub(super) threshold: f64,
-    /// The feature's column in the low bits, the kind of node above.
+    /// The feature's column in the low bits, the kind of node above them.
     tag: u32,
-    /// Where `no` leads; of a leaf its index.
+    /// The position of the `no` child, or a leaf's index.
     pub(super) other: u32,
 }
 
@@ -61,10 +61,10 @@ pub(super) struct Flat {
     pub(super) roots: Vec<u32>,
     /// The sets of membership splits, sorted.
     pub(super) sets: Vec<Vec<f64>>,
-    /// What each leaf adds: `additions[starts[i]..starts[i + 1]]`.
+    /// Leaf `i` adds `additions[starts[i]..starts[i + 1]]`.
     starts: Vec<u32>,
     additions: Vec<(u32, f64)>,
-    /// Columns that are looked at.
+    /// Number of columns that a row must have.
     pub(super) columns: usize,
     /// The longest walk, for estimating cost.
     pub(super) depth: usize,
@@ -101,7 +101,7 @@ impl Flat {
 
     /// Lays one tree out. No split is laid out twice, so this ends whatever the indices say.
     fn tree(&mut self, trees: &Trees, root: Child, seen: &mut [bool]) -> Result<()> {
-        // What is left to lay out: a child, the node whose `no` it is, and its depth.
+        // The nodes left to lay out: a child, the node whose `no` it is, and its depth.
         let mut left: Vec<(Child, Option<usize>, usize)> = vec![(root, None, 1)];
         while let Some((child, parent, depth)) = left.pop() {
             let place = small(self.nodes.len())?;
@@ -163,7 +163,7 @@ impl Flat {
         })
     }
 
-    /// What a leaf adds to which targets.
+    /// The targets and the values that a leaf adds to them.
     pub(super) fn additions(&self, leaf: u32) -> &[(u32, f64)] {
         let leaf = leaf as usize;
         &self.additions[self.starts[leaf] as usize..self.starts[leaf + 1] as usize]

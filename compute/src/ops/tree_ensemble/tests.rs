@@ -1,4 +1,4 @@
-//! Trees against a walk written out, and trees that no walk may enter.
+//! Trees against a walk written out, and trees that are refused.
 
 use super::{Aggregate, Branch, Child, Split, TreeEnsemble, Trees};
 use crate::post_transform::PostTransform;

@@ -23,7 +23,7 @@ pub(super) fn launches(op: &Trilu, inputs: &[Option<&ValueInfo>]) -> Option<Laun
     for number in [count, rows.max(1), columns.max(1)] {
         arguments.push(Argument::U32(u32::try_from(number).ok()?));
     }
-    // Beyond the corners, every diagonal bounds the same.
+    // All diagonals beyond the corners bound the same triangle.
     let far = i64::from(i32::try_from(rows.max(columns)).ok()?);
     arguments.push(Argument::I32(i32::try_from(diagonal.clamp(-far, far)).ok()?));
     let bytes = 2 * shape.byte_len(dtype).ok()? as u64;

@@ -1,4 +1,4 @@
-/* What is above or below a diagonal, and zeros elsewhere, one element a work-item. */
+/* The elements above or below a diagonal, and zeros elsewhere, one element a work-item. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void trilu(GLOBAL const WORD *x, GLOBAL WORD *y, u32 count, u32 rows, u32 columns, i32 diagonal) {
     u32 i = (u32)GLOBAL_ID(0);

@@ -1,14 +1,13 @@
 //! Element-wise functions on the CPU.
 
+use super::loops::{map, same};
 use super::table::{on_cpu, on_integers};
 use super::{Unary, UnaryKind};
 use crate::args::{concrete_one, required};
 use crate::error::{Error, Result};
-use crate::isa::Simd;
 use crate::number::with_type;
 use crate::op::{Context, Op};
-use crate::simd::{self, dispatch};
-use lgp_memory::{DType, Element, Tensor, TensorView};
+use lgp_memory::{DType, Tensor, TensorView};
 
 pub(super) fn run(
     op: &Unary,
@@ -36,7 +35,7 @@ pub(super) fn run(
     Ok(vec![out])
 }
 
-/// The functions whose result has the dtype of what they are of: `x`, or what is in `out`.
+/// The functions whose result has their input's dtype. The input is `x`, or the elements of `out`.
 pub(super) fn numbers(
     op: &Unary,
     ctx: &Context,
@@ -53,7 +52,7 @@ pub(super) fn numbers(
     }
 }
 
-/// Computes in f64 and gives the result the input's dtype.
+/// Computes in f64 and casts the result to the input's dtype.
 fn by_f64(op: &Unary, ctx: &Context, x: &TensorView<'_>) -> Result<Vec<Tensor>> {
     let cast = |x: TensorView<'_>, to: DType| crate::ops::Cast { to }.run(ctx, &[Some(x)]);
     let wide = cast(x.clone(), DType::F64)?;
@@ -62,48 +61,4 @@ fn by_f64(op: &Unary, ctx: &Context, x: &TensorView<'_>) -> Result<Vec<Tensor>> 
         all.extend(cast(wide.view(), x.dtype())?);
         Ok(all)
     })
-}
-
-/// Applies `f` to every element. `cost` is its operations, roughly.
-#[inline(always)]
-fn map<T: Element, U: Element>(
-    ctx: &Context,
-    x: &TensorView<'_>,
-    out: &mut Tensor,
-    cost: usize,
-    f: impl Fn(T) -> U + Copy + Sync,
-) -> Result<()> {
-    let x = x.as_slice::<T>()?;
-    ctx.split(out.as_mut_slice::<U>()?, 1, cost, |start, out| {
-        line(ctx.simd(), out, &x[start..start + out.len()], f);
-    });
-    Ok(())
-}
-
-/// [`map`] to the same type, of `x` or of what is in `out`.
-#[inline(always)]
-pub(super) fn same<T: Element>(
-    ctx: &Context,
-    x: Option<&TensorView<'_>>,
-    out: &mut Tensor,
-    cost: usize,
-    f: impl Fn(T) -> T + Copy + Sync,
-) -> Result<()> {
-    let Some(x) = x else {
-        ctx.split(out.as_mut_slice::<T>()?, 1, cost, |_, out| {
-            simd::over(out, |_, out, x| line(ctx.simd(), out, x, f));
-        });
-        return Ok(());
-    };
-    map(ctx, x, out, cost, f)
-}
-
-/// One loop, compiled once for all that call it.
-#[inline(never)]
-fn line<T: Copy, U>(simd: Simd, out: &mut [U], x: &[T], f: impl Fn(T) -> U) {
-    dispatch(
-        simd,
-        #[inline(always)]
-        || simd::map(out, x, f),
-    );
 }

@@ -5,7 +5,7 @@ use super::{Unary, UnaryKind};
 use crate::device::{Element, all};
 use lgp_memory::DType;
 
-/// The function of an element; `None` for a dtype that kernels do not calculate it in.
+/// The function of an element; `None` for a dtype without an expression.
 pub(super) fn expression(op: &Unary, x: &[Option<Element<'_>>]) -> Option<String> {
     let [Element { dtype, name: x }] = all(x)?;
     match dtype {

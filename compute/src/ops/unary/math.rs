@@ -1,11 +1,11 @@
-//! Elementary functions in plain arithmetic, so that loops over them vectorise.
+//! Elementary functions in plain arithmetic, so that loops that call them vectorise.
 
-// The constants keep the digits of their sources; what an f32 cannot hold is rounded.
+// The constants have the digits of their sources; digits beyond an f32 are rounded.
 #![allow(clippy::excessive_precision)]
 
 use crate::matrix::Real;
 
-/// Functions with a vectorising form in f32 and the standard library's in f64.
+/// Functions that vectorise in f32, and are the standard library's in f64.
 pub(crate) trait Exp: Real {
     fn exp_(self) -> Self;
     fn tanh_(self) -> Self;
@@ -16,8 +16,8 @@ pub(crate) trait Exp: Real {
     fn lit(value: f64) -> Self;
 }
 
-/// `a · b + c`, rounded once where it is `FUSED`: one instruction then, but a call where the
-/// function around it does not enable that instruction.
+/// `a · b + c`, rounded once with `FUSED`. That is one instruction where the surrounding function
+/// enables the instruction, and a slow call elsewhere.
 #[inline(always)]
 fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
@@ -33,7 +33,7 @@ fn polynomial<const FUSED: bool, const N: usize>(x: f32, coefficients: [f32; N])
     sum
 }
 
-/// 1.5 · 2^23: adding it rounds to an integer that then stands in the low bits.
+/// 1.5 · 2^23: the sum with a number has the number, rounded to an integer, in the low bits.
 const ROUND: f32 = 12_582_912.;
 
 /// `(y, n)` so that `exp(x)` is `y · 2^n`, with n as `n + ROUND`; x is at most 104 from 0.
@@ -59,7 +59,7 @@ pub(crate) fn exp<const FUSED: bool>(x: f32) -> f32 {
     let x = if x > 89. { 89. } else { x };
     let x = if x < -104. { -104. } else { x };
     let (y, shifted) = exp_parts::<FUSED>(x);
-    // 2^n in two factors, because n reaches beyond both ends of the exponent.
+    // 2^n is a product of two factors, because n exceeds the exponent's range at both ends.
     let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()).cast_signed();
     let half = n >> 1;
     let power = |n: i32| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned());
@@ -80,8 +80,8 @@ pub(crate) fn tanh<const FUSED: bool>(x: f32) -> f32 {
     if x.abs() < 0.625 { small } else { large }
 }
 
-/// A quotient of polynomials, the best of degrees 5 and 5 in x² by relative error up to 3.92, from
-/// where on the function is 1 in f32. Within 3.5e-7 of the value.
+/// A quotient of polynomials of degrees 5 and 5 in x² with the least relative error up to 3.92;
+/// from there on the function is 1 in f32. Within 3.5e-7 of the value.
 #[inline(always)]
 pub(crate) fn erf<const FUSED: bool>(x: f32) -> f32 {
     const END: f32 = 3.92;
@@ -108,12 +108,12 @@ pub(crate) fn erf<const FUSED: bool>(x: f32) -> f32 {
     if y < -1. { -1. } else { y }
 }
 
-/// `1 / (1 + exp(-x))` without a division, which takes as long as all else: the difference of
-/// exponents is a first guess of the inverse within 5 %, and each of Newton's three steps squares
-/// the error.
+/// `1 / (1 + exp(-x))` without a division, which would take as long as everything else. The
+/// difference of exponents is a first guess of the inverse within 5 %, and each of Newton's three
+/// steps squares the error.
 #[inline(always)]
 pub(crate) fn sigmoid<const FUSED: bool>(x: f32) -> f32 {
-    /// Below it the value is no normal number: 0.
+    /// Below this number the value is not a normal number, and the result is 0.
     const LEAST: f32 = -87.;
     let limited = if x < LEAST { LEAST } else { x };
     let limited = if limited > -LEAST { -LEAST } else { limited };
@@ -124,7 +124,7 @@ pub(crate) fn sigmoid<const FUSED: bool>(x: f32) -> f32 {
     let inverse = f32::from_bits(0x7ef3_11c3u32.wrapping_sub(d.to_bits()));
     let inverse = inverse * multiply_add::<FUSED>(-d, inverse, 2.);
     let inverse = inverse * multiply_add::<FUSED>(-d, inverse, 2.);
-    // The last one as a correction, which rounds least.
+    // The last step is written as a correction, which rounds least.
     let inverse = multiply_add::<FUSED>(inverse, multiply_add::<FUSED>(-d, inverse, 1.), inverse);
     if x < LEAST { 0. } else { inverse }
 }
@@ -168,7 +168,7 @@ impl Exp for f64 {
         self.tanh()
     }
 
-    /// By its Taylor series inside 3 and the continued fraction of its complement outside.
+    /// The Taylor series for |x| below 3, and the continued fraction of the complement elsewhere.
     fn erf_(self) -> Self {
         let x = self.abs();
         if x.is_nan() {
@@ -212,7 +212,7 @@ pub(super) fn round_half_even<T: Exp>(x: T) -> T {
     let odd = down - (down * half).floor() * T::lit(2.) != T::zero();
     let up = rest > half || (rest == half && odd);
     let rounded = if up { down + T::one() } else { down };
-    // Zero keeps the sign of what it was rounded from; NaN and infinities pass through.
+    // A result of zero keeps the sign of the number; NaN and infinities pass through.
     if rounded == T::zero() { rounded.copysign(x) } else { rounded }
 }
 

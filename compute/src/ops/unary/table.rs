@@ -1,7 +1,7 @@
-//! The table of functions: how each is computed on the CPU and on devices. A new one is a variant
-//! and a row.
+//! The table of functions: how each is computed on the CPU and on devices. A new function is a
+//! variant and a row.
 
-use super::cpu::same;
+use super::loops::same;
 use super::math::{Exp, round_half_even};
 use crate::device::literal;
 use crate::error::Result;
@@ -10,7 +10,7 @@ use crate::op::Context;
 use lgp_memory::{Tensor, TensorView};
 use std::fmt;
 
-/// Which function of an element.
+/// A function of an element.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[allow(missing_docs, reason = "ONNX's own names; the parameters are its attributes")]
 pub enum UnaryKind {
@@ -46,7 +46,7 @@ pub enum UnaryKind {
     Swish {
         alpha: f32,
     },
-    /// `scale · x + shift`: what mappings write arithmetic with constants in.
+    /// `scale · x + shift`: the form in which mappings write arithmetic with constants.
     Linear {
         scale: f32,
         shift: f32,
@@ -70,7 +70,7 @@ pub enum UnaryKind {
     Asinh,
     Acosh,
     Atanh,
-    /// Zero within `lambd` of zero, moved by `bias` towards zero elsewhere.
+    /// Zero for `x` within `lambd` of zero; other `x` move by `bias` towards zero.
     Shrink {
         bias: f32,
         lambd: f32,
@@ -84,14 +84,14 @@ pub enum UnaryKind {
     Sign,
     Not,
     IsNaN,
-    /// Which infinities count.
+    /// The flags choose the infinities that count.
     IsInf {
         positive: bool,
         negative: bool,
     },
 }
 
-/// A number as kernels write it.
+/// A number that displays as an exact literal of kernels.
 struct Exact(f32);
 
 impl fmt::Display for Exact {
@@ -105,18 +105,20 @@ const ROOT_OF_HALF: Exact = Exact(std::f32::consts::FRAC_1_SQRT_2);
 const GELU_ROOT: Exact = Exact(0.797_884_6);
 const GELU_CUBE: Exact = Exact(0.044_715);
 
-/// Reads the rows. A row has the variant of [`UnaryKind`] with its parameters, the operations that
-/// an element takes, roughly, and then the function twice: of `x` in `T`, which is f32 or f64, with
-/// the parameters in `T`; and as an expression of kernels, with the parameters as exact literals.
-/// A flag has a row for each value.
+/// Reads the rows. A row has the variant of [`UnaryKind`] with its parameters, the rough number of
+/// operations that an element takes, and then the function twice: of `x` in `T`, which is f32 or
+/// f64, with the parameters in `T`; and as an expression of kernels, with the parameters as exact
+/// literals. A flag has a row for each value.
 ///
-/// Of numbers `T` is any integer as well. Kernels then have an expression for signed integers too,
-/// and one for unsigned integers where the function has a meaning for them.
+/// In a row of `numbers`, `T` may also be any integer. Such a row has one more expression for
+/// signed integers, and one for unsigned integers where the function is defined for them.
 macro_rules! functions {
     (@number $T:ident $p:ident) => { let $p = $T::lit($p.into()); };
     (@number $T:ident $p:ident : $only:literal) => {};
     (@exact $p:ident) => { let $p = Exact($p); };
     (@exact $p:ident : $only:literal) => {};
+    (@example) => { 0.5 };
+    (@example $only:literal) => { $only };
     (
         floats, for $T:ident {
             $( $name:ident $({ $($p:ident $(: $only:literal)?),* })?:
@@ -129,6 +131,12 @@ macro_rules! functions {
         }
     ) => {
         impl UnaryKind {
+            /// Each row's function, with every parameter 1/2.
+            pub const EXAMPLES: &[Self] = &[
+                $( Self::$name $({ $($p: functions!(@example $($only)?)),* })?, )*
+                $( Self::$number, )*
+            ];
+
             /// The operator's name, as ONNX spells it.
             #[allow(unused_variables, reason = "a name needs no parameters")]
             pub(super) fn name(self) -> &'static str {
@@ -141,14 +149,15 @@ macro_rules! functions {
                 }
             }
 
-            /// Whether it has a meaning for integers, and is computed in them.
+            /// Whether the function is defined for integers, and computed in integers.
             pub(super) fn takes_integers(self) -> bool {
                 matches!(self, $( Self::$number )|*)
             }
         }
 
-        /// Computes a function of floats: of `x`, or of what is in `out`. Each is a loop of its
-        /// own, so that it vectorises. Functions whose results are bools are computed elsewhere.
+        /// Computes a function of floats, of `x` or of the elements of `out`. Each function has a
+        /// loop of its own, so that the loop vectorises. Functions with bools as results do nothing
+        /// here.
         pub(super) fn on_cpu<$T: Exp + Number>(
             kind: UnaryKind,
             ctx: &Context,
@@ -167,7 +176,7 @@ macro_rules! functions {
             }
         }
 
-        /// A function of integers, where it [takes them](UnaryKind::takes_integers).
+        /// A function of integers; `None` unless it [takes them](UnaryKind::takes_integers).
         pub(super) fn on_integers<$T: Number>(kind: UnaryKind) -> Option<fn($T) -> $T> {
             let function: fn($T) -> $T = match kind {
                 $( UnaryKind::$number => |$n| $number_body, )*
@@ -176,8 +185,8 @@ macro_rules! functions {
             Some(function)
         }
 
-        /// A function of a float as an expression of kernels; `None` for one whose results are
-        /// bools.
+        /// A function of a float as an expression of kernels; `None` for functions with bools as
+        /// results.
         pub(super) fn on_device(kind: UnaryKind, value: &str) -> Option<String> {
             Some(match kind {
                 $( UnaryKind::$name $({ $($p $(: $only)?),* })? => {

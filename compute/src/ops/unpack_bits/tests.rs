@@ -1,4 +1,4 @@
-//! Numbers of few bits, unpacked.
+//! Unpacked numbers of few bits.
 
 use crate::ops::UnpackBits;
 use crate::testing::{fails, run, t};

@@ -4,7 +4,7 @@ use super::{Case, cast, noise};
 use lgp_compute::ops::{Attention, RotaryEmbedding, Sdpa};
 use lgp_memory::{DType, Tensor};
 
-/// Sums of many terms are rounded in another order.
+/// The tolerance of sums of many terms, which are rounded in another order.
 const TOLERANCE: f32 = 1e-4;
 const PLAIN: [usize; 4] = [0, 1, 2, 3];
 /// From `[b, s, h, d]` to `[b, h, s, d]`.
@@ -40,7 +40,7 @@ fn fused() -> Vec<Case> {
         let shapes: [&[usize]; 4] = [&[2, 3, 5, 8], &[2, 3, 8, 7], &[2, 3, 7, 6], &mask];
         cases.push(case(&format!("Sdpa with a mask {mask:?}"), &plain, &shapes));
     }
-    // The first keys of one row are all masked, and all keys of another.
+    // One row masks its first keys, and another row masks all keys.
     let mut mask = vec![0f32; 3 * 100];
     mask[..70].fill(f32::NEG_INFINITY);
     mask[200..].fill(f32::NEG_INFINITY);
@@ -51,7 +51,7 @@ fn fused() -> Vec<Case> {
     cases
 }
 
-/// The operator of ONNX, whose inputs are query, key, value, mask, past key, past value, counts.
+/// ONNX's operator, whose inputs are query, key, value, mask, past key, past value and counts.
 fn standard() -> Vec<Case> {
     let (q, kv) = (noise(&[2, 4, 5, 8], 1), [noise(&[2, 2, 7, 8], 2), noise(&[2, 2, 7, 6], 3)]);
     let past = [noise(&[2, 2, 3, 8], 4), noise(&[2, 2, 3, 6], 5)];

@@ -8,8 +8,8 @@ pub(super) fn cases() -> Vec<Case> {
     [convolutions(), first_layers(), transposed(), halves()].into_iter().flatten().collect()
 }
 
-/// A convolution: the input's shape, the weight's, groups, strides, dilations and pads; and the
-/// seed of its numbers, odd for one with a bias.
+/// A convolution: the shapes of input and weight, groups, strides, dilations and pads, and the seed
+/// of its numbers. A convolution with an odd seed has a bias.
 type Window<'a> = (&'a [usize], &'a [usize], usize, &'a [usize], &'a [usize], &'a [usize]);
 
 fn convolution((x, weight, group, strides, dilations, pads): Window<'_>, bias: bool) -> Case {
@@ -34,22 +34,22 @@ fn convolutions() -> Vec<Case> {
         (&[3, 5, 7, 9], &[70, 5, 1, 1], 1, &[], &[], &[]),
         (&[2, 33, 12, 12], &[130, 33, 1, 1], 1, &[2, 2], &[], &[]),
         (&[2, 20, 5, 4], &[4, 20, 1, 1], 1, &[], &[], &[1, 0, 2, 1]),
-        // Nine, of even and odd numbers of channels, padded, strided, dilated.
+        // Nine taps, with even and odd numbers of channels, padded, strided and dilated.
         (&[1, 3, 8, 8], &[4, 3, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
         (&[2, 16, 13, 17], &[20, 16, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
         (&[2, 6, 13, 10], &[65, 6, 3, 3], 1, &[2, 2], &[], &[1, 0, 0, 1]),
         (&[1, 4, 15, 14], &[7, 4, 3, 3], 1, &[1, 2], &[3, 2], &[2, 0, 3, 1]),
         (&[2, 64, 40, 40], &[64, 64, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
-        // Windows that are taken apart.
+        // Windows that are unfolded to a matrix.
         (&[2, 3, 30, 29], &[16, 3, 7, 7], 1, &[2, 2], &[], &[3, 3, 3, 3]),
         (&[1, 2, 9, 9], &[5, 2, 5, 5], 1, &[], &[], &[2, 2, 2, 2]),
         (&[1, 2, 6, 40], &[3, 2, 1, 33], 1, &[], &[], &[0, 40, 0, 3]),
-        // Enough of both for Winograd's algorithm.
+        // Enough channels and places for Winograd's algorithm.
         (&[1, 66, 51, 42], &[70, 66, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
         (&[3, 128, 32, 33], &[80, 64, 3, 3], 2, &[], &[], &[0, 1, 2, 0]),
         // For the largest tiles.
         (&[1, 7, 96, 95], &[768, 7, 1, 1], 1, &[], &[], &[]),
-        // Few places, so that channels are shared out.
+        // Few places, so that work-groups share the channels.
         (&[1, 250, 5, 5], &[33, 250, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
         (&[2, 512, 3, 3], &[40, 256, 1, 1], 2, &[], &[], &[]),
         // Groups.
@@ -62,7 +62,7 @@ fn convolutions() -> Vec<Case> {
         (&[1, 2, 9, 9], &[2, 1, 7, 7], 2, &[3, 1], &[], &[3, 3, 3, 3]),
         (&[1, 2, 20, 20], &[2, 1, 9, 9], 2, &[2, 1], &[2, 1], &[3, 3, 3, 3]),
         (&[1, 1, 6, 6], &[3, 1, 3, 3], 1, &[], &[], &[]),
-        // Other numbers of axes.
+        // One and three spatial axes.
         (&[2, 6, 31], &[5, 6, 3], 1, &[2], &[2], &[1, 2]),
         (&[2, 6, 31], &[6, 1, 4], 6, &[], &[], &[3, 0]),
         (&[1, 4, 5, 6, 7], &[6, 4, 3, 3, 3], 1, &[1, 2, 1], &[], &[1, 1, 1, 1, 1, 1]),
@@ -72,7 +72,8 @@ fn convolutions() -> Vec<Case> {
     windows.iter().enumerate().map(case).collect()
 }
 
-/// Few input channels, which may be convolved directly. Widths are no multiples of most strips.
+/// Few input channels, which may be convolved directly. The widths are not multiples of most
+/// strips.
 fn first_layers() -> Vec<Case> {
     let windows: &[Window<'_>] = &[
         (&[1, 3, 9, 9], &[8, 3, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
@@ -84,7 +85,7 @@ fn first_layers() -> Vec<Case> {
         (&[1, 2, 6, 29], &[8, 2, 1, 4], 1, &[1, 9], &[1, 3], &[0, 5, 0, 2]),
         (&[2, 2, 7, 5], &[8, 2, 1, 1], 1, &[3, 2], &[], &[]),
         (&[1, 3, 21], &[11, 3, 7], 1, &[2], &[], &[3, 3]),
-        // Large enough that it is chosen before anything is measured.
+        // Large enough that the direct kernel is chosen without measurements.
         (&[1, 3, 192, 193], &[20, 3, 3, 3], 1, &[2, 2], &[], &[1, 1, 1, 1]),
         (&[1, 1, 96, 97], &[12, 1, 3, 3], 1, &[], &[], &[1, 1, 1, 1]),
     ];

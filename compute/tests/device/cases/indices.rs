@@ -1,4 +1,4 @@
-//! Operators that find places in tensors, or take them as data.
+//! Operators that find positions in tensors, or take positions as input.
 
 use super::{Case, cast, noise};
 use lgp_compute::ops::{
@@ -61,7 +61,7 @@ fn scatters() -> Vec<Case> {
             cases.push(Case::new(format!("ScatterND {tuples:?} {reduction:?}"), op, inputs));
         }
     }
-    // Many updates of few elements: the last of each stays.
+    // Many updates of few elements: each element keeps its last update.
     let inputs = vec![noise(&[7, 5], 3), indices(&[300, 2], 5), noise(&[300], 4)];
     cases.push(Case::new("ScatterND of many", ScatterNd::default(), inputs));
     let inputs = vec![noise(&[7, 5], 3), indices(&[100, 1], 7), noise(&[100, 5], 4)];

@@ -1,4 +1,4 @@
-//! Operators with inputs, to be computed on a device and on the CPU.
+//! Cases of operators with inputs, which are computed on a device and on the CPU.
 
 mod attention;
 mod convolution;
@@ -17,20 +17,20 @@ use lgp_compute::{Context, Op, ValueInfo};
 use lgp_memory::{DType, Tensor, TensorType};
 use std::sync::Arc;
 
-/// Those of an operator; `None` for an optional one that is absent.
+/// The inputs of an operator; `None` for an optional input that is absent.
 type Inputs = Vec<Option<Tensor>>;
 
 /// One operator with inputs.
 pub(crate) struct Case {
-    /// What is printed of it.
+    /// The name that is printed.
     pub(crate) name: String,
     op: Arc<dyn Op>,
     inputs: Inputs,
-    /// Inputs that the graph knows.
+    /// Inputs that are constants of the graph.
     constants: Vec<usize>,
     /// The largest difference, relative to the larger of 1 and the value.
     tolerance: f32,
-    /// Whether a sum and a ReLU follow, computed where the operator's result is stored.
+    /// Whether a sum and a ReLU follow, which the operator's last kernel computes.
     finished: bool,
 }
 
@@ -69,7 +69,7 @@ impl Case {
         self.inputs.iter().flatten().map(Tensor::len).sum::<usize>() <= 1024
     }
 
-    /// What is known of inputs.
+    /// The infos of inputs.
     fn infos(&self, inputs: &[Option<Tensor>]) -> Vec<Option<ValueInfo>> {
         let info = |(i, x): (usize, &Option<Tensor>)| {
             let x = x.as_ref()?;
@@ -80,7 +80,7 @@ impl Case {
         inputs.iter().enumerate().map(info).collect()
     }
 
-    /// The operator, finished if it is to be, and all inputs.
+    /// The operator with all inputs, joined with the sum and the ReLU where these follow.
     fn whole(&self) -> Result<(Arc<dyn Op>, Inputs), String> {
         let (op, mut inputs) = (Arc::clone(&self.op), self.inputs.clone());
         if !self.finished {
@@ -107,28 +107,29 @@ impl Case {
         Ok(recipes)
     }
 
-    /// What a device may launch for it, first what it does where nothing was measured.
+    /// The recipes that a device may launch for the operator, first the recipe for an operator
+    /// without measurements.
     ///
     /// # Errors
-    /// Why it launches nothing.
+    /// Why there is no recipe.
     #[allow(dead_code, reason = "one of the programs that share this asks")]
     pub(crate) fn recipes(&self) -> Result<Vec<Recipe>, String> {
         let (op, inputs) = self.whole()?;
         self.recipes_of(&*op, &inputs)
     }
 
-    /// Computes it in both places and compares.
+    /// Computes the operator on the device and on the CPU and compares the outputs.
     ///
     /// # Errors
-    /// What differs, or why one of them refuses.
+    /// The difference, or the error of either.
     pub(crate) fn check(&self, accelerator: &Accelerator) -> Result<(), String> {
         self.compare_with(accelerator, |recipes| accelerator.choose(recipes).into_iter().collect())
     }
 
-    /// As [`Case::check`], in every way that a device may be given.
+    /// As [`Case::check`], for every recipe that a device may launch.
     ///
     /// # Errors
-    /// What differs in one of them, or why one of them refuses.
+    /// The difference of a recipe, or its error.
     #[allow(dead_code, reason = "one of the programs that share this asks")]
     pub(crate) fn check_all(&self, accelerator: &Accelerator) -> Result<(), String> {
         self.compare_with(accelerator, |recipes| recipes)
@@ -200,7 +201,7 @@ fn compare(given: &Tensor, want: &Tensor, tolerance: f32) -> Result<(), String> 
     Ok(())
 }
 
-/// Numbers between -1 and 1 that look random, the same for the same seed.
+/// Pseudo-random numbers between -1 and 1, the same for the same seed.
 pub(crate) fn noise(shape: &[usize], seed: u32) -> Tensor {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(12_345);
     let mut next = || {

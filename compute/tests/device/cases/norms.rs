@@ -5,7 +5,7 @@ use lgp_compute::Op;
 use lgp_compute::ops::{BatchNorm, GroupNorm, InstanceNorm, LayerNorm, RmsNorm, Softmax};
 use lgp_memory::{DType, Tensor};
 
-/// Sums of many terms are rounded in another order.
+/// The tolerance of sums of many terms, which are rounded in another order.
 const TOLERANCE: f32 = 1e-4;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -67,7 +67,7 @@ fn over_last_axes() -> Vec<Case> {
     let inputs = vec![noise(&[4, 33], 1), noise(&[33], 2)];
     let case = Case::new("RmsNorm", RmsNorm::default(), inputs);
     cases.push(case.within(TOLERANCE).finished());
-    // A mean that is large beside what is around it.
+    // A mean that is large beside the deviations from it.
     let data: Vec<f32> = (0..100u8).map(|i| 1000. + f32::from(i % 7)).collect();
     let far = Tensor::from_slice([1, 100], &data).expect("a hundred");
     let inputs = vec![far, noise(&[100], 2)];

@@ -141,7 +141,7 @@ fn sampled() -> Vec<Case> {
         for padding in [SamplePadding::Zeros, SamplePadding::Border, SamplePadding::Reflection] {
             for align_corners in [false, true] {
                 let op = GridSample { mode, padding, align_corners };
-                // Positions up to twice as far out as the ends.
+                // Positions up to twice as far from the centre as the ends.
                 let far = |shape: &[usize]| {
                     let wide = noise(shape, 7);
                     let wide = wide.as_slice::<f32>().expect("floats").iter().map(|x| 2. * x);
@@ -152,7 +152,7 @@ fn sampled() -> Vec<Case> {
                     (&[1, 2, 9], &[1, 11, 1]),
                     (&[2, 2, 3, 4, 5], &[2, 3, 2, 4, 3]),
                 ];
-                // Every rule in a plane; along a line and in space one of them.
+                // Every rule in a plane, and one rule along a line and in space.
                 let planes = padding != SamplePadding::Reflection || align_corners;
                 for (x, grid) in &shapes[..if planes { 1 } else { 3 }] {
                     let name = format!("GridSample {op:?} {x:?}");

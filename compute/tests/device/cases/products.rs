@@ -4,7 +4,7 @@ use super::{Case, cast, noise};
 use lgp_compute::ops::{Einsum, Gemm, MatMul, MatMulSparse, MatMulStored, UnpackBits};
 use lgp_memory::{DType, Tensor};
 
-/// Sums of many terms are rounded in another order.
+/// The tolerance of sums of many terms, which are rounded in another order.
 const TOLERANCE: f32 = 1e-4;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -13,7 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 fn gemm() -> Vec<Case> {
     let mut cases = Vec::new();
-    // Few rows, few columns, tiles with edges, tiles without, sums that are split, sums of nothing.
+    // Few rows, few columns, tiles with and without edges, split sums, and sums without terms.
     for [m, n, k] in
         [[3, 70, 65], [90, 2, 40], [37, 45, 19], [64, 64, 32], [33, 40, 600], [5, 6, 0]]
     {
@@ -66,7 +66,7 @@ fn matmul() -> Vec<Case> {
             Case::new(format!("MatMul {a:?} {b:?}"), MatMul, inputs).within(TOLERANCE)
         })
         .collect();
-    // In tiles, in parts that are added up, and row by row.
+    // Products in tiles, products in parts that are added up, and products row by row.
     for (a, b) in [([40, 70], [70, 33]), ([40, 600], [600, 33]), ([2, 9], [9, 50])] {
         let case =
             Case::new(format!("MatMul {a:?} {b:?}"), MatMul, vec![noise(&a, 1), noise(&b, 2)]);
@@ -79,7 +79,7 @@ fn matmul() -> Vec<Case> {
     cases
 }
 
-/// Weights that stay in fewer bits, for one row, few rows and tiles.
+/// Weights that stay packed in few bits, for one row, few rows and tiles.
 fn stored() -> Vec<Case> {
     let mut cases = Vec::new();
     for (m, k, n, bits, block, zero) in [

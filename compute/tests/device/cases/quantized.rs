@@ -83,7 +83,7 @@ fn products() -> Vec<Case> {
     cases
 }
 
-/// Shapes of x and of the scale, the axis and the block.
+/// The shapes of x and of the scale, the axis, and the block.
 const GRAINS: [(&[usize], &[usize], i64, usize); 5] = [
     (&[3, 50], &[], 1, 0),
     (&[3, 50], &[1], 1, 0),

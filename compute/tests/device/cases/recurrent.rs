@@ -4,7 +4,7 @@ use super::{Case, cast, noise};
 use lgp_compute::ops::{Activation as A, Cell, Direction, Recurrent};
 use lgp_memory::{DType, Tensor};
 
-/// Sums of many terms are rounded in another order, and steps build on each other.
+/// The tolerance of sums of many terms, which every step rounds in another order.
 const TOLERANCE: f32 = 1e-4;
 const STEPS: usize = 4;
 const BATCH: usize = 3;

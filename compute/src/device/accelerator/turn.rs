@@ -1,9 +1,9 @@
-//! Turns: what a run holds of a device from its first command to its last, and tensors that stay
-//! on the device between runs for as long as there is room.
+//! Turns: the hold that a run has on a device from its first command to its last; and tensors that
+//! stay on the device between runs while there is room.
 
-use super::accelerator::{Accelerator, lock};
 use super::memory::DeviceArena;
-use super::tensor::DeviceTensor;
+use super::{Accelerator, lock};
+use crate::device::tensor::DeviceTensor;
 use crate::error::{Error, Result};
 use lgp_memory::{DType, PinnedBlock, RelocatableBlock, Shape, TensorView};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,24 +12,25 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGua
 /// The runs of a device.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    /// Runs share it; one that needs room which others have waits until it has it alone.
+    /// Runs share the gate; a run that needs the memory of others waits until it holds the gate
+    /// alone.
     gate: RwLock<()>,
     /// Counts the runs.
     clock: AtomicU64,
     kept: Mutex<Vec<Weak<Kept>>>,
 }
 
-/// A tensor that has a place on the device as long as nobody needs the room more: the one that no
-/// run has used for the longest time goes first, of whatever session. Its content must be at hand
-/// on the host, for it comes from there again.
+/// A tensor that stays on the device until a run needs its memory. Of all sessions' tensors, the
+/// least recently used one is evicted first. The host must keep the content, which is uploaded
+/// again after an eviction.
 #[derive(Debug)]
 pub struct Kept {
-    /// The last run that wanted it.
+    /// The number of the last run that wanted the tensor.
     used: AtomicU64,
     place: Mutex<Option<Arc<RelocatableBlock>>>,
 }
 
-/// A [`Kept`] tensor that has its place until this is dropped.
+/// A [`Kept`] tensor that keeps its memory until this is dropped.
 #[derive(Debug, Clone)]
 pub struct Resident {
     dtype: DType,
@@ -57,7 +58,7 @@ impl Resident {
 }
 
 impl PinnedTensor<'_> {
-    /// The tensor, to be used no longer than this lives.
+    /// The tensor, which must not be used after this is dropped.
     #[must_use]
     pub fn tensor(&self) -> &DeviceTensor {
         &self.tensor
@@ -79,47 +80,48 @@ pub struct Turn<'a> {
 }
 
 impl Accelerator {
-    /// A tensor that is to stay on the device; it has no place yet.
+    /// A tensor that is to stay on the device; it has no memory yet.
     #[must_use]
     pub fn keep(&self) -> Arc<Kept> {
         let kept = Arc::new(Kept { used: AtomicU64::new(0), place: Mutex::default() });
-        let mut all = lock(&self.inner().runs.kept);
+        let mut all = lock(&self.0.runs.kept);
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&kept));
         kept
     }
 
-    /// A turn that others may share. It takes memory only where there is room.
+    /// A turn that others may share. It takes free memory only.
     #[must_use]
     pub fn turn(&self) -> Turn<'_> {
-        let guard = self.inner().runs.gate.read().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.0.runs.gate.read().unwrap_or_else(PoisonError::into_inner);
         self.numbered(Gate::Shared { _guard: guard })
     }
 
-    /// A turn that nobody shares: waits for the runs before it, and holds up those after it. It
-    /// takes memory from kept tensors that it does not want.
+    /// A turn that no other run shares: it waits for earlier runs, and later runs wait for it. It
+    /// evicts kept tensors that it does not want where it needs their memory.
     #[must_use]
     pub fn turn_alone(&self) -> Turn<'_> {
-        let guard = self.inner().runs.gate.write().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.0.runs.gate.write().unwrap_or_else(PoisonError::into_inner);
         self.numbered(Gate::Alone { guard })
     }
 
     fn numbered<'a>(&'a self, gate: Gate<'a>) -> Turn<'a> {
-        let number = 1 + self.inner().runs.clock.fetch_add(1, Ordering::Relaxed);
+        let number = 1 + self.0.runs.clock.fetch_add(1, Ordering::Relaxed);
         Turn { accelerator: self, gate, number }
     }
 }
 
 impl Turn<'_> {
-    /// Says that this run wants a kept tensor: it is not taken away for the others that it wants.
+    /// Marks a kept tensor as wanted by this run, so that the run does not evict it for other
+    /// tensors.
     pub fn want(&self, kept: &Kept) {
         kept.used.fetch_max(self.number, Ordering::Relaxed);
     }
 
-    /// A kept tensor in its place. `content` is copied there where it has none.
+    /// A kept tensor in its memory. If it has none, it gets memory and `content` is copied there.
     ///
     /// # Errors
-    /// Out of memory with who holds what.
+    /// Out of memory, with the owners of the memory.
     pub fn resident(&self, kept: &Kept, content: &TensorView<'_>) -> Result<Resident> {
         let (dtype, shape) = (content.dtype(), content.shape().clone());
         let mut place = lock(&kept.place);
@@ -137,10 +139,10 @@ impl Turn<'_> {
         Ok(self.make_room(|| self.accelerator.take(bytes, "weights"))?.relocatable())
     }
 
-    /// Blocks of these sizes for all that has a planned place.
+    /// Blocks of these sizes, for all tensors with planned places.
     ///
     /// # Errors
-    /// Out of memory with who holds what.
+    /// Out of memory, with the owners of the memory.
     pub fn arena(&self, blocks: &[usize]) -> Result<DeviceArena> {
         let take = |&bytes: &usize| {
             Ok(self.make_room(|| self.accelerator.take(bytes, "arena"))?.into_buffer())
@@ -158,7 +160,8 @@ impl Turn<'_> {
         Self { gate, ..self }
     }
 
-    /// Takes memory; where there is none and nobody else runs, from kept tensors, one by one.
+    /// Takes memory. Where there is none, and this turn is alone, it evicts kept tensors one by
+    /// one.
     fn make_room<T>(&self, take: impl Fn() -> Result<T>) -> Result<T> {
         loop {
             match take() {
@@ -168,24 +171,25 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes their places from all kept tensors, if this turn is alone: what it wants itself has then
-    /// a memory without gaps to lie in.
+    /// Evicts all kept tensors, if this turn is alone, so that its own tensors find memory without
+    /// gaps.
     pub fn clear(&self) {
         if let Gate::Alone { .. } = self.gate {
-            let all = lock(&self.accelerator.inner().runs.kept);
+            let all = lock(&self.accelerator.0.runs.kept);
             all.iter().filter_map(Weak::upgrade).for_each(|kept| drop(lock(&kept.place).take()));
         }
     }
 
-    /// Takes its place from the kept tensor that was wanted least recently, if this turn may.
+    /// Evicts the kept tensor that was wanted least recently, if this turn is alone. Answers
+    /// whether one was evicted.
     fn evict(&self) -> bool {
         if let Gate::Shared { .. } = self.gate {
             return false;
         }
         let all: Vec<Arc<Kept>> =
-            lock(&self.accelerator.inner().runs.kept).iter().filter_map(Weak::upgrade).collect();
+            lock(&self.accelerator.0.runs.kept).iter().filter_map(Weak::upgrade).collect();
         let unwanted = |kept: &&Arc<Kept>| {
-            // One that is being given its place is locked, and wanted.
+            // A tensor that is being uploaded is locked, and wanted.
             let placed = kept.place.try_lock().is_ok_and(|place| place.is_some());
             placed && kept.used.load(Ordering::Relaxed) < self.number
         };

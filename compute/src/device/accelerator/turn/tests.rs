@@ -1,4 +1,4 @@
-//! Kept tensors on OpenCL, where there is a device: what moves and what goes keeps its content.
+//! Kept tensors on OpenCL, where there is a device: moved and evicted tensors keep their content.
 
 use super::*;
 use lgp_hal::{BackendKind, DeviceId};
@@ -21,7 +21,7 @@ fn unit(mark: u8) -> Result<Tensor> {
 }
 
 fn has(accelerator: &Accelerator, kept: &Kept, other: &TensorView<'_>) -> Result<Tensor> {
-    // Other content goes there only if it has lost its place.
+    // `other` is uploaded only if the tensor was evicted.
     let resident = accelerator.turn().resident(kept, other)?;
     accelerator.download(resident.pin()?.tensor())
 }

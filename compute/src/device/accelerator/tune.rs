@@ -1,33 +1,28 @@
-//! Which of several recipes a device is fastest with, as it was measured there.
+//! Chooses the recipe that is fastest on a device, by measuring.
 
 #[cfg(test)]
 mod tests;
 
-use super::accelerator::{Prepared, lock};
 use super::cache::{digest, hex};
-use super::{Accelerator, DeviceTensor, Recipe};
+use super::{Accelerator, Prepared, lock};
+use crate::device::recipe::Recipe;
+use crate::device::tensor::DeviceTensor;
 use crate::error::{Error, Result};
 use lgp_memory::{DType, Tensor};
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// What was measured to be best, by the name of what it is best for: the recipe that is fastest, by
-/// that which a cost model prefers, both by digest, and what callers keep. Who computes something else,
-/// or in another way, has another digest, and so an old entry misleads nobody.
-pub(super) type Choices = BTreeMap<String, String>;
-
-/// What operands are filled with: small numbers in every type of float, and no denormal ones, which
-/// are slow on some devices.
+/// The byte that fills operands. It makes small numbers in every type of float, and no denormal
+/// ones, which are slow on some devices.
 const FILL: u8 = 0x3c;
-/// Launches of a recipe in one measurement last about that long, for clocks to see them.
+/// About how long the launches of one measurement last together, for the clock's resolution.
 const MEASUREMENT: Duration = Duration::from_millis(2);
 const LAUNCHES_MAX: u32 = 32;
-/// Measurements of each recipe: at least, where the budget allows a first one, and at most.
+/// How often each recipe is measured that was launched within the budget: at least and at most.
 const ROUNDS: std::ops::Range<u32> = 3..20;
-/// By this factor a recipe must beat the cost model's to be preferred: less is noise.
+/// A recipe is preferred to the cost model's if it is faster by this factor: less is noise.
 const GAIN_MIN: f64 = 1.03;
 
-/// What measuring recipes that compute the same came to.
+/// The result of measuring recipes that compute the same.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tuned {
     /// The shortest time of each recipe; `None` for one that does not compile or launch, or was
@@ -40,7 +35,7 @@ pub struct Tuned {
 impl Accelerator {
     /// Of recipes that compute the same, the one that [`Accelerator::tune`] chose, in this process
     /// or an earlier one; else one with the vendor's library, where the device has it; else the
-    /// first. `None` for none.
+    /// first. `None` for no recipes.
     #[must_use]
     pub fn choose(&self, mut recipes: Vec<Recipe>) -> Option<Recipe> {
         let by_library = |recipe: &Recipe| recipe.library().is_some();
@@ -55,9 +50,8 @@ impl Accelerator {
         (!recipes.is_empty()).then(|| recipes.swap_remove(at.unwrap_or(0)))
     }
 
-    /// Launches recipes that compute the same in turn until each has its shortest time, for `budget`
-    /// or a little longer, and chooses the fastest. The choice is kept where programs are kept
-    /// ([`Accelerator::keep_in`]).
+    /// Measures recipes that compute the same, in turn, for `budget` or a little longer, and
+    /// chooses the fastest. The choice is kept where programs are kept ([`Accelerator::keep_in`]).
     ///
     /// # Errors
     /// Out of memory; the first recipe does not run; [`Error::Cache`] for a choice that cannot be
@@ -72,7 +66,7 @@ impl Accelerator {
         let operands = Operands { inputs: present(&inputs), outputs: present(&outputs) };
         let mut runs = vec![self.warm(first, &operands)?];
         for recipe in &recipes[1..] {
-            // One that this device refuses is none of its recipes.
+            // A recipe that this device refuses is left out.
             let tried = (Instant::now() < end).then(|| self.warm(recipe, &operands).ok());
             runs.push(tried.flatten().unwrap_or_default());
         }
@@ -82,7 +76,7 @@ impl Accelerator {
             }
             let best = runs.iter().filter_map(|run| run.time).min();
             for run in &mut runs {
-                // What takes twice the time will not become the fastest.
+                // A recipe that takes twice the best time will not become the fastest.
                 if run.time.is_none_or(|time| best.is_none_or(|best| time <= 2 * best)) {
                     self.measure(run, &operands)?;
                 }
@@ -94,7 +88,7 @@ impl Accelerator {
         Ok(Tuned { times, chosen })
     }
 
-    /// A recipe that has been launched once: drivers put things off until then.
+    /// A recipe that has been launched: drivers put work off until the first launch.
     fn warm(&self, recipe: &Recipe, operands: &Operands<'_>) -> Result<Run> {
         let prepared = self.prepare(recipe.clone())?;
         let launch = || -> Result<Duration> {
@@ -137,15 +131,15 @@ impl Accelerator {
         !lock(&self.0.choices).is_empty()
     }
 
-    /// What [`Accelerator::keep_choice`] kept under this name.
+    /// The choice that [`Accelerator::keep_choice`] kept under this name.
     #[must_use]
     pub fn choice(&self, name: &str) -> Option<String> {
         lock(&self.0.choices).get(name).cloned()
     }
 
-    /// Keeps what was measured to be best for something, where programs are kept
-    /// ([`Accelerator::keep_in`]) and until this process ends. Its name tells all that the
-    /// choice depends on but the device.
+    /// Keeps a measured choice until this process ends, and in the folder of programs
+    /// ([`Accelerator::keep_in`]) if there is one. The name tells everything that the choice
+    /// depends on, except the device.
     ///
     /// # Errors
     /// [`Error::Cache`] for a choice that cannot be written.
@@ -165,16 +159,16 @@ fn present(tensors: &[Option<DeviceTensor>]) -> Vec<Option<&DeviceTensor>> {
     tensors.iter().map(Option::as_ref).collect()
 }
 
-/// A recipe that is being measured; without programs one that is not.
+/// A recipe that is being measured, or, if it is not prepared, one that is left out.
 #[derive(Default)]
 struct Run {
     prepared: Option<Prepared>,
-    /// In one measurement.
+    /// Launches in one measurement.
     launches: u32,
     time: Option<Duration>,
 }
 
-/// The fastest that is clearly faster than the first.
+/// The number of the fastest recipe if it is clearly faster than the first; else 0.
 fn fastest(times: &[Option<Duration>]) -> usize {
     let measured = times.iter().enumerate().filter_map(|(i, time)| Some((i, (*time)?)));
     let best = measured.min_by_key(|(_, time)| *time);
@@ -185,7 +179,7 @@ fn fastest(times: &[Option<Duration>]) -> usize {
 }
 
 impl Recipe {
-    /// A name for just these launches, the same in every process.
+    /// A name for exactly these launches, the same in every process.
     #[must_use]
     pub fn digest(&self) -> String {
         let mut text = format!("{:?} {:?}", self.library(), self.scratch());

@@ -1,4 +1,4 @@
-//! What is chosen, and for how long.
+//! Which recipe is chosen, and how long a choice lasts.
 
 use super::*;
 use crate::ValueInfo;
@@ -47,7 +47,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
     assert!(launched.eq(tuned.times.iter().map(Option::is_some)), "{tuned:?}");
     assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.get(tuned.chosen));
 
-    // Whatever was the fastest here, the next process takes what is written.
+    // The next process takes the written choice, whichever recipe was the fastest here.
     let [first, other] = [0, 2].map(|i| recipes[i].digest());
     accelerator.keep_choice(first, other).expect("the folder is ours");
     let next = self::accelerator().expect("it was there");
@@ -56,7 +56,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
     let others = product(65);
     assert_eq!(next.choose(others.clone()).as_ref(), others.first(), "another product");
 
-    // A file that is no list of choices is as none.
+    // A file that holds no choices counts as missing.
     let mut files = std::fs::read_dir(folder.path()).expect("it is there");
     let list = files.find_map(|file| {
         let path = file.expect("readable").path();

@@ -1,4 +1,4 @@
-//! Programs that are kept, on a device that counts what it compiles.
+//! Kept programs, on a device that counts its compilations.
 
 use super::*;
 use lgp_hal::{BackendKind, DeviceId, NullDevice, pass_on};
@@ -7,7 +7,8 @@ use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The real device where there is one, or one whose programs are their sources.
+/// A device that counts its compilations: a real one, or the null device, whose programs are their
+/// sources.
 #[derive(Debug)]
 struct Counting {
     inner: Arc<dyn Device>,
@@ -93,7 +94,7 @@ fn damaged_and_foreign_files_are_replaced() {
     let good = fs::read(&first).expect("readable");
     let mut flipped = good.clone();
     *flipped.last_mut().expect("not empty") ^= 1;
-    // A bit, the end, everything, and a whole file under another's name.
+    // A flipped bit, a missing end, an empty file, and another program's whole file.
     for bad in
         [flipped, good[..good.len() - 1].to_vec(), vec![], fs::read(second).expect("readable")]
     {
@@ -112,7 +113,7 @@ fn the_oldest_make_room() {
     for i in 0..5 {
         cache.program(&device, &source(i)).expect("it compiles");
         for file in files(folder.path()) {
-            // Files of the same instant would have no order.
+            // Files with the same time would have no order.
             let file = fs::File::options().append(true).open(file).expect("writable");
             let written = file.metadata().and_then(|it| it.modified()).expect("it has a time");
             file.set_modified(written - Duration::from_secs(1)).expect("it is ours");

@@ -1,8 +1,8 @@
 //! Uploads that run ahead: bytes go to the device through pinned memory, in a queue of their own,
 //! while kernels compute.
 
-use super::accelerator::{Accelerator, lock};
-use super::tensor::DeviceTensor;
+use super::{Accelerator, lock};
+use crate::device::tensor::DeviceTensor;
 use crate::error::Result;
 use lgp_hal::{Event, Pinned, Queue, Transfer};
 use lgp_memory::DType;
@@ -10,18 +10,18 @@ use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard};
 use std::time::Instant;
 
-/// Bytes of a pinned block: enough that the cost of a transfer's start does not show.
+/// Bytes of a pinned block: so many that the start of a transfer costs little beside them.
 const BLOCK_BYTES: usize = 4 << 20;
-/// Pinned blocks: one is filled while the one before it is on its way, and one more for the host to
-/// be late.
+/// Pinned blocks: one is filled while the one before it is on its way, and one is spare for when
+/// the host is late.
 const BLOCKS: usize = 3;
 
-/// What is uploaded to measure the link: several blocks.
+/// Bytes of an upload that measures the link: several blocks.
 const PROBE_BYTES: usize = 4 * BLOCK_BYTES;
-/// How often: the first pins memory.
+/// Uploads that measure the link; the first also pins memory.
 const PROBES: usize = 4;
 
-/// The second queue of a device and its pinned blocks; nothing is taken before the first upload.
+/// The second queue of a device and its pinned blocks, which are made at the first upload.
 #[derive(Default)]
 pub(super) struct Uploads {
     queue: Option<Box<dyn Queue>>,
@@ -35,8 +35,8 @@ impl std::fmt::Debug for Uploads {
     }
 }
 
-/// Uploads of one run, which has the second queue for itself. Dropped, it waits for what is still
-/// on its way: the memory that it goes to may be handed out again after that.
+/// Uploads of one run, which has the second queue for itself. Dropping it waits for the uploads on
+/// their way, because their target memory may be handed out again after that.
 #[derive(Debug)]
 pub struct Ahead<'a> {
     accelerator: &'a Accelerator,
@@ -48,10 +48,10 @@ pub struct Ahead<'a> {
 pub struct Mark(Arc<dyn Event>);
 
 impl Mark {
-    /// Waits until the device has come this far.
+    /// Waits until the device has reached this point.
     ///
     /// # Errors
-    /// A failure of what was launched before it.
+    /// A failure of work that was launched before.
     pub fn wait(&self) -> Result<()> {
         Ok(self.0.wait()?)
     }
@@ -61,7 +61,7 @@ impl Accelerator {
     /// The second queue; waits while another run has it.
     #[must_use]
     pub fn ahead(&self) -> Ahead<'_> {
-        Ahead { accelerator: self, uploads: lock(&self.inner().uploads) }
+        Ahead { accelerator: self, uploads: lock(&self.0.uploads) }
     }
 
     /// The point that the kernels' queue has reached now.
@@ -72,8 +72,8 @@ impl Accelerator {
         Ok(Mark(self.record()?))
     }
 
-    /// How many bytes a second come from the host when nothing else is done, measured now: the best
-    /// of a few uploads.
+    /// Measures how many bytes per second go from the host to the device while nothing else runs:
+    /// the best of a few uploads.
     ///
     /// # Errors
     /// Out of memory, or a refusal of the driver.
@@ -91,7 +91,7 @@ impl Accelerator {
         Ok(best)
     }
 
-    /// Lets what is launched from now on wait for an upload.
+    /// Makes all work launched from now on wait for an upload.
     ///
     /// # Errors
     /// A refusal of the driver.
@@ -101,8 +101,8 @@ impl Accelerator {
 }
 
 impl Ahead<'_> {
-    /// Copies bytes into a tensor whose memory nothing uses from `free` on. The answer is the end
-    /// of the copy, which may not have begun yet; the bytes may be reused at once.
+    /// Copies bytes into a tensor whose memory no command uses after `free`. Answers a mark at the
+    /// end of the copy, which may not have begun yet; `bytes` may be reused at once.
     ///
     /// # Errors
     /// More bytes than the tensor has, or a refusal of the driver.
@@ -128,14 +128,14 @@ impl Ahead<'_> {
             offset += part.len();
         }
         uploads.queue = Some(queue);
-        accelerator.inner().traffic.to_device(bytes.len());
+        accelerator.0.traffic.to_device(bytes.len());
         Ok(end)
     }
 }
 
 impl Drop for Ahead<'_> {
     fn drop(&mut self) {
-        // One that failed has told so by its mark; its block is lost.
+        // A failed upload's mark tells its error; its block is lost.
         while let Some(transfer) = self.uploads.flying.pop_front() {
             let block = transfer.wait();
             self.uploads.idle.extend(block);

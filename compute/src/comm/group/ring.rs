@@ -1,10 +1,10 @@
 //! The rounds of the ring: in each, every rank sends one part to the next one, so that all links
 //! work at once, and each carries as many bytes as any other.
 
-use super::arrival::Arrival;
-use super::group::Group;
-use super::reduce::{Turn, combine, wide};
-use super::transfers::Place;
+use super::Group;
+use crate::comm::arrival::Arrival;
+use crate::comm::place::Place;
+use crate::comm::reduce::{Turn, combine, wide};
 use crate::device::{Accelerator, DeviceTensor};
 use crate::error::Result;
 use lgp_hal::Event;
@@ -12,24 +12,24 @@ use lgp_memory::{DType, Reduction};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Collectives come before transfers of priority 0, which are for what is not needed at once.
+/// Collectives come before transfers of priority 0, whose bytes are not needed at once.
 const PRIORITY: u8 = 128;
 
 /// Where bytes are: the rank, its tensor, and the first byte.
 #[derive(Clone, Copy)]
 pub(super) struct Spot<'a>(pub(super) usize, pub(super) &'a DeviceTensor, pub(super) usize);
 
-/// `len` elements in `n` parts, of which none has two more than another. Part `p` begins at
-/// `p · len / n`.
+/// `len` elements in `n` parts, whose sizes differ by one at most. Part `p` begins at `p · len /
+/// n`.
 pub(super) fn parts(len: usize, n: usize) -> Vec<Range<usize>> {
     let (least, more) = (len / n.max(1), len % n.max(1));
-    // p · len / n without the product, which may not fit.
+    // p · len / n without the product, which may overflow.
     let at = |p: usize| p * least + p * more / n.max(1);
     (0..n).map(|p| at(p)..at(p + 1)).collect()
 }
 
 impl Group {
-    /// Sends all at once and waits until all have arrived.
+    /// Sends the bytes of all moves at once and waits until they have arrived.
     pub(super) fn round<'a>(
         &self,
         moves: impl IntoIterator<Item = (Spot<'a>, Spot<'a>, usize)>,
@@ -46,7 +46,8 @@ impl Group {
         arrivals.into_iter().try_for_each(Arrival::wait)
     }
 
-    /// Each rank has the bytes `ranges[rank]` of its tensor; in the end each has those of all.
+    /// Each rank begins with the bytes `ranges[rank]` of its tensor, and ends with those of all
+    /// ranks.
     pub(super) fn ring_gather(
         &self,
         tensors: &[DeviceTensor],
@@ -76,7 +77,7 @@ impl Group {
         let parts = parts(tensors[0].shape().elements()?, n);
         let most = parts.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
         let wide = wide(dtype)?;
-        // What is sent, and what comes meanwhile.
+        // The sum that a rank sends, and the sum that it receives meanwhile.
         let sums = |rank: &Accelerator| Ok([rank.alloc(wide, [most])?, rank.alloc(wide, [most])?]);
         let sums: Vec<[DeviceTensor; 2]> = self.ranks().iter().map(sums).collect::<Result<_>>()?;
         let step = Step { group: self, how, dtype, parts: &parts };
@@ -109,7 +110,7 @@ impl Group {
     }
 }
 
-/// What all launches of a reduction have in common.
+/// The arguments that all launches of a reduction share.
 struct Step<'a> {
     group: &'a Group,
     how: Reduction,

@@ -1,50 +1,55 @@
-//! Compiled programs on disk, so that the next process need not compile them, and which recipes a
-//! device was fastest with.
+//! Compiled programs on disk, so that the next process need not compile them; and the recipes that
+//! were measured to be fastest on a device.
 //!
-//! A program lies in a file that is named by the digest of all that it depends on: the source with
-//! the device's prelude, the compiler's options, the device and its driver. What the file holds is
-//! loaded only if the digest before it fits; else it is as if the file were not there.
+//! A program's file is named by the digest of everything that the program depends on: the source
+//! with the device's prelude, the compiler's options, the device and its driver. The file begins
+//! with a digest of this name and the program. A file whose digest does not match counts as
+//! missing.
 
 #[cfg(test)]
 mod tests;
 
-use super::Accelerator;
-use super::accelerator::lock;
-use super::tune::Choices;
+use super::{Accelerator, lock};
 use crate::error::{Error, Result};
 use lgp_hal::{Device, Program, with_prelude};
 use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-/// Bytes that all programs of a folder take at most: thousands of them.
+/// The most bytes of all programs in a folder, which hold thousands of them.
 const BYTES_MAX: u64 = 256 << 20;
 /// The extension of a program's file.
 const PROGRAM: &str = "program";
 /// Bytes of a digest.
 const DIGEST: usize = 32;
 
+/// Measured choices by name. For recipes, the name is the digest of the recipe that the cost model
+/// prefers, and the choice is the digest of the fastest one. Callers keep choices of their own
+/// beside these. Another computation, or another way to compute it, has another digest, so an old
+/// entry is never used for it.
+pub(super) type Choices = BTreeMap<String, String>;
+
 /// A folder of programs, for one device and its driver.
 #[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
     bytes_max: u64,
-    /// What is compiled for, as part of each program's name.
+    /// Digest of the device and its driver, as part of each program's name.
     device: [u8; DIGEST],
 }
 
 impl Accelerator {
-    /// Keeps the programs that are compiled from now on in a folder, which is made if it is missing,
-    /// and loads those that are there instead of compiling them; likewise what
-    /// [`Accelerator::tune`] chooses. Processes and devices may share it. Only the first folder that
-    /// is given counts.
+    /// Keeps compiled programs and the choices of [`Accelerator::tune`] in a folder from now on,
+    /// and loads the programs and choices that the folder already has. A missing folder is made.
+    /// Processes and devices may share a folder. Only the first folder that is given counts.
     ///
     /// # Errors
     /// [`Error::Cache`]: the folder cannot be made or written, or it does not belong to this user
-    /// alone. Programs are then compiled as without it.
+    /// alone. Programs are then compiled as without a folder.
     pub fn keep_in(&self, folder: &Path) -> Result<()> {
         let cache = Cache::open(folder, &*self.0.device)?;
         let choices = cache.choices();
@@ -56,7 +61,7 @@ impl Accelerator {
 }
 
 impl Cache {
-    /// Where the programs are.
+    /// The folder of the programs.
     pub(super) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -75,16 +80,17 @@ impl Cache {
     /// The program of a source, loaded or else compiled and kept.
     ///
     /// # Errors
-    /// What the compiler says. A program that cannot be kept is no error: it is compiled again.
+    /// The compiler's error. A program that cannot be kept is no error: the next process compiles
+    /// it again.
     pub(super) fn program(&self, device: &dyn Device, source: &str) -> Result<Arc<dyn Program>> {
         const OPTIONS: &str = "";
         let text = with_prelude(device.id().backend, source);
         let key = digest(&[&self.device, text.as_bytes(), OPTIONS.as_bytes()]);
         if let Some(binary) = self.get(&key) {
-            // SAFETY: these are the bytes of a `Program::binary`. When it was opened the folder
-            // belonged to this user alone, who could as well replace this program itself (as could
-            // whoever may write to the folders above it), and the digest shows that `put` wrote
-            // just these bytes for this source, device and driver.
+            // SAFETY: these are the bytes of a `Program::binary`: the digest shows that `put` wrote
+            // just these bytes for this source, device and driver. The folder belonged to this user
+            // alone when it was opened. This user, like anyone who may write to the folders above,
+            // could as well replace the running program itself.
             if let Ok(program) = unsafe { device.load(&binary) } {
                 return Ok(program);
             }
@@ -97,14 +103,14 @@ impl Cache {
         Ok(program)
     }
 
-    /// The choices that were written for this device; none where there is no such file. They are
-    /// digests of recipes that this program makes itself: a wrong one names none of them.
+    /// The choices that were written for this device; none without their file. A recipe is chosen
+    /// by digest among the recipes that this program makes itself, so a wrong digest chooses none.
     fn choices(&self) -> Choices {
         let text = fs::read(self.choices_path()).ok();
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
-    /// Writes a choice for this device, beside those that other processes have written.
+    /// Writes a choice for this device, and keeps the choices that other processes have written.
     ///
     /// # Errors
     /// [`Error::Cache`].
@@ -128,7 +134,7 @@ impl Cache {
         self.folder.join(hex(key)).with_extension(PROGRAM)
     }
 
-    /// What was put under this key, if it is whole.
+    /// The program that was put under this key, if its file is whole.
     fn get(&self, key: &[u8; DIGEST]) -> Option<Vec<u8>> {
         let path = self.path(key);
         if fs::metadata(&path).ok()?.len() > self.bytes_max {
@@ -140,13 +146,13 @@ impl Cache {
         whole.then(|| bytes.split_off(DIGEST))
     }
 
-    /// Keeps a program, and deletes the oldest for its room.
+    /// Writes a program, and deletes the oldest ones if the folder is too large.
     fn put(&self, key: &[u8; DIGEST], binary: &[u8]) -> io::Result<()> {
         self.write(&self.path(key), &[&digest(&[key, binary]), binary])?;
         self.trim()
     }
 
-    /// Writes a file that appears at once or not at all.
+    /// Writes a file that appears whole or not at all.
     fn write(&self, path: &Path, parts: &[&[u8]]) -> io::Result<()> {
         let mut file = tempfile::NamedTempFile::new_in(&self.folder)?;
         parts.iter().try_for_each(|part| file.write_all(part))?;
@@ -158,7 +164,7 @@ impl Cache {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
-            // Another process may delete it just now.
+            // Another process may delete the file at the same time.
             if path.extension().is_some_and(|it| it == PROGRAM)
                 && let Ok(metadata) = fs::metadata(&path)
             {
@@ -179,7 +185,7 @@ impl Cache {
     }
 }
 
-/// The digest of parts, none of which can take what belongs to its neighbour.
+/// The digest of parts and their lengths: it changes if a byte moves from one part to the next.
 pub(super) fn digest(parts: &[&[u8]]) -> [u8; DIGEST] {
     let mut digest = Sha256::new();
     for part in parts {
@@ -193,7 +199,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Makes a folder that others cannot write to, and those above it.
+/// Makes a folder that other users cannot write to, and its missing parents.
 fn create(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
@@ -201,14 +207,14 @@ fn create(folder: &Path) -> io::Result<()> {
     builder.recursive(true).create(folder)
 }
 
-/// Whether what lies in a folder can come from this user alone.
+/// Checks that only this user can write to a folder.
 fn own(folder: &Path) -> io::Result<()> {
     let mine = tempfile::NamedTempFile::new_in(folder)?;
     let foreign = foreign(&fs::metadata(folder)?, &mine.as_file().metadata()?);
     foreign.map_or(Ok(()), |reason| Err(io::Error::other(reason)))
 }
 
-/// Why a folder is not the user's alone who owns the file `mine`.
+/// The reason why other users than the owner of the file `mine` can write to a folder, if they can.
 #[cfg(unix)]
 fn foreign(folder: &Metadata, mine: &Metadata) -> Option<String> {
     use std::os::unix::fs::MetadataExt as _;
@@ -219,7 +225,7 @@ fn foreign(folder: &Metadata, mine: &Metadata) -> Option<String> {
     (mode & 0o022 != 0).then(|| format!("its mode is {mode:o}, expected that others cannot write"))
 }
 
-/// Elsewhere the folders of a user are not open to others.
+/// On other systems the folders of a user are not open to other users.
 #[cfg(not(unix))]
 fn foreign(_folder: &Metadata, _mine: &Metadata) -> Option<String> {
     None

@@ -1,7 +1,7 @@
-//! What tensors on a device lie in, and how their bytes get there and back.
+//! The memory of tensors on a device, and the copies between host and device.
 
-use super::accelerator::Accelerator;
-use super::tensor::DeviceTensor;
+use super::Accelerator;
+use crate::device::tensor::DeviceTensor;
 use crate::error::{Error, Result};
 use lgp_hal::{Buffer, Device};
 use lgp_memory::{DType, DeviceBlock, DevicePool, Shape, Spill, Tensor, TensorView};
@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The most that is left to the driver, the screen and other programs.
 const MARGIN_BYTES_MAX: u64 = 1 << 30;
 
-/// What of a device's memory to take where nobody says: what is free, less a margin.
+/// How much of a device's memory to take by default: the free memory, less a margin.
 pub(super) fn free_bytes(device: &dyn Device) -> usize {
-    // A device that does not tell has as much as it turns out to have.
+    // Where the device does not tell, only its refusals limit what is taken.
     let free = device.free_bytes().or(device.caps().memory_bytes).unwrap_or(1 << 40);
     let less = free - (free / 8).min(MARGIN_BYTES_MAX);
     usize::try_from(less).unwrap_or(usize::MAX)
@@ -29,7 +29,7 @@ pub struct Traffic {
     pub to_host_bytes: u64,
 }
 
-/// [`Traffic`] while it happens.
+/// The counters that [`Traffic`] is read from.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     to_device_bytes: AtomicU64,
@@ -51,8 +51,8 @@ impl DeviceArena {
         Self(blocks)
     }
 
-    /// The tensor at `offset` of a block. Who plans sees to it that no other is used there between
-    /// the first and the last command on this one.
+    /// The tensor at `offset` of a block. The caller's plan ensures that no other tensor uses this
+    /// place between the first and the last command on this tensor.
     ///
     /// # Errors
     /// A place that is not in the arena, or that the device does not take.
@@ -71,52 +71,53 @@ impl DeviceArena {
     }
 }
 
-/// How much of the host's RAM the weights of a model may take, and where the others lie.
+/// How much of the host's RAM the weights of a model may take, and the file of the other weights.
 #[derive(Debug)]
 pub struct HostLimit {
-    /// The most that stays in RAM.
+    /// The most bytes of weights that stay in RAM.
     pub bytes: usize,
-    /// The file of the others.
+    /// The file of the other weights.
     pub spill: Spill,
 }
 
 impl Accelerator {
-    /// Limits what the weights of each model take of the host's RAM, for models that are compiled
-    /// from now on: what is beyond `bytes` lies in a file in `folder` that goes with the last of
-    /// them, and is read from there when the device needs it. The first limit holds.
+    /// Limits the host's RAM that the weights of each model take, for models that are compiled from
+    /// now on. Weights beyond `bytes` lie in a file in `folder`, and are read from it when the
+    /// device needs them. The file is deleted once the accelerator and all these weights are
+    /// dropped. Only the first call sets a limit.
     ///
     /// # Errors
     /// A folder in which no file can be made.
     pub fn limit_host(&self, bytes: usize, folder: &Path) -> Result<()> {
         let spill = Spill::new(folder)?;
-        // Models that are there already rely on the first.
-        let _ = self.inner().host.set(HostLimit { bytes, spill });
+        // Models that are compiled already rely on the first limit.
+        let _ = self.0.host.set(HostLimit { bytes, spill });
         Ok(())
     }
 
     /// The limit for the host's RAM, if there is one.
     #[must_use]
     pub fn host_limit(&self) -> Option<&HostLimit> {
-        self.inner().host.get()
+        self.0.host.get()
     }
 
-    /// What its tensors come from: limits, statistics, who holds what, and a log.
+    /// The pool that tensors come from, with limits, statistics, the owners of memory, and a log.
     #[must_use]
     pub fn pool(&self) -> &DevicePool {
-        &self.inner().pool
+        &self.0.pool
     }
 
-    /// The largest buffer that the device has.
+    /// Bytes of the largest buffer that the device allocates.
     #[must_use]
     pub fn buffer_bytes_max(&self) -> usize {
         let bytes = self.device().caps().allocation_bytes_max;
         bytes.and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(usize::MAX)
     }
 
-    /// What has gone over the link so far.
+    /// The bytes that went over the link so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
-        let counters = &self.inner().traffic;
+        let counters = &self.0.traffic;
         Traffic {
             to_device_bytes: counters.to_device_bytes.load(Ordering::Relaxed),
             to_host_bytes: counters.to_host_bytes.load(Ordering::Relaxed),
@@ -126,12 +127,12 @@ impl Accelerator {
     /// Memory for a tensor; its contents are undefined.
     ///
     /// # Errors
-    /// Out of memory with who holds what, or a shape that cannot be addressed.
+    /// Out of memory, with the owners of the memory; or a shape that cannot be addressed.
     pub fn alloc(&self, dtype: DType, shape: impl Into<Shape>) -> Result<DeviceTensor> {
         self.alloc_for("tensors", dtype, shape)
     }
 
-    /// As [`Accelerator::alloc`], in the name of `owner`, by which messages and profiles add up.
+    /// As [`Accelerator::alloc`], for an `owner`: messages and profiles add memory up by owner.
     ///
     /// # Errors
     /// As [`Accelerator::alloc`].
@@ -146,9 +147,9 @@ impl Accelerator {
         Ok(DeviceTensor::new(dtype, shape, block.into_buffer()))
     }
 
-    /// A block of the pool. Where there is room but not in one piece, what may be moved is moved
-    /// first: nothing that a run uses may, for runs pin it; and the copies are in the queue of the
-    /// kernels, so that those before them have read what they need.
+    /// A block of the pool. If the free memory is in several pieces, movable blocks are moved
+    /// together first. Blocks that a run uses are pinned, and never move. The copies go through the
+    /// queue of the kernels, so earlier kernels have read their inputs by then.
     pub(super) fn take(&self, bytes: usize, owner: &str) -> Result<DeviceBlock> {
         match self.pool().allocate(bytes, owner) {
             Err(ref error @ lgp_memory::Error::Shortage { ref shortage, .. })
@@ -171,18 +172,18 @@ impl Accelerator {
         Ok(on_device)
     }
 
-    /// Copies bytes into a tensor, after all that was launched before.
+    /// Copies bytes into a tensor, after all work launched before.
     ///
     /// # Errors
-    /// More bytes than the tensor has; out of memory, for some drivers notice only now.
+    /// More bytes than the tensor has; out of memory, which some drivers notice only now.
     pub fn write(&self, to: &DeviceTensor, bytes: &[u8]) -> Result<()> {
         let written = self.queue().write(&**to.buffer(), 0, bytes);
         written.map_err(|error| self.told(error, bytes.len(), "transfer"))?;
-        self.inner().traffic.to_device(bytes.len());
+        self.0.traffic.to_device(bytes.len());
         Ok(())
     }
 
-    /// Copies a tensor from the device, once all that was launched before is done.
+    /// Copies a tensor from the device, once all work launched before is done.
     ///
     /// # Errors
     /// A failure of an earlier launch, or out of host memory.
@@ -190,11 +191,11 @@ impl Accelerator {
         let mut bytes = vec![0; tensor.shape().byte_len(tensor.dtype())?];
         let read = self.queue().read(&**tensor.buffer(), 0, &mut bytes);
         read.map_err(|error| self.told(error, bytes.len(), "transfer"))?;
-        self.inner().traffic.to_host_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+        self.0.traffic.to_host_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         Ok(Tensor::from_bytes(tensor.dtype(), tensor.shape().clone(), &bytes)?)
     }
 
-    /// A driver's word that memory is out, with who holds what.
+    /// A driver's error; one of missing memory becomes a shortage with the owners of the memory.
     pub(super) fn told(&self, error: lgp_hal::Error, bytes: usize, owner: &str) -> Error {
         match error {
             lgp_hal::Error::OutOfMemory { .. } => {
