@@ -2,15 +2,15 @@
 
 use crate::error::{Error, Result};
 use crate::model::ValueSpec;
-use crate::options::RunOptions;
+use crate::run_options::RunOptions;
 use crate::session::Session;
 use lgp_compute::{Context, launch, ops};
 use lgp_memory::{Dim, Layout, NamedTensor, Tensor, TensorView};
 
 impl Session {
-    /// Runs several requests as one batch: inputs are joined along their first axis, outputs cut
-    /// apart again. Every input's and output's first dimension must be one symbol, which is how a
-    /// model says that it takes batches.
+    /// Runs several requests as one batch: the inputs are joined along their first axis, and the
+    /// outputs are cut apart again. The first dimension of every input and output must be the same
+    /// symbol, by which a model says that it takes batches.
     ///
     /// # Errors
     /// [`Error::Batch`] for a model without such a dimension, and as [`Session::run`] for a request
@@ -19,8 +19,8 @@ impl Session {
         self.run_batch_with(requests, RunOptions::new())
     }
 
-    /// Runs several requests as one batch, as the options say. A profile is that of all requests
-    /// together; its total has the joining and the cutting in it.
+    /// Runs several requests as one batch, as the options say. A profile covers all requests
+    /// together; its total includes joining the inputs and cutting the outputs.
     ///
     /// # Errors
     /// As [`Session::run_batch`], and [`Error::Stopped`].
@@ -65,7 +65,7 @@ impl Session {
         let outputs = run(&views)?;
         let mut answers: Vec<Vec<NamedTensor>> = vec![Vec::new(); requests.len()];
         for output in &outputs {
-            // Rows that belong to no request would be given to the wrong one.
+            // With another number of rows, a request would get rows of another request.
             if output.tensor.shape().first() != Some(&total) {
                 let (name, shape) = (&output.name, output.tensor.shape().dims());
                 let message = format!(
@@ -106,7 +106,7 @@ fn batch_symbol(inputs: &[ValueSpec], outputs: &[ValueSpec]) -> Result<String> {
     found.ok_or_else(|| Error::Batch { message: "the model takes no input".to_owned() })
 }
 
-/// A request gives every input once, and nothing else.
+/// Fails unless a request gives every input once, and nothing else.
 fn check_names(number: usize, request: &[NamedTensor], inputs: &[ValueSpec]) -> Result<()> {
     let mut given: Vec<&str> = request.iter().map(|part| part.name.as_str()).collect();
     let mut expected: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();

@@ -2,13 +2,13 @@
 
 use crate::error::{Error, Result};
 use crate::model::names;
-use crate::options::RunOptions;
+use crate::run_options::RunOptions;
 use crate::session::Session;
 use lgp_memory::{Tensor, TensorView};
 
-/// Tensors bound to a session's inputs, and those that its last run made. Inputs are read where
-/// they lie and may be written in place between two runs; outputs are handed over as the last
-/// operator wrote them. Nothing is copied, and a run reuses the memory of the outputs before it.
+/// Tensors bound to a session's inputs, and the outputs of its last run. A run reads the bound
+/// inputs where they lie, and they may be written in place between two runs. A run hands over its
+/// outputs without a copy, and reuses the memory of the outputs before it.
 ///
 /// ```
 /// use lgp_inference::{GraphBuilder, Session, SessionOptions};
@@ -71,18 +71,18 @@ impl Binding<'_> {
         self.inputs[at].as_mut().ok_or_else(missing)
     }
 
-    /// Runs the session on what is bound.
+    /// Runs the session on the bound inputs.
     ///
     /// # Errors
-    /// As [`Session::run`]. The outputs of the run before are gone then.
+    /// As [`Session::run`]. A failed run leaves no outputs.
     pub fn run(&mut self) -> Result<()> {
         self.run_with(RunOptions::new())
     }
 
-    /// Runs the session on what is bound, as the options say.
+    /// Runs the session on the bound inputs, as the options say.
     ///
     /// # Errors
-    /// As [`Session::run_with`]. The outputs of the run before are gone then.
+    /// As [`Session::run_with`]. A failed run leaves no outputs.
     pub fn run_with(&mut self, options: RunOptions<'_>) -> Result<()> {
         self.outputs.fill(None);
         let bound = self.session.inputs().iter().zip(&self.inputs);

@@ -12,7 +12,7 @@ const OPSET: i64 = 18;
 /// File format version that belongs to [`OPSET`].
 const IR_VERSION: i64 = 8;
 
-/// A value of the graph under construction.
+/// A value of the graph that is being built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Value(Option<usize>);
 
@@ -113,8 +113,8 @@ impl GraphBuilder {
         Value(Some(id))
     }
 
-    /// Applies an operator with one output. `op` and the attributes are ONNX's; an operator of another
-    /// domain is `DOMAIN::NAME`.
+    /// Applies an operator with one output. `op` and the attributes are ONNX's; an operator of
+    /// another domain is `DOMAIN::NAME`.
     pub fn node<'a>(
         &mut self,
         op: &str,

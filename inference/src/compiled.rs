@@ -10,14 +10,14 @@ use lgp_compute::device::Accelerator;
 use lgp_memory::Datum;
 use std::time::Duration;
 
-/// A graph that is ready to run. Signatures are the types of its inputs, in its order.
+/// A graph that is ready to run. A signature has the types of the graph's inputs, in their order.
 pub(crate) trait Compiled: std::fmt::Debug + Send + Sync {
-    /// Runs the graph on inputs in its order; the outputs come in theirs. A recorder that wants it
-    /// has a batch run as a whole, so that each node has one time. Other recorders are told no
-    /// nodes of images that run one by one.
+    /// Runs the graph on inputs in the graph's order; the outputs come in the graph's order too. If
+    /// the recorder wants a whole run, a batch runs at once, so that each node has one time. Other
+    /// recorders get no nodes of images that run one by one.
     ///
     /// # Errors
-    /// What a node has against its inputs, with the node's name; what a device refuses.
+    /// An error of a node, with the node's name; an error of a device.
     fn run(
         &self,
         ctx: &Context,
@@ -25,8 +25,8 @@ pub(crate) trait Compiled: std::fmt::Debug + Send + Sync {
         recorder: Option<&mut Recorder>,
     ) -> Result<Vec<Datum>>;
 
-    /// What a run takes of memory: of its device's, where it has one; of all together, where it
-    /// has several.
+    /// The memory that a run takes: on the device, where there is one; of all memories together,
+    /// where there are several devices.
     ///
     /// # Errors
     /// On a device, a node whose inputs cannot fit.
@@ -35,11 +35,11 @@ pub(crate) trait Compiled: std::fmt::Debug + Send + Sync {
     /// Where each node runs.
     ///
     /// # Errors
-    /// On a device, a node whose inputs cannot fit; on several, that no cut fits.
+    /// On a device, a node whose inputs cannot fit; on several devices, that no cut fits.
     fn placement(&self, ctx: &Context, signature: Signature) -> Result<Vec<Placement>>;
 
-    /// What a run takes of its device's memory, and what it moves; `None` without a device, and
-    /// with several.
+    /// The device memory that a run takes, and the bytes that it moves; `None` without a device,
+    /// and with several.
     ///
     /// # Errors
     /// A node whose inputs cannot fit.
@@ -48,17 +48,17 @@ pub(crate) trait Compiled: std::fmt::Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Measures for about `budget` which kernels each node is fastest with, and where. Nothing
-    /// without a device, and with several.
+    /// Measures for about `budget` which kernels are fastest for each node, and on which side each
+    /// node is fastest. The result is empty without a device, and with several.
     ///
     /// # Errors
-    /// A node whose inputs cannot fit, or what the device refuses.
+    /// A node whose inputs cannot fit, or an error of the device.
     fn tune(&self, ctx: &Context, signature: &Signature, budget: Duration) -> Result<TunedModel> {
         let _ = (ctx, signature, budget);
         Ok(TunedModel { nodes: Vec::new(), placement: None })
     }
 
-    /// The device; of several, the first.
+    /// The device; with several devices, the first.
     fn accelerator(&self) -> Option<&Accelerator> {
         None
     }

@@ -21,16 +21,17 @@ use lgp_compute::{Context, Error as OpError, Result as OpResult, ValueInfo};
 use lgp_memory::{Datum, Tensor, TensorType, ValueKind};
 use std::sync::OnceLock;
 
-/// A graph inside an operator. Its inputs are its own, and then what it takes from around it.
+/// A graph inside an operator. Its inputs are its own, then the values that it takes from the graph
+/// around it.
 #[derive(Debug)]
 pub(crate) struct Body {
     graph: Graph,
-    /// How many of the inputs are its own.
+    /// How many of the inputs are the graph's own.
     pub(crate) own: usize,
-    /// How deep graphs nest in it, itself included.
+    /// How deep graphs nest in this graph, itself included.
     pub(crate) depth: usize,
-    /// What kinds of values, of which dtypes, its inputs are: known before any run. An empty
-    /// sequence that is given does not say what it is a sequence of.
+    /// The kinds and dtypes of the graph's inputs, known before any run: an empty sequence does not
+    /// tell the dtype of its elements.
     kinds: OnceLock<Vec<ValueInfo>>,
     program: OnceLock<Result<Program, String>>,
 }
@@ -40,17 +41,17 @@ impl Body {
         Self { graph, own, depth, kinds: OnceLock::new(), program: OnceLock::new() }
     }
 
-    /// Bytes of what it stores.
+    /// Bytes that the graph stores.
     fn stored_bytes(&self) -> usize {
         self.graph.stored_bytes()
     }
 
-    /// How many values it returns.
+    /// How many values the graph returns.
     pub(crate) fn outputs(&self) -> usize {
         self.graph.outputs.len()
     }
 
-    /// What it returns for such inputs.
+    /// The types of the graph's outputs for inputs of these types.
     fn infer(&self, inputs: Vec<ValueInfo>) -> OpResult<Vec<ValueInfo>> {
         self.kinds.get_or_init(|| inputs.iter().map(kind_of).collect());
         let failed = |e: Error| OpError::invalid(format!("in its graph: {e}"));
@@ -73,7 +74,7 @@ impl Body {
         }
         let mut graph = self.graph.clone();
         for (id, info) in self.graph.inputs.iter().zip(inputs) {
-            // A constant would be folded for good, but the next call may bring another.
+            // A constant would be folded for all calls, but the next call may bring another value.
             graph.values[id.0].info = Some(ValueInfo { constant: None, dims: None, ..info });
         }
         Ok(graph)
@@ -98,12 +99,12 @@ impl Body {
     }
 }
 
-/// What every call of a graph has in common with this one: dtypes, but no shapes.
+/// The facts that all calls of a graph have in common: kinds and dtypes, but no shapes.
 fn kind_of(info: &ValueInfo) -> ValueInfo {
     ValueInfo::holding(info.kind, TensorType { dtype: info.ty.dtype, shape: None })
 }
 
-/// The type of an actual value, as far as it says.
+/// The type of an actual value, as far as the value tells it.
 fn exact(value: &Datum) -> ValueInfo {
     let ty = |tensor: Option<&Tensor>| TensorType {
         dtype: tensor.map_or(lgp_memory::DType::F32, Tensor::dtype),
@@ -122,7 +123,7 @@ fn exact(value: &Datum) -> ValueInfo {
     }
 }
 
-/// The inputs that must all be there.
+/// The inputs, all of which must be present.
 fn present(inputs: impl IntoIterator<Item = Option<Datum>>) -> OpResult<Vec<Datum>> {
     let inputs = inputs.into_iter().enumerate();
     inputs
@@ -130,7 +131,7 @@ fn present(inputs: impl IntoIterator<Item = Option<Datum>>) -> OpResult<Vec<Datu
         .collect()
 }
 
-/// What is known of inputs that must all be there.
+/// The types of the inputs, all of which must be present.
 fn present_infos(inputs: &[Option<&ValueInfo>]) -> OpResult<Vec<ValueInfo>> {
     let inputs = inputs.iter().enumerate();
     inputs
@@ -140,7 +141,7 @@ fn present_infos(inputs: &[Option<&ValueInfo>]) -> OpResult<Vec<ValueInfo>> {
         .collect()
 }
 
-/// A truth value.
+/// The value of a condition.
 fn truth(value: &Datum) -> OpResult<bool> {
     let wrong =
         || OpError::invalid(format!("the condition is {}, expected one bool", value.kind()));
@@ -151,7 +152,7 @@ fn truth(value: &Datum) -> OpResult<bool> {
     }
 }
 
-/// No tensors as one, along a new axis: the dtype, and the dimensions that are known of them.
+/// A stack of no tensors along a new axis: it has their dtype, and their dimensions where known.
 fn stack_of_none(info: ValueInfo, axis: usize) -> OpResult<Tensor> {
     let inner = info.ty.shape.map(|s| s.0).unwrap_or_default();
     let mut dims: Vec<usize> = inner.iter().map(|d| d.known().unwrap_or(0)).collect();
@@ -159,7 +160,7 @@ fn stack_of_none(info: ValueInfo, axis: usize) -> OpResult<Tensor> {
     Ok(Tensor::zeros(info.ty.dtype, dims)?)
 }
 
-/// Tensors of equal shapes as one, along a new axis.
+/// Stacks tensors of equal shapes along a new axis.
 fn stacked(ctx: &Context, parts: &[Tensor], axis: i64) -> OpResult<Tensor> {
     let unsqueeze = lgp_compute::ops::Unsqueeze { axes: Some(vec![axis]) };
     let mut slices = Vec::with_capacity(parts.len());

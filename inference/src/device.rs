@@ -1,4 +1,4 @@
-//! Runs a compiled graph on a device, node by node. What has no kernels there runs on the CPU.
+//! Runs a compiled graph on a device, node by node. Nodes without kernels there run on the CPU.
 
 mod layout;
 mod lead;
@@ -8,6 +8,7 @@ mod recipes;
 mod report;
 mod run;
 mod split;
+mod task;
 #[cfg(test)]
 mod tests;
 mod tune;
@@ -33,7 +34,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Where nodes run that were compiled for the CPU.
+/// The placement of a graph that was compiled for the CPU.
 pub(crate) fn on_cpu(graph: &Graph) -> Vec<Placement> {
     let device = lgp_hal::DeviceId::CPU.to_string();
     let place = |node: &crate::graph::Node| Placement {
@@ -46,16 +47,16 @@ pub(crate) fn on_cpu(graph: &Graph) -> Vec<Placement> {
     graph.nodes.iter().map(place).collect()
 }
 
-/// The types of what a run is given. What is no tensor has no shape: a model that takes it has
-/// nothing that a device could plan.
+/// The types of a run's inputs. Inputs that are no tensors have no shape and are left out: a model
+/// that takes them has nothing that a device could plan.
 fn signature_of(inputs: &[Slot<'_>]) -> Signature {
     inputs.iter().filter_map(Slot::signature).collect()
 }
 
-/// Tensors of a graph that stay on a device while there is room, by value.
+/// Tensors of a graph that stay on a device while they fit, by value.
 type Weights = Mutex<HashMap<ValueId, Arc<Kept>>>;
 
-/// What all plans for a device share: the constants of the graph that is specialised for each.
+/// The data that all plans for a device share: the constants of the unspecialised graph.
 #[derive(Debug, Default)]
 struct Shared {
     values: HashSet<ValueId>,
@@ -77,21 +78,21 @@ pub(crate) struct OnDevice {
     accelerator: Accelerator,
     plans: PlanCache<DevicePlan>,
     weights: Arc<Shared>,
-    /// Weights that lie on disk.
+    /// Weights on the host's disk.
     on_disk: HashSet<ValueId>,
 }
 
 impl OnDevice {
-    /// Prepares to run a graph that all passes but those for the CPU's kernels have rewritten.
+    /// Prepares a graph for its runs. All passes but those for the CPU's kernels have rewritten it.
     ///
     /// # Errors
-    /// Weights that are to lie on disk, and cannot.
+    /// Weights that cannot be written to disk.
     pub(crate) fn new(graph: Graph, accelerator: Accelerator) -> Result<Self> {
         let weights = Arc::new(Shared::new(&graph));
         Self::with_weights(graph, accelerator, weights)
     }
 
-    /// As [`OnDevice::new`], of weights that others on the device may read too.
+    /// As [`OnDevice::new`], with weights that other graphs on the device may read too.
     ///
     /// # Errors
     /// As [`OnDevice::new`].
@@ -174,7 +175,7 @@ impl Compiled for OnDevice {
     }
 }
 
-/// Puts the largest constants on disk until the others keep the limit.
+/// Moves the largest constants to disk until the others fit the limit.
 fn spill(graph: &mut Graph, limit: &HostLimit) -> Result<HashSet<ValueId>> {
     let ids = (0..graph.values.len()).map(ValueId);
     let mut constants: Vec<(usize, ValueId)> = ids

@@ -1,48 +1,49 @@
-//! Which nodes are cheaper elsewhere when what crosses is counted: a minimum cut. Elsewhere is a
-//! device, or another layout of the tensors.
+//! Divides nodes between two sides by a minimum cut, so that nodes and crossings cost least
+//! together. The sides are a device and the host, or two layouts of tensors.
 
 use petgraph::Direction;
 use petgraph::algo::dinics;
 use petgraph::graph::{DiGraph, NodeIndex};
 use petgraph::visit::EdgeRef;
 
-/// What no sum of costs reaches: of nanoseconds a fortnight.
+/// More than any sum of costs: as nanoseconds, about a fortnight.
 const NEVER: u64 = 1 << 50;
-/// What a single cost is at most.
+/// The most that a single cost counts.
 const LARGE: u64 = NEVER >> 16;
 
-/// What a node takes on either side.
+/// The costs of a node on either side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NodeCost {
-    /// Where it moves; `None` where it cannot.
+    /// The cost if the node moves; `None` if it cannot.
     pub(crate) moved: Option<u64>,
-    /// Where it stays.
+    /// The cost if the node stays.
     pub(crate) stays: u64,
 }
 
 /// A value that may cross, once for all its readers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ValueCost {
-    /// The node that makes it; `None` for a value that is made where nodes stay.
+    /// The node that makes the value; `None` for a value that is made where nodes stay.
     pub(crate) from: Option<usize>,
-    /// The nodes that read it on their side.
+    /// The nodes that read the value on their own side.
     pub(crate) to: Vec<usize>,
-    /// Whether it is wanted where nodes stay, whatever its readers do.
+    /// Whether the value is also read where nodes stay, apart from the nodes in `to`.
     pub(crate) stays: bool,
-    /// What it takes to where nodes move.
+    /// The cost of crossing to the side where nodes move.
     pub(crate) out: u64,
-    /// What it takes from there.
+    /// The cost of crossing back.
     pub(crate) back: u64,
 }
 
-/// For each node whether it moves, such that all together take least; of divisions that take the
-/// same, the one that moves most nodes.
+/// Whether each node moves, such that the sum of all costs is least. Among equal divisions, the
+/// most nodes move.
 ///
-/// The side where nodes move is the source of a flow and the other one its sink. A node that stays
-/// cuts its edge from the source, whose capacity is its cost there, and the other way round. A value
-/// that is made on one side has a vertex that must follow each reader on the other side, and then
-/// cuts the edge that stands for one crossing (as Stone, *Multiprocessor Scheduling with the Aid of
-/// Network Flow Algorithms*, 1977, has it for two processors, with one crossing for all readers).
+/// The side where nodes move is the source of a flow, the other side its sink. A node that stays
+/// cuts its edge from the source, whose capacity is the cost of staying, and a node that moves its
+/// edge to the sink. A value has a vertex for each direction, which must follow every reader on the
+/// other side and then cuts the edge for one crossing (Stone, *Multiprocessor Scheduling with the
+/// Aid of Network Flow Algorithms*, 1977, for two processors; here one crossing serves all
+/// readers).
 pub(crate) fn moved(nodes: &[NodeCost], values: &[ValueCost]) -> Vec<bool> {
     let mut net = DiGraph::<(), u64>::new();
     let (there, here) = (net.add_node(()), net.add_node(()));
@@ -68,7 +69,7 @@ pub(crate) fn moved(nodes: &[NodeCost], values: &[ValueCost]) -> Vec<bool> {
     vertices.iter().map(|vertex| !stays[vertex.index()]).collect()
 }
 
-/// The vertices from which more could flow to `sink`: what must be on its side of a minimum cut.
+/// The vertices from which more could flow to `sink`: they must be on its side of a minimum cut.
 fn reaching(net: &DiGraph<(), u64>, sink: NodeIndex, flow: &[u64]) -> Vec<bool> {
     let mut reached = vec![false; net.node_count()];
     reached[sink.index()] = true;
@@ -92,7 +93,7 @@ fn reaching(net: &DiGraph<(), u64>, sink: NodeIndex, flow: &[u64]) -> Vec<bool> 
 mod tests {
     use super::*;
 
-    /// What a division takes, counted as a run does.
+    /// The cost of a division, counted as a run would.
     fn total(nodes: &[NodeCost], values: &[ValueCost], moved: &[bool]) -> u64 {
         let computing = nodes
             .iter()

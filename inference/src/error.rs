@@ -24,7 +24,7 @@ pub enum Error {
     /// The bytes are no ONNX model.
     #[error("not a readable ONNX model: {message}")]
     Malformed {
-        /// What the parser stumbled on.
+        /// What the parser could not read.
         message: String,
     },
     /// The file's format version is not one that this reader knows.
@@ -43,16 +43,16 @@ pub enum Error {
         /// Oldest and newest version that is read.
         expected: (i64, i64),
     },
-    /// A device or its driver refuses, outside a node.
+    /// A device or its driver fails outside a node.
     #[error(transparent)]
     Compute(#[from] lgp_compute::Error),
     /// The graph breaks a rule of ONNX.
     #[error("invalid graph: {message}")]
     Graph {
-        /// The rule, and who broke it.
+        /// The rule, and the part of the graph that breaks it.
         message: String,
     },
-    /// Nodes feed themselves.
+    /// Nodes depend on their own outputs.
     #[error("the graph has a cycle through {}", list(nodes))]
     Cycle {
         /// Nodes that can never run.
@@ -76,7 +76,7 @@ pub enum Error {
         /// What was wrong and what was expected.
         message: String,
     },
-    /// Operators or attributes without an implementation: all of them at once.
+    /// Operators or attributes without an implementation, all in one error.
     #[error(transparent)]
     Unsupported(#[from] Unsupported),
     /// A node's inputs or attributes do not fit its operator.
@@ -130,17 +130,17 @@ pub enum Error {
         expected: String,
         /// The shape that was given.
         given: Vec<usize>,
-        /// Why not, where the shapes alone do not say it.
+        /// Why the shape does not fit, if the shapes alone do not tell.
         reason: Option<String>,
     },
-    /// A value that is no tensor where only tensors can be.
+    /// A value is no tensor where only tensors are allowed.
     #[error("{what} '{name}' is {kind}, expected a tensor; run the session on values of any kind")]
     NotATensor {
         /// `input` or `output`.
         what: &'static str,
-        /// Its name.
+        /// The value's name.
         name: String,
-        /// What it is.
+        /// The kind of the value.
         kind: &'static str,
     },
     /// An input is of another kind than the model declares.
@@ -153,7 +153,7 @@ pub enum Error {
         /// What the model declares.
         expected: String,
     },
-    /// An output that the last run of a binding did not make.
+    /// An output that the last run of a binding did not return.
     #[error("no output '{name}' is there, a run makes {}", list(.known))]
     NoOutput {
         /// The name that was asked for.
@@ -161,13 +161,13 @@ pub enum Error {
         /// The model's outputs.
         known: Vec<String>,
     },
-    /// The run was asked to end, or took too long.
+    /// The run was asked to end, or reached its deadline.
     #[error(transparent)]
     Stopped(#[from] lgp_compute::Stopped),
-    /// A task has no result to give.
+    /// A task has no result.
     #[error("the task has no result: {message}")]
     Task {
-        /// Where it went.
+        /// Why the result is missing.
         message: &'static str,
     },
     /// Requests cannot run as one batch.
@@ -185,24 +185,24 @@ pub enum Error {
     /// A model cannot be written as ONNX.
     #[error("cannot write the model: {message}")]
     Export {
-        /// What has no place in the file.
+        /// The content that the file cannot hold.
         message: String,
     },
-    /// A file of weights is damaged, or has what is not read here.
+    /// A file of weights is damaged, or has content that is not supported.
     #[error("not a readable {format}: {message}")]
     Weights {
-        /// The format that its first bytes tell.
+        /// The format that the file's first bytes tell.
         format: &'static str,
         /// What was wrong and what was expected.
         message: String,
     },
-    /// A PyTorch file holds more than tensors. Nothing that it names is ever called.
+    /// A PyTorch file holds more than tensors. None of the functions that it names is called.
     #[error("the file wants to call '{global}', expected tensors and dictionaries of them only")]
     WeightsGlobal {
-        /// Module and name of what it wants.
+        /// Module and name of the function.
         global: String,
     },
-    /// A device may not take the memory that the model needs at least.
+    /// The limit on a device's memory is below what the model needs.
     #[error(
         "{device} may take {limit_bytes} bytes for the model, expected {smallest_bytes} at least; \
          there it needs {}",
@@ -211,24 +211,24 @@ pub enum Error {
     DeviceTooSmall {
         /// The device.
         device: lgp_hal::DeviceId,
-        /// What may be taken.
+        /// The limit.
         limit_bytes: usize,
         /// The smallest limit with which the model can run.
         smallest_bytes: usize,
-        /// Who needs how much of that, where most is needed.
+        /// The needs at the node that needs most, by owner.
         needs: Vec<lgp_memory::Holder>,
     },
-    /// A model that cannot be cut over devices of so little memory.
+    /// No cut of the model fits the memory of the devices.
     #[error(
         "no cut of the model fits devices of {limits:?} bytes: it has {weights_bytes} bytes of weights, \
          and {values_bytes} bytes of values at most"
     )]
     NoCut {
-        /// What may be taken of each device.
+        /// The limit on each device.
         limits: Vec<usize>,
         /// Bytes of all weights.
         weights_bytes: usize,
-        /// The most that is alive besides.
+        /// The most bytes of values and scratch at one node.
         values_bytes: usize,
     },
     /// The session's threads cannot be started.
@@ -266,7 +266,7 @@ pub enum Error {
         /// The versions it has.
         known: Vec<String>,
     },
-    /// A stored model is not the one that was stored.
+    /// The files of a stored model have changed.
     #[error(
         "{} has changed: with its weights it has digest {given}, expected {expected}; register \
          it as a new version",
@@ -286,7 +286,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a device was lost, and has to be opened again before anything runs on it.
+    /// Whether a device was lost. It must be opened again before anything runs on it.
     #[must_use]
     pub fn is_device_lost(&self) -> bool {
         match self {
@@ -304,7 +304,7 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
-    /// Whether a device has no room now: it may once others have given theirs back.
+    /// Whether a device lacks room that other runs may give back.
     pub(crate) fn is_shortage(&self) -> bool {
         use lgp_memory::Error::Shortage;
         let source = match self {
@@ -319,7 +319,7 @@ impl Error {
     }
 }
 
-/// Names for a message, cut where nobody would read on.
+/// Names for a message; a long list is cut.
 pub(crate) fn list(names: &[String]) -> String {
     const MOST: usize = 12;
     if names.is_empty() {

@@ -1,4 +1,6 @@
-//! Runs a compiled graph: one node after the other, each value gone after its last reader.
+//! Runs a compiled graph node by node, and drops each value after its last reader.
+
+mod images;
 
 use crate::compiled::Compiled;
 use crate::device::{self, Placement};
@@ -12,14 +14,14 @@ use lgp_compute::Context;
 use lgp_memory::{Arena, Datum};
 use std::sync::Arc;
 
-/// A graph with everything that a run needs to know of it.
+/// A graph with everything that a run needs to know about it.
 #[derive(Debug)]
 pub(crate) struct Program {
     pub(crate) graph: Graph,
     plan: Plan,
     memory: PlanCache<MemoryPlan>,
-    /// Whether images of a batch run one by one.
-    pub(crate) by_image: bool,
+    /// Whether the images of a batch run one by one.
+    by_image: bool,
 }
 
 impl Program {
@@ -29,17 +31,17 @@ impl Program {
         Self { graph, plan, memory: PlanCache::default(), by_image }
     }
 
-    /// A run of whatever the inputs are at once.
+    /// Runs the whole batch at once.
     ///
     /// # Errors
     /// As [`Compiled::run`].
-    pub(crate) fn run_whole(
+    fn run_whole(
         &self,
         ctx: &Context,
         inputs: Vec<Slot<'_>>,
         mut recorder: Option<&mut Recorder>,
     ) -> Result<Vec<Datum>> {
-        // A body of no nodes that a loop repeats must notice too.
+        // A loop may repeat a body without nodes: such a run must notice a request to stop too.
         ctx.check()?;
         let (memory, ctx) = self.memory(ctx, &inputs)?;
         let ctx = &ctx;
@@ -66,8 +68,8 @@ impl Program {
         self.graph.outputs.iter().map(|(_, id)| output(*id)).collect()
     }
 
-    /// The memory plan for inputs of these shapes, and a context whose outputs go where it says.
-    /// Where an input is no tensor, all comes from the pool.
+    /// The memory plan for inputs of these shapes, and a context that places outputs by it. If an
+    /// input is no tensor, there is no plan and all memory comes from the pool.
     fn memory(
         &self,
         ctx: &Context,

@@ -1,4 +1,4 @@
-//! Holds the facts that a model's operators state of themselves against what they compute.
+//! Compares the facts that a model's operators state about themselves with their results.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, ValueId, node_error};
@@ -8,14 +8,13 @@ use crate::{inputs, onnx, passes};
 use lgp_compute::{Context, Op, ValueInfo, cost};
 use lgp_memory::{DType, Datum, Tensor, TensorView};
 
-/// Work of a node, in multiply-adds, and elements of its inputs above which it is not run on
-/// variations.
+/// A node with more multiply-adds or more input elements than this is not checked.
 const LARGE: u64 = 1 << 22;
 
-/// Runs a model once on these inputs, and each of its nodes, as the model has them and as they are
-/// after all passes, on variations of its own inputs: what contradicts the facts that operators
-/// state is named in a sentence each ([`lgp_compute::check_facts`]). Nodes whose work is large are
-/// left out, and so are those inside of loops and branches. For tests.
+/// Runs a model once on these inputs, before and after all passes, and checks each node on
+/// variations of its own inputs. Each contradiction to the facts that an operator states is one
+/// sentence ([`lgp_compute::check_facts`]). Nodes with much work and nodes inside loops and
+/// branches are not checked. For tests.
 ///
 /// # Errors
 /// As [`crate::Session::run_data`].
@@ -56,7 +55,7 @@ impl Walk<'_> {
         })
     }
 
-    /// Runs a node; what it read.
+    /// Runs a node; answers its inputs.
     fn run(&mut self, node: &Node) -> Result<Vec<Option<Datum>>> {
         let inputs: Vec<Option<Datum>> = node
             .inputs
@@ -72,7 +71,7 @@ impl Walk<'_> {
         Ok(inputs)
     }
 
-    /// Checks a node on what it read, and on noise in its place.
+    /// Checks a node on its inputs, and on noise in their place.
     fn check(&self, node: &Node, inputs: Vec<Option<Datum>>) -> Vec<String> {
         let tensors: Option<Vec<Option<Tensor>>> = inputs
             .into_iter()
@@ -90,7 +89,7 @@ impl Walk<'_> {
             Ok(complaints) => complaints,
             Err(error) => vec![error.to_string()],
         };
-        // What an operator refuses, such as a norm's negative variance, says nothing of its facts.
+        // Operators may refuse noise, such as a negative variance: that contradicts no fact.
         complaints
             .extend(lgp_compute::check_facts(&*node.op, &noise, self.seed).unwrap_or_default());
         complaints
@@ -108,7 +107,7 @@ fn is_large(op: &dyn Op, tensors: &[Option<Tensor>]) -> bool {
     elements as u64 > LARGE || cost(op, &infos, &outputs).multiply_adds > LARGE
 }
 
-/// Other contents for a tensor of floats, between -1 and 1; what is no f32 stays.
+/// Noise between -1 and 1 in the place of f32 elements; other tensors stay as they are.
 fn noisy(x: &Tensor, number: usize) -> Tensor {
     if x.dtype() != DType::F32 {
         return x.clone();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ValueId(pub(crate) usize);
 
-/// A value's name, and what is known of it once inference has reached it.
+/// A value's name, and its type once it is inferred.
 #[derive(Debug, Clone)]
 pub(crate) struct GraphValue {
     pub(crate) name: String,
@@ -22,24 +22,24 @@ pub(crate) struct GraphValue {
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) name: String,
-    /// What the model calls the operator that this one is, or is a part of; `None` for one that
+    /// The model's name for the operator that this node is, or is a part of; `None` for a node that
     /// a pass added.
     pub(crate) op_type: Option<Arc<str>>,
     pub(crate) op: Arc<dyn Op>,
     /// `None` for an optional input that is absent.
     pub(crate) inputs: Vec<Option<ValueId>>,
-    /// `None` for an output that nobody wants.
+    /// `None` for an output that nothing reads.
     pub(crate) outputs: Vec<Option<ValueId>>,
 }
 
 impl Node {
-    /// The operator's name for people: the model's own, where it has one.
+    /// The operator's name in messages: the model's own name, if there is one.
     pub(crate) fn shown(&self) -> &str {
         self.op_type.as_deref().unwrap_or_else(|| self.op.name())
     }
 }
 
-/// Who reads each value of a graph.
+/// The readers of each value of a graph.
 #[derive(Debug)]
 pub(crate) struct Readers {
     nodes: Vec<Vec<usize>>,
@@ -47,17 +47,17 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    /// The nodes that read a value, each as often as it does.
+    /// The nodes that read a value; a node that reads it twice is listed twice.
     pub(crate) fn nodes(&self, id: ValueId) -> &[usize] {
         self.nodes.get(id.0).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether it is an output of the graph.
+    /// Whether the value is an output of the graph.
     pub(crate) fn is_output(&self, id: ValueId) -> bool {
         self.is_output.get(id.0) == Some(&true)
     }
 
-    /// The node that reads a value, if nothing else does.
+    /// The node that reads a value, if it is the only reader.
     pub(crate) fn only(&self, id: ValueId) -> Option<usize> {
         match *self.nodes(id) {
             [node] if !self.is_output(id) => Some(node),
@@ -73,20 +73,20 @@ pub(crate) struct Graph {
     pub(crate) values: Vec<GraphValue>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) inputs: Vec<ValueId>,
-    /// The public names of the outputs, and the values that they are.
+    /// The public names of the outputs, and their values.
     pub(crate) outputs: Vec<(String, ValueId)>,
-    /// How it will run: passes may choose kernels by it.
+    /// The session's options, by which passes choose kernels.
     pub(crate) options: SessionOptions,
 }
 
 impl Graph {
-    /// Adds a value of which nothing is known yet.
+    /// Adds a value of unknown type.
     pub(crate) fn add_value(&mut self, name: impl Into<String>) -> ValueId {
         self.values.push(GraphValue { name: name.into(), info: None });
         ValueId(self.values.len() - 1)
     }
 
-    /// Adds a value that is known.
+    /// Adds a constant.
     pub(crate) fn add_constant(&mut self, name: impl Into<String>, tensor: Tensor) -> ValueId {
         let id = self.add_value(name);
         self.set_constant(id, tensor);
@@ -106,8 +106,8 @@ impl Graph {
         self.info(id).and_then(|info| info.constant.as_ref())
     }
 
-    /// Lets go of a constant of which a reader has made what it needs, if no other reads it: `uses`
-    /// has how many read each value, and has one fewer from now on.
+    /// Drops a constant that one of its readers no longer needs, if it has no other reader. `uses`
+    /// has the number of readers of each value, and is counted down.
     pub(crate) fn release(&mut self, id: ValueId, uses: &mut [usize]) {
         uses[id.0] = uses[id.0].saturating_sub(1);
         if uses[id.0] == 0
@@ -123,7 +123,7 @@ impl Graph {
         op.downcast_ref()
     }
 
-    /// Bytes of all that it stores: constants, each counted once, and what operators hold.
+    /// Bytes of the constants, each counted once, and of the tensors that operators hold.
     pub(crate) fn stored_bytes(&self) -> usize {
         let mut seen: Vec<(*const u8, usize)> = self
             .values
@@ -147,13 +147,13 @@ impl Graph {
         uses
     }
 
-    /// What is known of a node's inputs.
+    /// The types of a node's inputs.
     pub(crate) fn infos(&self, node: &Node) -> Vec<Option<&ValueInfo>> {
         node.inputs.iter().map(|id| id.and_then(|id| self.info(id))).collect()
     }
 
-    /// The values that an operator reads in a node's stead: the node's inputs, constants that are
-    /// added here, and values that were made for it.
+    /// The values that an operator reads in the place of a node: the node's inputs, constants that
+    /// are added here, and values that were made for the operator.
     pub(crate) fn bind(
         &mut self,
         node: &Node,
@@ -174,7 +174,7 @@ impl Graph {
         bound
     }
 
-    /// Which nodes read each value, and whether the caller does.
+    /// The readers of each value: nodes, and the caller.
     pub(crate) fn readers(&self) -> Readers {
         let mut readers = Readers {
             nodes: vec![Vec::new(); self.values.len()],
@@ -204,10 +204,10 @@ impl Graph {
         producers
     }
 
-    /// Infers the types of a node's outputs from what is known of its inputs.
+    /// Infers the types of a node's outputs from those of its inputs.
     ///
     /// # Errors
-    /// What the operator has against its inputs, with the node's name.
+    /// An error of the operator about its inputs, with the node's name.
     pub(crate) fn infer_node(&mut self, index: usize) -> Result<()> {
         let node = &self.nodes[index];
         let mut inputs = Vec::with_capacity(node.inputs.len());
@@ -221,7 +221,7 @@ impl Graph {
             });
         }
         if !node.op.takes_data() {
-            // Values that are sequences or maps have a dtype too; it is not the operator's.
+            // Sequences and maps have a dtype too, but it is not that of a tensor.
             let mut given = inputs.iter().enumerate();
             let other =
                 given.find_map(|(i, x)| x.filter(|x| !x.kind.holds_tensors()).map(|x| (i, x)));
@@ -254,13 +254,13 @@ impl Graph {
         Ok(())
     }
 
-    /// What is known of every value for inputs of these types, in the graph's order.
+    /// The types of all values for inputs of these types, in the graph's order.
     pub(crate) fn concrete(&self, inputs: &[(DType, Shape)]) -> Vec<Option<ValueInfo>> {
         self.concrete_with(inputs, |_, _, _| {})
     }
 
-    /// As [`Graph::concrete`], with each node's place shown to `visit`, and what is known of its
-    /// inputs and outputs.
+    /// As [`Graph::concrete`]. Each node's index and the types of its inputs and outputs are shown
+    /// to `visit`.
     pub(crate) fn concrete_with(
         &self,
         inputs: &[(DType, Shape)],
@@ -278,12 +278,12 @@ impl Graph {
                 .iter()
                 .map(|input| match input {
                     None => Some(None),
-                    // Where a shape could not be made concrete, what is known without it remains.
+                    // If no concrete shape is known, the type that holds for all inputs remains.
                     Some(id) => infos[id.0].as_ref().or_else(|| self.info(*id)).map(Some),
                 })
                 .collect();
             let Some(given) = given else { continue };
-            // A run with such inputs says what is wrong with them.
+            // The error appears in a run with these inputs.
             let Ok(outputs) = node.op.infer(&given) else { continue };
             visit(index, &given, &outputs);
             for (id, info) in node.outputs.iter().zip(outputs) {
@@ -305,7 +305,7 @@ impl Graph {
     }
 }
 
-/// Adds where an operator failed.
+/// Adds the node to an operator's error.
 pub(crate) fn node_error(node: &Node, source: lgp_compute::Error) -> Error {
     if let lgp_compute::Error::Stopped(why) = source {
         return why.into();
@@ -313,7 +313,7 @@ pub(crate) fn node_error(node: &Node, source: lgp_compute::Error) -> Error {
     Error::Node { node: node.name.clone(), op: node.shown().to_owned(), source }
 }
 
-/// Dimensions that are all known are a constant.
+/// A shape whose dimensions are all known is a constant.
 pub(crate) fn with_constant(mut info: ValueInfo) -> Result<ValueInfo> {
     let known = info.dims.as_ref().and_then(|dims| {
         dims.iter()

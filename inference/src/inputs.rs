@@ -1,4 +1,4 @@
-//! Holds what a caller gives against what the model expects.
+//! Compares the caller's inputs with those that the model expects.
 
 use crate::error::{Error, Result};
 use crate::model::{ValueSpec, names};
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 /// The given tensors in the order of `specs`.
 ///
 /// # Errors
-/// Names and types that differ, with what was given and what was expected.
+/// Wrong names and types, with the given and the expected ones.
 pub(crate) fn bind<'a>(
     specs: &[ValueSpec],
     given: &[(&str, TensorView<'a>)],
@@ -76,7 +76,7 @@ pub(crate) fn bind_data(specs: &[ValueSpec], given: Vec<(&str, Datum)>) -> Resul
     specs.iter().zip(slots).map(|(spec, slot)| slot.ok_or_else(|| missing(spec))).collect()
 }
 
-/// Tensors of a value have the declared dtype and, where the value is one itself, shape.
+/// Checks the dtype of all tensors in a value, and the shape of a value that is a tensor itself.
 fn check_elements<'s>(
     spec: &'s ValueSpec,
     value: &Datum,
@@ -103,7 +103,7 @@ fn check_elements<'s>(
     }
 }
 
-/// Ranks and fixed dimensions agree, and a symbol has one size in all inputs.
+/// Checks the rank, the fixed dimensions, and that each symbol has one size in all inputs.
 fn check_shape<'s>(
     name: &'s str,
     expected: &'s SymShape,

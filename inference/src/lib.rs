@@ -1,7 +1,7 @@
 //! ONNX in and out, graphs and their passes, sessions that run them, a repository of models.
 //!
-//! This layer knows graphs: the maths of a node is `lgp-compute`'s, who asks for a run and from
-//! where is the business of the layers above.
+//! This layer knows graphs: the maths of a node belongs to `lgp-compute`, and the caller of a run
+//! to the layers above.
 #![forbid(unsafe_code)]
 
 mod batch;
@@ -26,6 +26,7 @@ mod plan;
 mod profile;
 mod repository;
 mod rows;
+mod run_options;
 mod session;
 mod slices;
 mod slots;
@@ -46,11 +47,12 @@ pub use onnx::{
     Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, read_value, supported_operators,
 };
 pub use operators::Operators;
-pub use options::{Precision, RunOptions, SessionOptions};
+pub use options::{Precision, SessionOptions};
 pub use passes::{PassReport, pass_reports};
 pub use plan::{MemoryReport, PlacedTensor, TensorBytes};
 pub use profile::{NodeProfile, Profile};
 pub use repository::{Entry, Repository};
+pub use run_options::RunOptions;
 pub use session::Session;
 pub use task::RunTask;
 pub use weights::{BoundWeight, BoundWeights, KeptFloats, StoredFloats, Weights};

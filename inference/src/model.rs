@@ -1,15 +1,17 @@
 //! A model as ONNX describes it: named values, nodes by operator name, stored tensors.
 //!
-//! Everything in a [`Model`] was checked: names are unique, nothing dangles, nodes are in an order
-//! in which they can run. Whether its operators exist here is asked when a session is made of it.
+//! Everything in a [`Model`] was checked: names are unique, every name that is read is defined, and
+//! nodes are in an order in which they can run. Its operators are looked up when a session is made.
 
-use crate::error::{Error, Result};
+mod checks;
+mod node;
+
+pub use node::{Attr, ModelNode, Subgraph};
+
 use crate::operators::Operators;
 use lgp_memory::{Tensor, TensorType, ValueKind};
 use std::borrow::Cow;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
 /// Name and type of a model's input or output.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,7 +20,7 @@ pub struct ValueSpec {
     pub name: String,
     /// Element type and shape; dimensions may be symbolic.
     pub ty: TensorType,
-    /// What has that type: the value, or the tensors that it holds.
+    /// Whether the value is a tensor of that type, or holds tensors of that type.
     pub kind: ValueKind,
 }
 
@@ -27,166 +29,6 @@ impl ValueSpec {
     #[must_use]
     pub fn tensor(name: impl Into<String>, ty: TensorType) -> Self {
         Self { name: name.into(), ty, kind: ValueKind::Tensor }
-    }
-}
-
-/// An attribute's value.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Attr {
-    /// An integer.
-    Int(i64),
-    /// A float.
-    Float(f32),
-    /// A string.
-    Str(String),
-    /// A list of integers.
-    Ints(Vec<i64>),
-    /// A list of floats.
-    Floats(Vec<f32>),
-    /// A list of strings.
-    Strs(Vec<String>),
-    /// A tensor.
-    Tensor(Tensor),
-    /// A graph that the operator runs, such as the branch of an `If`.
-    Graph(Arc<Subgraph>),
-    /// The type of a value.
-    Type(ValueKind, TensorType),
-    /// A kind that is carried by name only, such as a list of graphs: no operator here reads it.
-    Other(&'static str),
-}
-
-impl From<i64> for Attr {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<f32> for Attr {
-    fn from(value: f32) -> Self {
-        Self::Float(value)
-    }
-}
-
-impl From<&str> for Attr {
-    fn from(value: &str) -> Self {
-        Self::Str(value.to_owned())
-    }
-}
-
-impl<const N: usize> From<[i64; N]> for Attr {
-    fn from(value: [i64; N]) -> Self {
-        Self::Ints(value.to_vec())
-    }
-}
-
-impl From<Vec<i64>> for Attr {
-    fn from(value: Vec<i64>) -> Self {
-        Self::Ints(value)
-    }
-}
-
-impl From<Vec<f32>> for Attr {
-    fn from(value: Vec<f32>) -> Self {
-        Self::Floats(value)
-    }
-}
-
-impl From<Tensor> for Attr {
-    fn from(value: Tensor) -> Self {
-        Self::Tensor(value)
-    }
-}
-
-/// One operator application, as ONNX writes it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ModelNode {
-    /// Name; made up from operator and position where the file has none.
-    pub name: String,
-    /// Operator, as ONNX spells it.
-    pub op_type: String,
-    /// Operator domain; empty for ONNX's own.
-    pub domain: String,
-    /// Names of the inputs; empty for an optional input that is absent.
-    pub inputs: Vec<String>,
-    /// Names of the outputs; empty for an output that nobody wants.
-    pub outputs: Vec<String>,
-    /// Attributes by name.
-    pub attributes: BTreeMap<String, Attr>,
-}
-
-impl ModelNode {
-    /// Names that the node reads: its inputs, and what its graphs take from around them.
-    pub(crate) fn reads(&self) -> impl Iterator<Item = &str> {
-        let captured = self.attributes.values().flat_map(|attribute| match attribute {
-            Attr::Graph(graph) => graph.captures.as_slice(),
-            _ => &[],
-        });
-        self.inputs.iter().chain(captured).map(String::as_str).filter(|name| !name.is_empty())
-    }
-}
-
-/// A graph inside a node. It may read the values of the graphs around it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Subgraph {
-    pub(crate) name: String,
-    pub(crate) inputs: Vec<String>,
-    pub(crate) outputs: Vec<String>,
-    pub(crate) initializers: BTreeMap<String, Tensor>,
-    pub(crate) nodes: Vec<ModelNode>,
-    /// What it reads from around it, sorted.
-    pub(crate) captures: Vec<String>,
-}
-
-impl Subgraph {
-    /// Checks the names and puts the nodes in running order.
-    pub(crate) fn validated(mut self) -> Result<Self> {
-        let given = self.inputs.iter().chain(self.initializers.keys());
-        let defined = Defined::new(given.map(|name| ("input", name.as_str())), &self.nodes)?;
-        let read = self.nodes.iter().flat_map(ModelNode::reads);
-        let read = read.chain(self.outputs.iter().map(String::as_str));
-        let free: BTreeSet<&str> = read.filter(|name| !defined.names.contains(name)).collect();
-        self.captures = free.into_iter().map(str::to_owned).collect();
-        let producers = defined.producers;
-        self.nodes = in_running_order(self.nodes, &producers)?;
-        Ok(self)
-    }
-}
-
-/// The names that a graph defines.
-struct Defined<'a> {
-    names: HashSet<&'a str>,
-    /// Which node makes each value.
-    producers: HashMap<String, usize>,
-}
-
-impl<'a> Defined<'a> {
-    fn new(
-        given: impl Iterator<Item = (&'static str, &'a str)>,
-        nodes: &'a [ModelNode],
-    ) -> Result<Self> {
-        let mut names: HashSet<&str> = HashSet::new();
-        for (what, name) in given {
-            if name.is_empty() {
-                return Err(Error::graph(format!("an {what} has no name")));
-            }
-            if !names.insert(name) {
-                return Err(Error::graph(format!("value '{name}' is defined more than once")));
-            }
-        }
-        let mut producers = HashMap::new();
-        for (index, node) in nodes.iter().enumerate() {
-            for output in node.outputs.iter().filter(|o| !o.is_empty()) {
-                if !names.insert(output) {
-                    return Err(Error::graph(format!(
-                        "value '{output}', an output of node '{}', is defined more than once",
-                        node.name
-                    )));
-                }
-                producers.insert(output.clone(), index);
-            }
-        }
-        Ok(Self { names, producers })
     }
 }
 
@@ -204,7 +46,7 @@ pub struct Model {
     pub(crate) outputs: Vec<ValueSpec>,
     pub(crate) initializers: BTreeMap<String, Tensor>,
     pub(crate) nodes: Vec<ModelNode>,
-    /// Those of other crates.
+    /// Operators of other crates.
     pub(crate) operators: Operators,
 }
 
@@ -221,6 +63,14 @@ impl<'a> From<&'a Model> for Cow<'a, Model> {
 }
 
 impl Model {
+    /// The same model with operators that this crate does not know. Files do not carry them: a
+    /// model that is saved and loaded again needs them again.
+    #[must_use]
+    pub fn with_operators(mut self, operators: Operators) -> Self {
+        self.operators = operators;
+        self
+    }
+
     /// The graph's name.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -257,7 +107,7 @@ impl Model {
         &self.metadata
     }
 
-    /// What a caller must give, in order. An input with a stored default is a constant, not here.
+    /// The inputs that a caller must give, in order. One with a stored default is a constant.
     #[must_use]
     pub fn inputs(&self) -> &[ValueSpec] {
         &self.inputs
@@ -269,7 +119,7 @@ impl Model {
         &self.defaults
     }
 
-    /// What the model returns, in order, as the file declares it.
+    /// The outputs, in order, as the file declares them.
     #[must_use]
     pub fn outputs(&self) -> &[ValueSpec] {
         &self.outputs
@@ -318,86 +168,6 @@ impl Model {
         }
         all
     }
-
-    /// Checks the names and puts the nodes in running order.
-    pub(crate) fn validated(mut self) -> Result<Self> {
-        let producers = self.check_names()?;
-        self.nodes = in_running_order(self.nodes, &producers)?;
-        Ok(self)
-    }
-
-    /// Every name is defined once and every used name is defined. Returns who makes what.
-    fn check_names(&self) -> Result<HashMap<String, usize>> {
-        let inputs = self.inputs.iter().map(|v| ("input", v.name.as_str()));
-        let stored = self.initializers.keys().map(|name| ("initializer", name.as_str()));
-        let Defined { names, producers } = Defined::new(inputs.chain(stored), &self.nodes)?;
-        for node in &self.nodes {
-            if let Some(unknown) = node.reads().find(|name| !names.contains(name)) {
-                return Err(Error::graph(format!(
-                    "node '{}' ({}) reads '{unknown}', which nothing defines",
-                    node.name, node.op_type
-                )));
-            }
-        }
-        self.check_outputs(&names)?;
-        Ok(producers)
-    }
-
-    fn check_outputs(&self, defined: &HashSet<&str>) -> Result<()> {
-        if self.outputs.is_empty() {
-            return Err(Error::graph("the model has no outputs"));
-        }
-        let mut seen = HashSet::new();
-        for output in &self.outputs {
-            if !defined.contains(output.name.as_str()) {
-                return Err(Error::graph(format!(
-                    "model output '{}' is defined by no node",
-                    output.name
-                )));
-            }
-            if !seen.insert(&output.name) {
-                return Err(Error::graph(format!(
-                    "model output '{}' is declared more than once",
-                    output.name
-                )));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Kahn's algorithm; among nodes that could run, the file's order is kept.
-fn in_running_order(
-    nodes: Vec<ModelNode>,
-    producers: &HashMap<String, usize>,
-) -> Result<Vec<ModelNode>> {
-    let mut waiting = vec![0usize; nodes.len()];
-    let mut readers: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
-    for (index, node) in nodes.iter().enumerate() {
-        for &producer in node.reads().filter_map(|name| producers.get(name)) {
-            waiting[index] += 1;
-            readers[producer].push(index);
-        }
-    }
-    let mut ready: BinaryHeap<Reverse<usize>> =
-        (0..nodes.len()).filter(|&i| waiting[i] == 0).map(Reverse).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(Reverse(index)) = ready.pop() {
-        order.push(index);
-        for &reader in &readers[index] {
-            waiting[reader] -= 1;
-            if waiting[reader] == 0 {
-                ready.push(Reverse(reader));
-            }
-        }
-    }
-    if order.len() < nodes.len() {
-        let stuck =
-            nodes.iter().zip(&waiting).filter(|(_, w)| **w > 0).map(|(n, _)| n.name.clone());
-        return Err(Error::Cycle { nodes: stuck.collect() });
-    }
-    let mut slots: Vec<Option<ModelNode>> = nodes.into_iter().map(Some).collect();
-    Ok(order.into_iter().filter_map(|i| slots[i].take()).collect())
 }
 
 /// The names of `specs`, for messages.
@@ -408,7 +178,9 @@ pub(crate) fn names(specs: &[ValueSpec]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Result;
     use lgp_memory::{DType, Dim, SymShape};
+    use std::sync::Arc;
 
     fn spec(name: &str) -> ValueSpec {
         let shape = Some(SymShape(vec![Dim::Known(1)]));

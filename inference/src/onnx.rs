@@ -9,6 +9,7 @@ mod export;
 mod external;
 mod functions;
 mod lower;
+mod lowering;
 mod node;
 mod ops;
 #[rustfmt::skip]

@@ -1,18 +1,18 @@
 //! Operators that other crates define.
 
-use crate::model::{Model, ModelNode};
+use crate::model::ModelNode;
 use lgp_compute::Op;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Makes an operator of a node's attributes; the error says why it cannot.
+/// Makes an operator from a node's attributes; the error tells why it cannot.
 type Make = Arc<dyn Fn(&ModelNode) -> Result<Arc<dyn Op>, String> + Send + Sync>;
 
-/// Operators by domain and name, for models that use some that this crate does not know. Those that
-/// it knows stay what they are.
+/// Operators by domain and name, for models with operators that this crate does not know. Operators
+/// that it knows are not replaced.
 ///
-/// An operator from elsewhere is compiled as ours are: by what it says of its axes, its memory and
-/// what it becomes ([`Op`]).
+/// An operator of another crate is compiled as those of this one are: by the facts that it states
+/// about axes, memory and rewrites ([`Op`]).
 ///
 /// ```
 /// use lgp_compute::{Context, Op, Result, ValueInfo};
@@ -64,13 +64,13 @@ type Make = Arc<dyn Fn(&ModelNode) -> Result<Arc<dyn Op>, String> + Send + Sync>
 pub struct Operators(BTreeMap<(String, String), Make>);
 
 impl Operators {
-    /// None.
+    /// No operators.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds an operator, made of the node that names it.
+    /// Adds an operator; `make` makes it from each node that names it.
     #[must_use]
     pub fn with(
         mut self,
@@ -95,20 +95,10 @@ impl std::fmt::Debug for Operators {
     }
 }
 
-/// The same names with the same makers.
+/// Two are equal if they have the same names with the same makers.
 impl PartialEq for Operators {
     fn eq(&self, other: &Self) -> bool {
         let mut pairs = self.0.iter().zip(&other.0);
         self.0.len() == other.0.len() && pairs.all(|(a, b)| a.0 == b.0 && Arc::ptr_eq(a.1, b.1))
-    }
-}
-
-impl Model {
-    /// The same model with operators that this crate does not know. Files do not carry them: a model
-    /// that is saved and loaded again needs them again.
-    #[must_use]
-    pub fn with_operators(mut self, operators: Operators) -> Self {
-        self.operators = operators;
-        self
     }
 }

@@ -1,14 +1,14 @@
-//! A session's outputs: their types, as exactly as inference knows them, and their values as tensors.
+//! A session's outputs: their types, as exact as inference makes them, and their values as tensors.
 
 use crate::error::{Error, Result};
 use crate::model::ValueSpec;
 use lgp_compute::ValueInfo;
 use lgp_memory::{Datum, Dim, NamedTensor, SymShape, TensorType, ValueKind};
 
-/// The declared type of an output, made more exact by what was inferred.
+/// The declared type of an output, with the details that were inferred.
 ///
 /// # Errors
-/// A declaration that what was inferred contradicts.
+/// A declaration that contradicts the inferred type.
 pub(crate) fn refined(declared: &ValueSpec, inferred: Option<&ValueInfo>) -> Result<ValueSpec> {
     let Some(ValueInfo { ty: inferred, kind, .. }) = inferred else {
         return Ok(declared.clone());
@@ -18,7 +18,7 @@ pub(crate) fn refined(declared: &ValueSpec, inferred: Option<&ValueInfo>) -> Res
         ValueKind::Sequence => ValueKind::OptionalSequence,
         other => other,
     };
-    // Whether a value that may be absent is there shows in a run only.
+    // Only a run shows whether an optional value is present.
     let uncertain = *kind == optional(declared.kind);
     if declared.kind != *kind && declared.kind != optional(*kind) && !uncertain {
         return Err(Error::graph(format!(
@@ -51,7 +51,7 @@ pub(crate) fn refined(declared: &ValueSpec, inferred: Option<&ValueInfo>) -> Res
     Ok(ValueSpec { name: declared.name.clone(), ty, kind })
 }
 
-/// The outputs of a run whose caller expects tensors.
+/// The outputs of a run as tensors, for a caller that expects only these.
 ///
 /// # Errors
 /// [`Error::NotATensor`].

@@ -1,4 +1,4 @@
-//! What happens to a graph between its file and its first run, a file a pass.
+//! The rewrites of a graph between its file and its first run, one file for each pass.
 
 mod affine;
 mod attention;
@@ -28,39 +28,39 @@ pub use report::{PassReport, pass_reports};
 use crate::error::Result;
 use crate::graph::Graph;
 
-/// A rewrite that keeps what the graph computes.
+/// A rewrite that keeps the results of the graph.
 pub(crate) trait Pass: Sync {
-    /// For logs.
+    /// The name in logs.
     fn name(&self) -> &'static str;
 
     /// Rewrites the graph.
     fn run(&self, graph: &mut Graph) -> Result<()>;
 }
 
-/// When a pass runs.
+/// The stage at which a pass runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// When a graph is compiled for the CPU.
+    /// The graph is compiled for the CPU.
     Cpu,
-    /// When it is compiled for a device.
+    /// The graph is compiled for a device.
     Device,
-    /// When its inputs have become of known shapes, on a device.
+    /// The shapes of the graph's inputs have become known, on a device.
     Shapes,
 }
 
 use Stage::{Cpu, Device, Shapes};
 
-/// Every pass with its stages, in the order in which they run. The first one that runs also infers
-/// the types that the others rely on.
+/// Every pass with its stages, in the order in which they run. The first pass of a stage also
+/// infers the types that the others need.
 const PASSES: &[(&dyn Pass, &[Stage])] = &[
     (&constant_folding::ConstantFolding { keep_bytes: true }, &[Cpu]),
     (&stored_weights::StoredWeights, &[Device]),
-    // Before what only made floats of such weights is computed.
+    // Nodes that only decoded stored weights must not be folded to floats.
     (&dead_code::DeadCodeElimination, &[Device]),
     (&identity::IdentityElimination, &[Cpu]),
     (&quantized::QuantizedFusion, &[Cpu]),
     (&dynamic_products::DynamicProducts, &[Cpu]),
-    // Before what integer kernels have taken over is folded to floats.
+    // Nodes that integer kernels have replaced must not be folded to floats.
     (&dead_code::DeadCodeElimination, &[Cpu]),
     (&constant_folding::ConstantFolding { keep_bytes: false }, &[Cpu, Device, Shapes]),
     (&identity::IdentityElimination, &[Device, Shapes]),
@@ -71,7 +71,7 @@ const PASSES: &[(&dyn Pass, &[Stage])] = &[
     (&gelu::GeluFusion, &[Cpu, Device]),
     (&attention::AttentionFusion, &[Cpu, Device]),
     (&shuffle::ShuffleFusion, &[Cpu]),
-    // The passes that follow count readers.
+    // The next passes count the readers of values.
     (&dead_code::DeadCodeElimination, &[Cpu, Shapes]),
     (&layout::ChannelsLast, &[Cpu]),
     (&transpose::TransposeJoining, &[Cpu, Device]),
@@ -101,7 +101,7 @@ pub(crate) fn optimize_for_device(graph: &mut Graph) -> Result<()> {
     run(graph, Device, |_, _| {})
 }
 
-/// Rewrites a graph whose inputs have become of known shapes.
+/// Rewrites a graph whose inputs now have known shapes.
 pub(crate) fn specialize(graph: &mut Graph) -> Result<()> {
     run(graph, Shapes, |_, _| {})
 }
@@ -125,7 +125,7 @@ pub(crate) mod tests {
     use crate::GraphBuilder;
     use lgp_memory::{DType, Dim, SymShape, TensorType};
 
-    /// A type whose `None` dimensions are unknown.
+    /// A type with these dimensions, of which `None` is unknown.
     pub(crate) fn type_of(dtype: DType, dims: &[Option<usize>]) -> TensorType {
         let dims = dims.iter().map(|d| d.map_or(Dim::Unknown, Dim::Known));
         TensorType { dtype, shape: Some(SymShape(dims.collect())) }
@@ -135,7 +135,7 @@ pub(crate) mod tests {
         type_of(DType::F32, dims)
     }
 
-    /// An f32 type of which not even the rank is known.
+    /// An f32 type of unknown rank.
     pub(crate) fn untyped() -> TensorType {
         TensorType { dtype: DType::F32, shape: None }
     }

@@ -1,5 +1,5 @@
-//! When each value is last read, so that its memory can go to the next one, and where in memory
-//! it goes.
+//! When each value is last read, so that the next value can use its memory, and where each value
+//! lies in memory.
 
 mod cache;
 mod memory;

@@ -1,4 +1,4 @@
-//! What a run spent its time on, node by node.
+//! The time that a run spends on each node.
 
 use crate::graph::{Node, ValueId};
 use lgp_compute::ValueInfo;
@@ -8,41 +8,41 @@ use std::time::{Duration, Instant};
 /// One node of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeProfile {
-    /// The node's name. Nodes that passes made carry the name of one that they stand for.
+    /// The node's name. A node that a pass made has the name of a node that it stands for.
     pub name: String,
-    /// Its operator, after all passes.
+    /// The node's operator after all passes.
     pub op: &'static str,
-    /// From the start of the run to the node's.
+    /// Time from the start of the run to the start of the node.
     pub start: Duration,
-    /// How long it took.
+    /// Time of the node.
     pub duration: Duration,
-    /// Bytes of its inputs, stored ones included.
+    /// Bytes of the node's inputs, stored ones included.
     pub bytes_read: usize,
-    /// Bytes of its outputs.
+    /// Bytes of the node's outputs.
     pub bytes_written: usize,
     /// Multiplications with an addition, as the operator counts them for these shapes.
     pub multiply_adds: u64,
-    /// Types of its tensor outputs.
+    /// Types of the node's tensor outputs.
     pub outputs: Vec<TensorType>,
 }
 
-/// A run's nodes in the order in which they ran. Graphs inside nodes count as their node.
+/// The nodes of a run in the order in which they ran. A graph inside a node counts as that node.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Profile {
     /// The nodes.
     pub nodes: Vec<NodeProfile>,
-    /// The whole run: the nodes, and what lies between them.
+    /// Time of the whole run: the nodes, and the time between them.
     pub total: Duration,
 }
 
 impl Profile {
-    /// Time between nodes: what the engine costs beside its kernels.
+    /// Time between nodes: the engine's cost besides its kernels.
     #[must_use]
     pub fn overhead(&self) -> Duration {
         self.total.saturating_sub(self.nodes.iter().map(|n| n.duration).sum())
     }
 
-    /// Operators with the number of their nodes and the time of all, the most expensive first.
+    /// Each operator with the number and the total time of its nodes, the most expensive first.
     #[must_use]
     pub fn by_operator(&self) -> Vec<(&'static str, usize, Duration)> {
         let mut sums: std::collections::BTreeMap<&str, (usize, Duration)> = Default::default();
@@ -57,12 +57,12 @@ impl Profile {
     }
 }
 
-/// A clock that starts with the run.
+/// The clock of a run, which starts with it.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     begin: Instant,
     profile: Profile,
-    /// Whether a batch runs as a whole for it, which is not how it runs otherwise.
+    /// Whether a batch runs as a whole for this recorder, even if its images would run one by one.
     pub(crate) wants_whole: bool,
 }
 
@@ -76,8 +76,8 @@ impl Recorder {
         self.begin.elapsed()
     }
 
-    /// Tells of a node that began at `start` and has just ended. `ty` has the types of its inputs
-    /// and outputs, as far as they are tensors.
+    /// Records a node that began at `start` and has just ended. `ty` gives the types of its inputs
+    /// and outputs that are tensors.
     pub(crate) fn node(
         &mut self,
         node: &Node,

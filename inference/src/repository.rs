@@ -1,9 +1,9 @@
 //! A folder of models by name and version: `NAME/VERSION/model.onnx`, with the files that hold
 //! its weights beside it.
 //!
-//! A version that is added appears whole or not at all. One whose files somebody overwrites is another model
-//! under the same number, with another digest. A number is given again only when its version, and all later
-//! ones, were removed.
+//! A version that is added appears whole or not at all. A version whose files are overwritten is
+//! another model under the same number, with another digest. A number is given again only when its
+//! version, and all later ones, were removed.
 
 mod entry;
 mod files;
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// The model's file in its version's folder.
 const MODEL_FILE: &str = "model.onnx";
 
-/// What the names of folders start with in which versions are put together and taken apart.
+/// Prefixes of the folders in which versions are put together and taken apart.
 const STAGING: [&str; 2] = [".adding-", ".removing-"];
 
 /// Longest name of a model.
@@ -52,7 +52,7 @@ pub struct Repository {
 }
 
 impl Repository {
-    /// Opens the repository in a folder, which is made if it is not there.
+    /// Opens the repository in a folder, which is created if it does not exist.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -62,8 +62,8 @@ impl Repository {
         Ok(Self { root })
     }
 
-    /// Removes what additions and removals left that were interrupted. Only for the repository's
-    /// owner, at a time when nobody else changes it.
+    /// Removes the leftovers of interrupted additions and removals. Only for the repository's
+    /// owner, while no other process changes the repository.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -77,8 +77,8 @@ impl Repository {
         Ok(())
     }
 
-    /// Whether models may be called so: a letter or digit, then letters, digits, `.`, `_` and `-`, 64 at
-    /// most. Such a name is no path.
+    /// Whether a model may have this name: an ASCII letter or digit, then letters, digits, `.`, `_`
+    /// and `-`, 64 characters at most. Such a name is no path.
     #[must_use]
     pub fn is_name(name: &str) -> bool {
         name.len() <= NAME_MAX
@@ -95,8 +95,8 @@ impl Repository {
     /// Copies a model, with the files that hold its weights, into the next version of `name`.
     ///
     /// # Errors
-    /// [`Error::ModelName`], whatever [`Model::load`] and [`Session::new`] have against the model,
-    /// or [`Error::Io`]. Nothing is added then.
+    /// [`Error::ModelName`], the errors of [`Model::load`] and [`Session::new`], or [`Error::Io`].
+    /// Nothing is added then.
     pub fn add(&self, name: &str, file: impl AsRef<Path>) -> Result<Entry> {
         let file = file.as_ref();
         let bytes = crate::onnx::read_file(file)?;
@@ -125,11 +125,11 @@ impl Repository {
         }
     }
 
-    /// The files that [`Repository::add`] copies along with a model: as the model names them, and
-    /// where they are.
+    /// The files that [`Repository::add`] copies along with a model: the model's name of each, and
+    /// its path.
     ///
     /// # Errors
-    /// What [`Model::load`] has against the file or the places of its weights.
+    /// Those of [`Model::load`] about the file or the places of its weights.
     pub fn external_files(file: impl AsRef<Path>) -> Result<BTreeMap<PathBuf, PathBuf>> {
         let file = file.as_ref();
         let bytes = crate::onnx::read_file(file)?;
@@ -137,7 +137,7 @@ impl Repository {
             .map_err(|error| crate::onnx::of_file(error, file))
     }
 
-    /// Reads a stored model, and makes sure that it is still the one that was stored. Weights in
+    /// Reads a stored model, and checks that its files still have the entry's digest. Weights in
     /// other files are hashed once the model is read: a file that is changed and changed back in
     /// between goes unnoticed.
     ///
@@ -152,7 +152,7 @@ impl Repository {
         };
         let (model, external) = match read() {
             Ok((model, external)) => (Ok(model), external),
-            // It could be read when it was stored: another file may lie there now.
+            // The model was readable when it was stored: another file may lie there now.
             Err(error) => (Err(error), BTreeMap::new()),
         };
         let given = files::digest(&bytes, &external)?;
@@ -169,7 +169,7 @@ impl Repository {
     fn store(&self, name: &str, bytes: &[u8], base: Option<&Path>) -> Result<Entry> {
         check_name(name)?;
         let model = Model::from_bytes(bytes, base)?;
-        // Compiled once, so that what cannot run is refused now and not by the first request.
+        // Compiled once, so that a model that cannot run is refused now, not at its first request.
         let metadata = entry::metadata_of(&model);
         let session = Session::new(model, SessionOptions::with_threads(1))?;
         let external = crate::onnx::external_files(bytes, base)?;
@@ -195,7 +195,7 @@ impl Repository {
         let folder = self.root.join(name);
         std::fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
         loop {
-            // Also a folder without a model has its number.
+            // A folder without a model has its number too.
             entry.version = numbers(&folder)?.last().map_or(1, |v| v + 1);
             let target = folder.join(entry.version.to_string());
             match std::fs::rename(staging.path(), &target) {
@@ -206,7 +206,7 @@ impl Repository {
                     files::sync(&folder);
                     return Ok(entry);
                 }
-                // Somebody else added a version in between: take the next one.
+                // Another process added this version in between: take the next number.
                 Err(e) if is_taken(&e) => {}
                 Err(e) => return Err(Error::io("write", target)(e)),
             }
@@ -214,8 +214,8 @@ impl Repository {
     }
 
     /// Every version of every model, by name and version. A model that was put there by hand and
-    /// that does not run is left out, with a warning in the log; [`Repository::get`] says why. So is one
-    /// whose folder cannot be read.
+    /// does not run is left out, with a warning in the log; [`Repository::get`] says why. A model
+    /// whose folder cannot be read is left out too.
     ///
     /// # Errors
     /// [`Error::Io`] where the repository's own folder cannot be read.
@@ -233,8 +233,8 @@ impl Repository {
         Ok(entries)
     }
 
-    /// The versions of each model, as folders are called, or why the model's folder cannot be read: nothing
-    /// says that they can be used. Folders without a version are left out.
+    /// The versions of each model, by the names of folders, or why the model's folder cannot be
+    /// read. The models are not read: they may be unusable. Folders without a version are left out.
     ///
     /// # Errors
     /// [`Error::Io`] where the repository's own folder cannot be read.
@@ -246,7 +246,7 @@ impl Repository {
         Ok(found.filter(|(found, _)| is_model(found)).map(|(found, name)| (name, found)).collect())
     }
 
-    /// One bad model must not hide the others.
+    /// The entry of a version. A bad model is only logged: it must not hide the others.
     fn readable(&self, name: &str, version: u64) -> Option<Entry> {
         entry::load(&self.root, name, version)
             .inspect_err(|error| tracing::warn!(name, version, %error, "a model is left out"))
@@ -256,8 +256,8 @@ impl Repository {
     /// A version of a model; the newest when none is named.
     ///
     /// # Errors
-    /// [`Error::UnknownModel`], [`Error::UnknownVersion`], [`Error::Io`], or what is wrong with
-    /// a model that was put there by hand.
+    /// [`Error::UnknownModel`], [`Error::UnknownVersion`], [`Error::Io`], or the error of a model
+    /// that was put there by hand.
     pub fn get(&self, name: &str, version: Option<u64>) -> Result<Entry> {
         let versions = self.versions_of(name)?;
         let version = match version {
@@ -282,7 +282,7 @@ impl Repository {
             Some(v) if versions.contains(&v) => folder.join(v.to_string()),
             Some(v) => return Err(unknown_version(name, v, &versions)),
         };
-        // Moved aside first: nobody sees half a model.
+        // Moved aside first, so that no reader sees half a model.
         let trash = tempfile::Builder::new()
             .prefix(STAGING[1])
             .tempdir_in(&self.root)
@@ -290,13 +290,13 @@ impl Repository {
         std::fs::rename(&target, trash.path().join("model"))
             .map_err(Error::io("remove", target))?;
         if version.is_some() && versions.len() == 1 {
-            // Not empty when another version was added meanwhile: then it stays.
+            // The folder stays where another version was added meanwhile: it is not empty.
             let _ = std::fs::remove_dir(&folder);
         }
         trash.close().map_err(Error::io("remove", folder))
     }
 
-    /// The versions of a model, oldest first, as folders are called.
+    /// The versions of a model, oldest first, by the names of folders.
     ///
     /// # Errors
     /// [`Error::ModelName`], [`Error::UnknownModel`] where there are none, [`Error::Io`].
@@ -334,8 +334,8 @@ fn numbers(folder: &Path) -> Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Whether something is in a place: of a link that leads nowhere, and where nobody may look, what reads it
-/// says so.
+/// Whether a path exists. A link that leads nowhere and a path without permission count: the read
+/// of the model then reports them.
 fn is_there(path: &Path) -> bool {
     match std::fs::symlink_metadata(path) {
         Ok(_) => true,
@@ -356,7 +356,7 @@ fn folders(path: &Path) -> Result<Vec<String>> {
         let item = item.map_err(Error::io("list", path))?;
         let is_folder = match std::fs::metadata(item.path()) {
             Ok(found) => found.is_dir(),
-            // Of what may not be looked at, the listing itself may say what it is.
+            // Without permission for the item, the listing itself may tell its kind.
             Err(_) => item.file_type().is_ok_and(|kind| kind.is_dir()),
         };
         if let (true, Ok(name)) = (is_folder, item.file_name().into_string()) {

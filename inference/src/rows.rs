@@ -1,18 +1,19 @@
-//! Whether the rows of a batch know nothing of each other, proved from what operators say of their
-//! axes: then a batch may be run row by row, and tasks of one row each as a batch.
+//! Proves from the axes of operators that the rows of a batch are independent: a batch may then run
+//! row by row, and tasks of one row each may run as a batch.
 
 use crate::graph::{Graph, Node, ValueId};
 use lgp_compute::{AxisKind, ValueInfo};
 use lgp_memory::Dim;
 
-/// What a value has to do with the rows.
+/// The relation of a value to the rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The same for every row, however many there are.
+    /// The value is the same for every row and any number of rows.
     Same,
-    /// Its first axis is that of the rows, and each position follows from its row alone.
+    /// The value's first axis is that of the rows, and each position follows from its own row
+    /// alone.
     Rows,
-    /// A shape that says how many rows there are.
+    /// The value is a shape that contains the number of rows.
     Size,
     /// Anything else.
     Mixed,
@@ -43,7 +44,7 @@ pub(crate) fn are_independent(graph: &Graph) -> bool {
     graph.outputs.iter().all(|(_, id)| parts[id.0] == Part::Rows)
 }
 
-/// The symbol that a value's first dimension is.
+/// The symbol of a value's first dimension.
 fn leading(graph: &Graph, id: ValueId) -> Option<&str> {
     match graph.info(id)?.dim(0)? {
         Dim::Symbol(name) => Some(name),
@@ -51,7 +52,7 @@ fn leading(graph: &Graph, id: ValueId) -> Option<&str> {
     }
 }
 
-/// Of a value whose contents are dimensions: whether the number of rows is among them.
+/// For a value that holds dimensions: whether the number of rows is one of them.
 fn counted(graph: &Graph, id: ValueId, rows: &str) -> Option<Part> {
     let dims = graph.info(id)?.dims.as_ref()?;
     let unknown = dims.contains(&Dim::Unknown);
@@ -63,7 +64,7 @@ fn counted(graph: &Graph, id: ValueId, rows: &str) -> Option<Part> {
     }
 }
 
-/// What the outputs of a node are.
+/// The relation of a node's outputs to the rows.
 fn made(graph: &Graph, node: &Node, rows: &str, parts: &[Part]) -> Part {
     let read = |i: usize| node.inputs.get(i).copied().flatten().map(|id| parts[id.0]);
     let given: Vec<Option<Part>> = (0..node.inputs.len()).map(read).collect();
@@ -96,7 +97,7 @@ fn made(graph: &Graph, node: &Node, rows: &str, parts: &[Part]) -> Part {
         let Some(dims) = id.and_then(|id| graph.info(id)?.ty.shape.as_ref()) else {
             return id.is_none();
         };
-        // A size that the number of rows is a part of would be another for one row.
+        // A size that depends on the number of rows would differ for one row.
         let others = |dim: &Dim| !(is_rows(dim) || sized && *dim == Dim::Unknown);
         axis.in_output(o) == Some(0)
             && dims.0.first().is_some_and(is_rows)
@@ -126,7 +127,7 @@ mod tests {
 
     type Build = fn(&mut GraphBuilder, Value) -> Value;
 
-    /// What may stand between a batch and its output, and whether rows stay apart.
+    /// The nodes between a batch and its output, and whether the rows stay independent.
     const CASES: &[(&str, Build, bool)] = &[
         ("relu", |g, x| g.node("Relu", &[x], []), true),
         ("softmax of rows", |g, x| g.node("Softmax", &[x], [("axis", Attr::from(-1))]), true),

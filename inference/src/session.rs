@@ -1,13 +1,14 @@
-//! Runs a model: validates what it is given, then one node after the other.
+//! A model that is ready to run, and the checks of its inputs.
 
 use crate::compiled::Compiled;
 use crate::device::{DeviceMemoryReport, OnDevice, Placement, Split, TunedModel};
 use crate::error::{Error, Result};
 use crate::exec::Program;
 use crate::model::{Model, ValueSpec};
-use crate::options::{RunOptions, SessionOptions};
+use crate::options::SessionOptions;
 use crate::plan::MemoryReport;
 use crate::profile::Recorder;
+use crate::run_options::RunOptions;
 use crate::slots::Slot;
 use crate::{inputs, onnx, outputs, passes, rows};
 use lgp_compute::Context;
@@ -42,15 +43,15 @@ use std::time::Duration;
 pub struct Session {
     inputs: Vec<ValueSpec>,
     outputs: Vec<ValueSpec>,
-    /// Whether the rows of a batch know nothing of each other.
+    /// Whether the rows of a batch are independent of each other.
     independent: bool,
     code: Box<dyn Compiled>,
     pub(crate) ctx: Context,
 }
 
 impl Session {
-    /// Compiles a model. One that is given by value is gone by the end, each of its weights as
-    /// soon as it is packed; of one that is borrowed, both are in memory at once.
+    /// Compiles a model. A model given by value is dropped on the way, each weight as soon as it is
+    /// packed; a borrowed model and the session are in memory at once.
     ///
     /// # Errors
     /// [`Error::Unsupported`] with every operator and attribute that has no implementation,
@@ -59,10 +60,10 @@ impl Session {
         Self::compile(model.into(), options, Vec::new())
     }
 
-    /// As [`Session::new`], to run on a device. What has no kernels there runs on the CPU:
-    /// [`Session::placement`] tells. Weights that find no room in what the accelerator may take
-    /// come from the host in each run: [`Session::device_memory`] tells. Kernels compute in f32,
-    /// whatever [`Precision`](crate::Precision) is asked for.
+    /// As [`Session::new`], on a device. Nodes without kernels there run on the CPU
+    /// ([`Session::placement`]). Weights that do not fit the accelerator's memory come from the
+    /// host in each run ([`Session::device_memory`]). Kernels compute in f32 for every
+    /// [`Precision`](crate::Precision).
     ///
     /// # Errors
     /// As [`Session::new`].
@@ -74,14 +75,14 @@ impl Session {
         Self::compile(model.into(), options, vec![accelerator])
     }
 
-    /// As [`Session::on_device`], on as many of the devices as it takes for weights and values to
-    /// fit their memory: the nodes are cut in their order, one part for each device, where the
-    /// fewest bytes have to cross. Parts run one after the other, and what crosses does it through
-    /// the host's memory. Without a device it runs on the CPU.
+    /// As [`Session::on_device`], on as many of the devices as weights and values need to fit their
+    /// memory. The nodes are cut in their order, one part for each device, where the fewest bytes
+    /// cross. Parts run one after the other, and values cross through the host's memory. Without
+    /// any device, the session runs on the CPU.
     ///
     /// # Errors
-    /// As [`Session::new`]; a run, or [`Session::placement`], of inputs for which there is no such
-    /// cut is [`Error::Graph`].
+    /// As [`Session::new`]. If no cut fits the devices, a run or [`Session::placement`] fails with
+    /// [`Error::NoCut`].
     pub fn on_devices<'a>(
         model: impl Into<Cow<'a, Model>>,
         options: SessionOptions,
@@ -98,7 +99,7 @@ impl Session {
         let threads = options.threads.max(1);
         let mut graph = onnx::lower(&model, options)?;
         let (inputs, declared) = (model.inputs().to_vec(), model.outputs().to_vec());
-        // The graph has its weights, and now has them alone if the model was given by value.
+        // The graph has the weights: if the model was given by value, it now has them alone.
         drop(model);
         let ctx = Context::new(threads).with_isa(options.isa);
         if ctx.threads() < threads {
@@ -123,28 +124,28 @@ impl Session {
         Ok(Self { inputs, outputs, independent, code, ctx })
     }
 
-    /// What a run must be given, in any order.
+    /// The inputs that a run needs, in any order.
     #[must_use]
     pub fn inputs(&self) -> &[ValueSpec] {
         &self.inputs
     }
 
-    /// What a run returns, in this order. Types are as exact as inference could make them.
+    /// The outputs of a run, in this order. Types are as exact as inference could make them.
     #[must_use]
     pub fn outputs(&self) -> &[ValueSpec] {
         &self.outputs
     }
 
-    /// Whether several requests give in one batch just what they give one by one: the first dimension
-    /// of all inputs and outputs is one symbol, and by what the operators say of their axes each row of
-    /// an output follows from the same row of the inputs. `false` where that is not proved.
+    /// Whether requests give the same outputs in one batch as one by one: the first dimension of
+    /// all inputs and outputs is one symbol, and the operators' axes prove that each row of an
+    /// output follows from the same row of the inputs. `false` if that is not proved.
     #[must_use]
     pub fn rows_are_independent(&self) -> bool {
         self.independent
     }
 
-    /// What a run with inputs of these shapes takes of memory, without running it: of the memory
-    /// of its device, where it has one.
+    /// The memory that a run with inputs of these shapes takes, without running it: on the device,
+    /// if there is one.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input without a shape; on a device, a node whose inputs cannot fit.
@@ -153,8 +154,8 @@ impl Session {
         self.code.memory_report(&self.ctx, &signature)
     }
 
-    /// How a run with inputs of these shapes uses its device's memory: which weights stay there,
-    /// and what goes over the link. A run then does just that. `None` without a device, and with several.
+    /// The use of the device's memory and link by a run with inputs of these shapes, and the
+    /// weights that stay there. A run does exactly this. `None` without a device, and with several.
     ///
     /// # Errors
     /// As [`Session::memory`].
@@ -163,8 +164,8 @@ impl Session {
         self.code.device_memory(&signature)
     }
 
-    /// Where each node runs, for inputs of these shapes. A session without a device has all on
-    /// the CPU, and says no more.
+    /// The placement of each node, for inputs of these shapes. Without a device, all nodes are on
+    /// the CPU.
     ///
     /// # Errors
     /// [`Error::Graph`] for an input without a shape; a node whose inputs cannot fit.
@@ -173,28 +174,28 @@ impl Session {
         self.code.placement(&self.ctx, signature)
     }
 
-    /// Measures for about `budget`, for inputs of these shapes, which of their kernels' schedules the
-    /// nodes are fastest with on the session's device, those that calculate most first, and then
-    /// which nodes are cheaper on the host, transfers counted. Sessions that are made afterwards on
-    /// the same accelerator use what was found, and later processes too where it keeps programs
-    /// ([`Accelerator::keep_in`]). Nothing for a session without a device, which has no choice, or
-    /// on several, which are tuned one by one.
+    /// Measures on the session's device for about `budget`, for inputs of these shapes, which
+    /// schedules of the kernels are fastest for each node, those that calculate most first, and
+    /// then which nodes are cheaper on the host, transfers included. Later sessions on the same
+    /// accelerator use the results, and so do later processes if it keeps programs
+    /// ([`Accelerator::keep_in`]). The result is empty without a device, and on several devices,
+    /// which are tuned one by one.
     ///
     /// # Errors
-    /// [`Error::Graph`] for an input without a shape; a node whose inputs cannot fit, or whose kernels
-    /// do not run.
+    /// [`Error::Graph`] for an input without a shape; a node whose inputs cannot fit, or whose
+    /// kernels do not run.
     pub fn tune(&self, shapes: &[(&str, Shape)], budget: Duration) -> Result<TunedModel> {
         let signature = passes::signature(&self.inputs, shapes)?;
         self.code.tune(&self.ctx, &signature, budget)
     }
 
-    /// The device that it runs on, if that is not the CPU; of several, the first.
+    /// The device of the session, if it is not the CPU; with several devices, the first.
     #[must_use]
     pub fn accelerator(&self) -> Option<&Accelerator> {
         self.code.accelerator()
     }
 
-    /// What its runs have taken from the pool so far: everything but weights and inputs.
+    /// The memory that runs have taken from the pool so far, without weights and inputs.
     #[must_use]
     pub fn pool_stats(&self) -> PoolStats {
         self.ctx.pool().stats()
@@ -213,7 +214,7 @@ impl Session {
     /// Runs the model once, as the options say.
     ///
     /// # Errors
-    /// As [`Session::run`], and [`Error::Stopped`] when the run is asked to end first.
+    /// As [`Session::run`], and [`Error::Stopped`] if the run is asked to end first.
     ///
     /// ```
     /// use lgp_inference::{Error, GraphBuilder, RunOptions, Session, SessionOptions, Stop};
@@ -240,8 +241,8 @@ impl Session {
         options.apply(&self.ctx, |ctx, recorder| self.run_tensors(ctx, inputs, recorder))
     }
 
-    /// Runs the model once on tensors that are borrowed, as [`Session::run_with`] does; what comes
-    /// of it may be values of any kind.
+    /// Runs the model once on borrowed tensors, as [`Session::run_with`] does, but outputs may be
+    /// values of any kind.
     ///
     /// # Errors
     /// As [`Session::run_with`].
@@ -277,7 +278,7 @@ impl Session {
         })
     }
 
-    /// One run of the kind that [`Session::run`] is.
+    /// A run on tensors that returns tensors.
     pub(crate) fn run_tensors(
         &self,
         ctx: &Context,
@@ -297,7 +298,7 @@ impl Session {
         self.execute(ctx, bound.into_iter().map(Slot::View).collect(), recorder)
     }
 
-    /// Runs what was compiled, on inputs in the model's order. The outputs have their names.
+    /// Runs the compiled graph on inputs in the model's order, and names its outputs.
     fn execute(
         &self,
         ctx: &Context,

@@ -1,4 +1,4 @@
-//! The values of a graph while it runs, and the CPU's way to compute one node from them.
+//! The values of a graph while it runs, and the computation of a node from them on the CPU.
 
 use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, ValueId, node_error};
@@ -8,11 +8,11 @@ use lgp_memory::{DType, Datum, Shape, TensorType, TensorView};
 /// A value while a graph runs.
 #[derive(Debug, Clone)]
 pub(crate) enum Slot<'a> {
-    /// Not computed yet, or gone.
+    /// Not computed yet, or dropped.
     Empty,
     /// A tensor of the caller, or a stored one.
     View(TensorView<'a>),
-    /// What a node made.
+    /// A value that a node made.
     Own(Datum),
 }
 
@@ -23,7 +23,7 @@ impl From<Datum> for Slot<'_> {
 }
 
 impl Slot<'_> {
-    /// The tensor, if it is one.
+    /// The tensor, if the value is one.
     pub(crate) fn view(&self) -> Option<TensorView<'_>> {
         match self {
             Self::View(view) => Some(view.clone()),
@@ -32,7 +32,7 @@ impl Slot<'_> {
         }
     }
 
-    /// The tensor's dtype and shape, if it is one.
+    /// The tensor's dtype and shape, if the value is one.
     pub(crate) fn signature(&self) -> Option<(DType, Shape)> {
         match self {
             Self::View(view) => Some((view.dtype(), view.shape().clone())),
@@ -50,7 +50,7 @@ pub(crate) struct Slots<'a> {
 }
 
 impl<'a> Slots<'a> {
-    /// Those at the beginning of a run: the inputs, which come in the graph's order.
+    /// The values at the beginning of a run: the inputs, in the graph's order.
     pub(crate) fn new(graph: &'a Graph, inputs: Vec<Slot<'a>>) -> Self {
         let mut slots = vec![Slot::Empty; graph.values.len()];
         for (id, value) in graph.inputs.iter().zip(inputs) {
@@ -67,11 +67,11 @@ impl<'a> Slots<'a> {
         self.slots[id.0] = value;
     }
 
-    /// Computes a node on the CPU; its outputs are among the values then. `frees` are the values
-    /// that nothing reads after the node, `over` is the input among them that it writes over.
+    /// Computes a node on the CPU and adds its outputs to the values. `frees` are the values that
+    /// nothing reads after the node; `over` is the input among them that the node writes over.
     ///
     /// # Errors
-    /// What the node has against its inputs, with the node's name; one that makes too few outputs.
+    /// An error of the node, with its name; a node that makes too few outputs.
     pub(crate) fn compute(
         &mut self,
         ctx: &Context,
@@ -109,7 +109,7 @@ impl<'a> Slots<'a> {
         Ok(())
     }
 
-    /// The type of a value that is a tensor and is there.
+    /// The type of a value that is a tensor and is present.
     pub(crate) fn ty(&self, id: ValueId) -> Option<TensorType> {
         match &self.slots[id.0] {
             Slot::View(view) => Some(TensorType::concrete(view.dtype(), view.shape())),
@@ -122,10 +122,10 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// A value of whatever kind.
+    /// A value of any kind.
     ///
     /// # Errors
-    /// One that is not there.
+    /// A value that is not present.
     pub(crate) fn datum(&self, id: ValueId) -> Result<Datum> {
         match &self.slots[id.0] {
             Slot::View(view) => Ok(Datum::Tensor(view.to_tensor()?)),
@@ -142,7 +142,7 @@ impl<'a> Slots<'a> {
         Error::graph(format!("value '{name}' is read before it exists"))
     }
 
-    /// The input that a node writes over, taken out of the values, where a node has made it.
+    /// Takes out the input that a node writes over, if a node made it.
     fn given(&mut self, node: &Node, input: usize) -> Option<Given> {
         let slot = &mut self.slots[node.inputs.get(input).copied().flatten()?.0];
         match std::mem::replace(slot, Slot::Empty) {
@@ -156,7 +156,7 @@ impl<'a> Slots<'a> {
         }
     }
 
-    /// A node's inputs but for the one that was taken out, all of which are tensors.
+    /// The inputs of a node, all of which are tensors, without the one that was taken out.
     fn views(&self, node: &Node, taken: Option<usize>) -> Result<Vec<Option<TensorView<'_>>>> {
         let mut views = Vec::with_capacity(node.inputs.len());
         for (i, input) in node.inputs.iter().enumerate() {
@@ -184,8 +184,8 @@ impl<'a> Slots<'a> {
         Ok(views)
     }
 
-    /// A node's inputs of whatever kind. What nothing reads after it is given away, so that a list
-    /// can grow in place.
+    /// The inputs of a node, of any kind. Values that nothing reads later are moved out, so that a
+    /// list can grow in place.
     fn data(&mut self, node: &Node, frees: &[ValueId]) -> Result<Vec<Option<Datum>>> {
         let mut data = Vec::with_capacity(node.inputs.len());
         for (i, input) in node.inputs.iter().enumerate() {

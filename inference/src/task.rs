@@ -1,7 +1,7 @@
-//! Runs that somebody waits for later: a future that needs no particular runtime.
+//! Runs whose results are awaited later: a future for any runtime.
 
 use crate::error::{Error, Result};
-use crate::options::RunOptions;
+use crate::run_options::RunOptions;
 use crate::session::Session;
 use lgp_compute::Stop;
 use lgp_memory::NamedTensor;
@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-/// A run under way on a thread of its own. It is a future for any runtime, and
-/// [`RunTask::wait`] blocks. Dropping it asks the run to end.
+/// A run on a thread of its own. It is a future for any runtime, and [`RunTask::wait`] blocks.
+/// Dropping it asks the run to end.
 #[derive(Debug)]
 pub struct RunTask {
     shared: Arc<Shared>,
@@ -27,7 +27,7 @@ struct Shared {
 
 #[derive(Debug)]
 enum State {
-    /// Under way, with who is to be woken at its end.
+    /// The run goes on; the waker is called at its end.
     Running(Option<Waker>),
     Done(Result<Vec<NamedTensor>>),
     Taken,
@@ -40,7 +40,7 @@ impl Default for State {
 }
 
 impl State {
-    /// The result, once the run has ended. A result can be had once.
+    /// The result, once the run has ended. It can be taken once.
     fn take(&mut self) -> Option<Result<Vec<NamedTensor>>> {
         match self {
             Self::Running(_) => None,
@@ -63,8 +63,8 @@ impl Session {
     /// Starts a run on a thread of its own and returns at once.
     ///
     /// # Errors
-    /// [`Error::Threads`] when the system starts no thread. What [`Session::run`] has against the
-    /// inputs comes from the task.
+    /// [`Error::Threads`] if the system starts no thread. Errors of [`Session::run`] about the
+    /// inputs come from the task.
     ///
     /// ```
     /// use lgp_inference::{GraphBuilder, Session, SessionOptions};
@@ -94,10 +94,10 @@ impl Session {
                     inputs.iter().map(|x| (x.name.as_str(), x.tensor.view())).collect();
                 session.run_with(&views, RunOptions::new().until(&stop))
             };
-            // A panic must not leave somebody waiting for ever.
+            // A panic must not leave a caller waiting for ever.
             let result = catch_unwind(AssertUnwindSafe(run))
                 .unwrap_or_else(|_| Err(Error::Task { message: "the run panicked" }));
-            // Who has the result may count on the memory of the run being free.
+            // The memory of the run is free before a caller gets the result.
             drop((inputs, session));
             let before = std::mem::replace(&mut *shared.lock(), State::Done(result));
             shared.done.notify_all();
@@ -129,7 +129,7 @@ impl RunTask {
         }
     }
 
-    /// Asks the run to end: it then gives [`Error::Stopped`].
+    /// Asks the run to end: its result is then [`Error::Stopped`].
     pub fn cancel(&self) {
         self.stop.stop();
     }

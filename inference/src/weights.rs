@@ -1,4 +1,4 @@
-//! Tensors by name from the files in which other programs keep weights: safetensors, PyTorch, GGUF.
+//! Tensors by name from the weight files of other programs: safetensors, PyTorch, GGUF.
 //!
 //! The bytes are not trusted: every size is checked against the file before anything is allocated,
 //! nothing in a file is executed, and no number changes its type unchecked.
@@ -27,10 +27,10 @@ use lgp_memory::{DType, Tensor};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// How one format is told from the others, and read.
+/// How a format is recognised and read.
 struct Format {
     name: &'static str,
-    /// Whether a file that begins like this is one.
+    /// Whether these bytes can be the beginning of a file in this format.
     detect: fn(&[u8]) -> bool,
     read: fn(&[u8]) -> Result<Contents, Fail>,
 }
@@ -39,19 +39,19 @@ struct Format {
 const FORMATS: [Format; 4] =
     [gguf::FORMAT, torch_zip::FORMAT, torch_legacy::FORMAT, safetensors::FORMAT];
 
-/// What a reader finds: where the tensors lie, not yet their elements.
+/// The result of a reader: the places of the tensors, without their elements.
 #[derive(Debug, Default)]
 struct Contents {
     entries: BTreeMap<String, Entry>,
     metadata: BTreeMap<String, String>,
 }
 
-/// Why a reader gave up.
+/// Why a reader failed.
 #[derive(Debug, PartialEq)]
 enum Fail {
-    /// The file is damaged, or has something that is not supported.
+    /// The file is damaged, or has content that is not supported.
     Bad(String),
-    /// A pickle wants to call something that has no place among weights.
+    /// A pickle asks for a call that no weights need.
     Global(String),
 }
 
@@ -85,7 +85,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Reads a file. Which format it has is told by its content, not by its name.
+    /// Reads a file. Its content, not its name, tells its format.
     ///
     /// # Errors
     /// [`Error::Io`]; otherwise as [`Weights::from_bytes`].
@@ -96,7 +96,7 @@ impl Weights {
     /// Reads the bytes of a file.
     ///
     /// # Errors
-    /// [`Error::Weights`] for a file that is damaged, or of no format that is read here;
+    /// [`Error::Weights`] for a file that is damaged, or of an unknown format;
     /// [`Error::WeightsGlobal`] for a PyTorch file that holds more than tensors.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self> {
         let Some(format) = FORMATS.iter().find(|format| (format.detect)(&bytes)) else {
@@ -130,7 +130,7 @@ impl Weights {
         self.contents.entries.get(name).map(|entry| (entry.dtype, entry.shape.as_slice()))
     }
 
-    /// What else the file says, as text: notes, hyperparameters, counters.
+    /// The other content of the file as text: notes, hyperparameters, counters.
     #[must_use]
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.contents.metadata
@@ -139,8 +139,8 @@ impl Weights {
     /// A tensor, row-major; quantised blocks come as `f32`.
     ///
     /// # Errors
-    /// [`Error::Weights`] for a name that the file does not have and for bytes that are no elements,
-    /// [`Error::Memory`] when the host refuses the memory.
+    /// [`Error::Weights`] for a name that the file does not have and for bytes that are no
+    /// elements, [`Error::Memory`] if the host refuses the memory.
     pub fn get(&self, name: &str) -> Result<Tensor> {
         let Some(entry) = self.contents.entries.get(name) else {
             let names: Vec<String> = self.names().map(str::to_owned).collect();

@@ -4,7 +4,7 @@ ONNX Runtime gives.
 
     fused_goldens.py [FOLDER]
 
-Where ONNX Runtime has no CPU kernel, or calculates what it should not be compared in, the outputs are
+Where ONNX Runtime has no CPU kernel, or rounds where this engine does not, the outputs are
 those of a reference: the same function written out in other operators. Needs ml_dtypes, numpy,
 onnx and onnxruntime 1.31.
 """

@@ -1,6 +1,6 @@
-//! Small models with what ONNX Runtime 1.31 answered: classical ones that skl2onnx 1.20 made from
-//! scikit-learn 1.9 or that use one operator, and the fused operators of its optimiser, most of which
-//! `fused_goldens.py` makes.
+//! Small models with the outputs of ONNX Runtime 1.31. Classical models were made by skl2onnx 1.20
+//! from scikit-learn 1.9, or use one operator. Most models of the optimiser's fused operators are
+//! made by `fused_goldens.py`.
 //!
 //! A folder holds `model.onnx`, `input_N.pb` and `output_N.pb`, as in ONNX's own test suite.
 

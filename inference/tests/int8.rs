@@ -1,4 +1,4 @@
-//! What 8-bit products cost in accuracy, on the bundled digits.
+//! The accuracy that 8-bit products cost, on the bundled digits.
 
 use lgp_inference::{Model, Precision, Session, SessionOptions};
 use lgp_memory::Tensor;
@@ -9,7 +9,7 @@ const IMAGES: &[u8] = include_bytes!("../../apps/cli/assets/digits/digits.csv.gz
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// The images that the model was not trained on, and what they show.
+/// The images that the model was not trained on, and their digits.
 fn test_part() -> Result<(Tensor, Vec<usize>)> {
     let mut text = String::new();
     flate2::read::GzDecoder::new(IMAGES).read_to_string(&mut text)?;

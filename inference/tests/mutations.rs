@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const MUTATIONS: usize = 6000;
 
-/// More than a hundred times what they take.
+/// More than a hundred times what all mutations take.
 const LIMIT: Duration = Duration::from_secs(300);
 
 /// A small network with every kind of field: attributes, weights, a symbolic dimension.
@@ -38,7 +38,7 @@ fn model() -> Result<Vec<u8>> {
     g.finish()?.to_onnx()
 }
 
-/// Reads, compiles and runs the bytes as far as they let.
+/// Reads, compiles and runs the bytes; `false` if one of these steps refuses them.
 fn exercise(bytes: &[u8]) -> bool {
     let data = [1f32; 36];
     let run = || -> Result<()> {

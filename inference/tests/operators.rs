@@ -1,5 +1,4 @@
-//! What operators mean in the opsets that write them differently, on small numbers worked out by
-//! hand.
+//! Operators in the opsets that define them differently, on small numbers worked out by hand.
 
 use lgp_inference::{Attr, GraphBuilder, Result, Session, SessionOptions, Value};
 use lgp_memory::{DType, Tensor, TensorType};
@@ -41,7 +40,7 @@ fn s(value: f32) -> Option<Tensor> {
     Some(Tensor::scalar(value).unwrap())
 }
 
-/// Opset, operator, other inputs, attributes, and what becomes of `x`.
+/// Opset, operator, other inputs, attributes, and the expected output for `x`.
 type Case<'a> = (i64, &'a str, Vec<Option<Tensor>>, Attributes<'a>, Tensor);
 
 fn check(x: &Tensor, cases: Vec<Case<'_>>) -> Result<()> {
@@ -128,7 +127,7 @@ fn reductions_and_softmax() -> Result<()> {
             (18, "ReduceLogSum", vec![i(&[1, 2])], vec![], f(&[1, 1, 1], &[ln2.ln()])),
             // All axes from 1 on share one sum, 1 + 1 + 1 + 2.
             (11, "Softmax", vec![], vec![], f(&[1, 2, 2], &[0.2, 0.2, 0.2, 0.4])),
-            // Only the last one does.
+            // Only the elements of the last axis share a sum.
             (13, "Softmax", vec![], vec![], f(&[1, 2, 2], &[0.5, 0.5, 1. / 3., 2. / 3.])),
             (
                 13,
@@ -170,7 +169,7 @@ fn resampling() -> Result<()> {
     )
 }
 
-/// The example of opset 10's documentation: down to 0.6, an element is the next one, not the last.
+/// The example of opset 10's documentation: at scale 0.6, positions in the input are rounded up.
 #[test]
 fn old_resampling_rounds_up_where_it_shrinks() -> Result<()> {
     let x = f(&[1, 1, 2, 4], &[1., 2., 3., 4., 5., 6., 7., 8.]);
@@ -191,7 +190,7 @@ fn errors_name_the_operator_of_the_model() -> Result<()> {
     let missing = run(23, "QuantizeLinear", &x, &[], vec![("precision", 1.into())]);
     let missing = missing.unwrap_err().to_string();
     assert!(missing.contains("(QuantizeLinear)") && missing.contains("the scale"), "{missing}");
-    // Internally this is a sum and a division.
+    // The operator is mapped to a sum and a division, but the error names the operator.
     let wrong = run(13, "LpNormalization", &x, &[], vec![("axis", 7.into())]);
     let wrong = wrong.unwrap_err().to_string();
     assert!(wrong.contains("(LpNormalization)"), "{wrong}");
@@ -251,13 +250,13 @@ fn training_drops_and_takes_the_batch_as_it_is() -> Result<()> {
             (6, "BatchNormalization", normal(), vec![epsilon(), ("is_test", 0.into())], expected()),
         ],
     )?;
-    // Statistics of each activation, which opset 9 did away with.
+    // Statistics of each activation, which opset 9 removed.
     let each = |a, b| Some(f(&[2, 1], &[a, b]));
     let normal = vec![each(2., 1.), each(0., 1.), each(1., 4.), each(4., 1.)];
     let attributes = vec![epsilon(), ("spatial", 0.into())];
     let y = f(&[2, 2, 1], &[0., 1., 2., 5.]);
     check(&x, vec![(7, "BatchNormalization", normal, attributes, y)])?;
-    // Whatever is dropped, the rest is scaled.
+    // The elements that are not dropped are scaled.
     let train = || Some(Tensor::scalar(true).unwrap());
     let many = f(&[64], &[1.; 64]);
     for (opset, rest, attributes) in [

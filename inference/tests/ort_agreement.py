@@ -20,7 +20,7 @@ import numpy as np
 import onnxruntime as ort
 
 LIMIT = 1e-3
-# Of networks in bytes, whose steps are a 255th: one that is rounded the other way moves those behind it.
+# For networks in bytes, whose steps are a 255th: a value rounded the other way moves later values.
 LIMIT_OF_BYTES = 5e-2
 TYPES = {
     "tensor(float)": np.float32,
@@ -31,10 +31,10 @@ TYPES = {
 
 
 def inputs(session, options, folder):
-    """Random inputs by name, also written as .npy files. Unknown dimensions are the sequence where
-    they are called so, the side of an image where they are height or width (which gets three more, so
-    that exchanged axes show), the sum where they are called one, or else the batch; masks hide the end
-    of every second sequence."""
+    """Random inputs by name, also written as .npy files. An unknown dimension with `seq` in its name
+    is the sequence; `height` is the side of an image and `width` three more, so that exchanged axes
+    show; `a + b` is the sum of both; any other is the batch. Masks hide the end of every second
+    sequence."""
     random = np.random.default_rng(7)
 
     def size(dim):

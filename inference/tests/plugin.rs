@@ -1,11 +1,11 @@
-//! An operator of another crate is compiled as ours are: by the facts that it states.
+//! An operator of another crate is compiled as built-in ones are: by the facts that it states.
 
 use lgp_compute::{Axes, Context, Given, Op, Result as OpResult, ValueInfo, check_facts};
 use lgp_inference::{Attr, GraphBuilder, Model, Operators, Session, SessionOptions};
 use lgp_memory::{DType, Dim, Shape, SymShape, Tensor, TensorType, TensorView};
 use std::sync::Arc;
 
-/// `x / (1 + |x|)`, in f32: what ONNX calls `Softsign`.
+/// `x / (1 + |x|)`, in f32: ONNX's `Softsign`.
 #[derive(Debug)]
 struct Squash;
 
@@ -62,7 +62,7 @@ fn noise(dims: &[usize]) -> Tensor {
     Tensor::from_slice(dims, &data).unwrap()
 }
 
-/// Two convolutions with an operator between them, and pooled.
+/// Two convolutions with an operator between them, then pooling.
 fn model(op: &str) -> Model {
     let dims = [Dim::Symbol("n".into()), Dim::Known(16), Dim::Known(12), Dim::Known(12)];
     let ty = TensorType { dtype: DType::F32, shape: Some(SymShape(dims.to_vec())) };
@@ -87,7 +87,7 @@ fn an_operator_from_elsewhere_is_compiled_as_ours_are() {
     let [ours, theirs] =
         [model("Softsign"), theirs].map(|model| Session::new(model, options).unwrap());
     let shapes = [("x", Shape::from([2usize, 16, 12, 12]))];
-    // The same nodes around it: no transposes, and the same memory, one tensor written over.
+    // Both graphs have the same nodes, no transposes, and the same memory: one tensor, overwritten.
     let nodes = |session: &Session| {
         let nodes = session.placement(&shapes).unwrap().into_iter().map(|node| node.op);
         nodes.map(|op| if op == "Squash" { "Softsign".into() } else { op }).collect::<Vec<_>>()

@@ -42,7 +42,7 @@ fn versions_are_counted_found_and_removed() -> Test {
     assert_eq!(repository.get("b", None)?, second);
     assert_eq!(repository.get("b", Some(1))?, first);
     assert_eq!(std::fs::read(&first.path)?, bytes("Relu")?);
-    // A second look, by another process say, sees the same.
+    // Another opening of the folder sees the same models.
     assert_eq!(Repository::open(repository.root())?.list()?, repository.list()?);
 
     repository.remove("b", Some(2))?;
@@ -108,7 +108,7 @@ fn a_bad_model_leaves_nothing_behind() -> Test {
     Ok(())
 }
 
-/// A model whose weight `w` lies in `location`, made by hand: our writer keeps weights inside.
+/// A model whose weight `w` lies in `location`, made by hand: `to_onnx` keeps weights inside.
 fn with_external(location: &str) -> Result<Vec<u8>> {
     let mut g = GraphBuilder::new("g");
     let x = g.input("x", ty());
@@ -116,7 +116,7 @@ fn with_external(location: &str) -> Result<Vec<u8>> {
     let y = g.node("Add", &[x, w], []);
     g.output("y", y, ty());
     let bytes = g.finish()?.to_onnx()?;
-    // The weight's raw data (field 9) becomes a location (field 13) in place external (field 14).
+    // The weight's raw data (field 9) becomes entries (field 13) and the place external (field 14).
     let raw = [&[0x4a, 8][..], &[0; 8]].concat();
     let at = bytes.windows(raw.len()).position(|w| w == raw).expect("the weight is in the file");
     let field = |tag: u8, body: &[u8]| [&[tag, u8::try_from(body.len()).unwrap()], body].concat();
@@ -178,7 +178,7 @@ fn weights_in_other_files_come_along() -> Test {
     std::fs::write(source.join("weights/w.bin"), [0; 8])?;
     assert_ne!(repository.add("net", source.join("net.onnx"))?.sha256, entry.sha256);
 
-    // A name that would overwrite the repository's own files.
+    // A file of weights with this name would overwrite the repository's own file.
     write("net.onnx", "model.onnx")?;
     std::fs::write(source.join("model.onnx"), data)?;
     let error = repository.add("net", source.join("net.onnx")).unwrap_err().to_string();
@@ -194,17 +194,17 @@ fn a_model_put_there_by_hand_is_read_itself() -> Test {
     let by_hand = folder.path().join("hand/3");
     std::fs::create_dir_all(&by_hand)?;
     std::fs::write(by_hand.join("model.onnx"), bytes("Relu")?)?;
-    // Neither is a version.
+    // Neither folder is a version.
     std::fs::create_dir_all(folder.path().join("hand/latest"))?;
     std::fs::create_dir_all(folder.path().join("hand/4"))?;
     let entry = repository.get("hand", None)?;
     assert_eq!((entry.version, &entry.sha256), (3, &added.sha256));
     assert_eq!(entry.inputs, added.inputs);
     assert_eq!(entry.path, Path::new(&by_hand).join("model.onnx"));
-    // Read once: the model itself is not needed for the next look.
+    // The entry is stored, so that the model itself is read once.
     assert!(by_hand.join("entry.json").is_file());
 
-    // A bad one hides nobody, and says what is wrong when it is asked for.
+    // A bad model hides no other, and its error is given when the model is asked for.
     let bad = folder.path().join("bad/1");
     std::fs::create_dir_all(&bad)?;
     std::fs::write(bad.join("model.onnx"), "no model")?;
@@ -250,7 +250,7 @@ fn a_changed_file_is_another_model() -> Test {
     let added = repository.add("net", &file)?;
     let weights = added.path.with_file_name("w.bin");
     std::fs::write(&weights, [1; 8])?;
-    // The same length at another time.
+    // The file has the same length and another time.
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(9);
     std::fs::File::options().write(true).open(&weights)?.set_modified(later)?;
     let weighed = repository.get("net", None)?;
@@ -261,7 +261,7 @@ fn a_changed_file_is_another_model() -> Test {
     assert_eq!((other.version, &other.inputs[0].ty), (1, &ty()));
     assert_ne!(other.sha256, weighed.sha256);
     repository.load(&other)?;
-    // What is known of it was kept: it is not read again before it changes again.
+    // The entry was stored: the model is not read again until it changes.
     let known = added.path.with_file_name("entry.json");
     let then = std::fs::metadata(&known)?.modified()?;
     assert_eq!(repository.get("net", None)?, other);
@@ -277,7 +277,7 @@ fn an_odd_folder_is_a_broken_model_among_good_ones() -> Test {
     let folder = tempfile::tempdir()?;
     let repository = Repository::open(folder.path())?;
     repository.add_bytes("good", &bytes("Relu")?)?;
-    // A pipe in the place of what is known, and a folder in that of the model.
+    // A pipe in the place of an entry, and a folder in the place of a model.
     let piped = repository.add_bytes("piped", &bytes("Tanh")?)?;
     let known = piped.path.with_file_name("entry.json");
     std::fs::remove_file(&known)?;

@@ -1,4 +1,4 @@
-//! A model over two devices, where OpenCL has two: PoCL is asked for them.
+//! A model over two devices of OpenCL: PoCL is asked for two.
 
 use lgp_compute::device::Accelerator;
 use lgp_hal::{BackendKind, DeviceId};
@@ -15,8 +15,8 @@ const WIDTH: usize = 64;
 /// Weights of one layer.
 const LAYER_BYTES: usize = WIDTH * WIDTH * 4;
 
-/// Layers of a product, a sum with the layer before and a ReLU; besides, the input as it is, a
-/// constant, and a value of the first layer.
+/// Layers of a product, a sum with the layer before and a ReLU. Other outputs are the first layer's
+/// value, the input itself, and a constant.
 fn model() -> Result<Model> {
     let shape = SymShape(vec![Dim::Symbol("n".into()), Dim::Known(WIDTH)]);
     let ty = TensorType { dtype: DType::F32, shape: Some(shape) };
@@ -53,7 +53,7 @@ fn input(rows: usize) -> Result<Tensor> {
     Ok(Tensor::from_slice([rows, WIDTH], &data)?)
 }
 
-/// Device `number` of OpenCL, as if it had so many bytes.
+/// Device `number` of OpenCL, as if it had `bytes` of memory.
 fn device(number: u32, bytes: usize) -> Result<Accelerator> {
     let device = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, number))?;
     Ok(Accelerator::with_memory(device, bytes)?)
@@ -67,7 +67,7 @@ fn places(session: &Session) -> lgp_inference::Result<Vec<Placement>> {
     session.placement(&[("x", Shape::from([4, WIDTH]))])
 }
 
-/// Where the products run, in order.
+/// The devices of the products, in order.
 fn products(session: &Session) -> Result<Vec<String>> {
     let places = places(session)?;
     let products = places.into_iter().filter(|place| place.op.starts_with("MatMul"));
@@ -80,7 +80,7 @@ fn a_model_that_fits_no_device_alone_runs_on_two() -> Result {
     if std::env::var(DEVICES.0).is_ok_and(|given| given == DEVICES.1) {
         return on_two_devices();
     }
-    // PoCL reads its environment when it is loaded, so that it takes a process of its own.
+    // PoCL reads its environment when it is loaded, so the test needs a process of its own.
     let mut again = Command::new(std::env::current_exe()?);
     let again = again.args(["a_model_that_fits_no_device_alone_runs_on_two", "--exact"]);
     let output = again.arg("--nocapture").env(DEVICES.0, DEVICES.1).output()?;

@@ -1,17 +1,17 @@
-//! One graph or another.
+//! The operator that runs one of two graphs.
 
 use super::{Body, present, present_infos, truth};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo};
 use lgp_memory::{Datum, Dim, SymShape, Tensor, TensorView, ValueKind};
 use std::ops::RangeInclusive;
 
-/// ONNX's `If`. Inputs: the condition, what the first graph takes from around it, and what the
-/// second one takes.
+/// ONNX's `If`. Inputs: the condition, the values that the first graph takes from around it, and
+/// those that the second graph takes.
 #[derive(Debug)]
 pub(crate) struct If {
     pub(crate) then_branch: Body,
     pub(crate) else_branch: Body,
-    /// How many inputs the first graph takes.
+    /// How many values the first graph takes.
     pub(crate) then_inputs: usize,
 }
 
@@ -21,7 +21,7 @@ impl Op for If {
     }
 
     fn arity(&self) -> RangeInclusive<usize> {
-        // The condition, and what its graphs take from around it.
+        // The condition, and the values that the graphs take from around them.
         1 + self.then_inputs..=usize::MAX
     }
 
@@ -33,7 +33,7 @@ impl Op for If {
         let mut infos = present_infos(inputs)?;
         let for_else = infos.split_off(1 + self.then_inputs);
         let for_then = infos.split_off(1);
-        // A branch that is never taken may contradict what is known of its inputs.
+        // The types of the inputs may contradict a branch that is never taken.
         let taken = infos[0].constant.as_ref().and_then(|c| truth(&c.clone().into()).ok());
         if let Some(truth) = taken {
             return if truth {
@@ -46,7 +46,7 @@ impl Op for If {
         let b = self.else_branch.infer(for_else);
         let (a, b) = match (a, b) {
             (Err(e), Err(_)) => return Err(e),
-            // One branch cannot be right for what is known: the other will be the one that runs.
+            // The branch that fails cannot run with these inputs: a run takes the other.
             (Ok(known), Err(_)) | (Err(_), Ok(known)) => return Ok(known),
             (Ok(a), Ok(b)) => (a, b),
         };
@@ -82,7 +82,7 @@ impl Op for If {
     }
 }
 
-/// What holds whichever branch is taken.
+/// The facts that hold for both branches.
 fn either(a: ValueInfo, b: &ValueInfo) -> Result<ValueInfo> {
     if a.ty.dtype != b.ty.dtype {
         let message = format!("its graphs return {} and {}", a.ty, b.ty);

@@ -1,26 +1,26 @@
-//! A graph run again and again, its results fed back.
+//! The operator that runs a graph repeatedly on the graph's own results.
 
 use super::{Body, exact, present, present_infos, stack_of_none, stacked, truth};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo};
 use lgp_memory::{DType, Datum, Dim, Shape, Tensor, TensorType, TensorView};
 use std::ops::RangeInclusive;
 
-/// ONNX's `Loop`. Inputs: how often at most, whether to begin, the values that iterations hand
-/// on, and what the graph takes from around it.
+/// ONNX's `Loop`. Inputs: the largest number of iterations, the first condition, the values that an
+/// iteration hands to the next, and the values that the graph takes from around it.
 #[derive(Debug)]
 pub(crate) struct Loop {
     pub(crate) body: Body,
-    /// How many values iterations hand on.
+    /// How many values an iteration hands to the next.
     pub(crate) carried: usize,
 }
 
-/// Where graphs nest deeper than this in a loop, nothing is known of the shapes of the values that
-/// it hands on: finding out takes twice the time for each loop around another.
+/// If graphs nest deeper than this in a loop, the shapes of the values handed on stay unknown: each
+/// loop around another doubles the time to infer them.
 const DEPTH_MAX: usize = 6;
 
 impl Loop {
-    /// Values that each iteration adds to a list: what the graph returns besides the condition
-    /// and the values handed on.
+    /// How many values each iteration adds to a list: the graph's outputs besides the condition and
+    /// the values handed on.
     fn scanned(&self) -> Result<usize> {
         let given = (self.body.own, self.body.outputs());
         match given.1.checked_sub(1 + self.carried) {
@@ -35,7 +35,7 @@ impl Loop {
         }
     }
 
-    /// What the graph returns; shapes that change from one iteration to the next are unknown.
+    /// The types of the graph's outputs; a shape that changes between iterations is unknown.
     fn infer_body(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let scalar = |dtype| ValueInfo::of(TensorType::concrete(dtype, &Shape::default()));
         let rest = present_infos(inputs.get(2..).unwrap_or_default())?;
@@ -70,7 +70,8 @@ impl Op for Loop {
     }
 
     fn arity(&self) -> RangeInclusive<usize> {
-        // How often, and whether to begin, may be left out; what its graph takes is checked with it.
+        // The number of iterations and the condition are optional; the graph checks its other
+        // inputs.
         0..=usize::MAX
     }
 
@@ -86,7 +87,7 @@ impl Op for Loop {
                 shape.0.insert(0, Dim::Unknown);
             }
         }
-        // A value is handed on unchanged when there is no iteration.
+        // Without any iteration, the first values are the results.
         for (output, first) in outputs.iter_mut().zip(inputs.iter().skip(2).flatten()) {
             if output.ty.shape != first.ty.shape {
                 output.ty.shape = None;
@@ -155,7 +156,8 @@ impl Op for Loop {
 }
 
 impl Loop {
-    /// What a list is when there was no iteration: its dtype, and the dimensions that are known.
+    /// The list of no iterations: it has the dtype of the elements, and their dimensions where
+    /// known.
     fn empty(&self, output: usize, carried: &[Datum], around: &[Datum]) -> Result<Tensor> {
         let infos: Vec<ValueInfo> = carried.iter().chain(around).map(exact).collect();
         let inputs = [None, None].into_iter().chain(infos.iter().map(Some)).collect::<Vec<_>>();

@@ -1,12 +1,12 @@
-//! A graph run over the slices of tensors.
+//! The operator that runs a graph on each slice of tensors.
 
 use super::{Body, exact, present, present_infos, stack_of_none, stacked};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo, launch, ops};
 use lgp_memory::{Datum, Dim, SymShape, Tensor, TensorType, TensorView};
 use std::ops::RangeInclusive;
 
-/// ONNX's `Scan`. Inputs: the states, the tensors that are scanned, and what the graph takes from
-/// around it.
+/// ONNX's `Scan`. Inputs: the states, the tensors that are scanned, and the values that the graph
+/// takes from around it.
 #[derive(Debug)]
 pub(crate) struct Scan {
     pub(crate) body: Body,
@@ -46,7 +46,7 @@ impl Scan {
         })
     }
 
-    /// One sequence: what the states end as, and the stacked slices.
+    /// Scans one sequence; answers the last states and the stacked slices.
     fn scan(
         &self,
         ctx: &Context,
@@ -103,7 +103,7 @@ impl Scan {
         Ok(states)
     }
 
-    /// What is stacked as an output when there is no slice.
+    /// An output without any slice.
     fn no_slices(
         &self,
         output: usize,
@@ -125,7 +125,7 @@ impl Scan {
         stack_of_none(info, axis)
     }
 
-    /// Opset 8: one sequence after the other, results stacked along the batch axis.
+    /// Opset 8: scans one sequence after the other, and stacks the results along the batch axis.
     fn scan_batch(
         &self,
         ctx: &Context,
@@ -163,7 +163,7 @@ impl Scan {
             columns.resize_with(out.len(), Vec::new);
             for (k, (column, value)) in columns.iter_mut().zip(out).enumerate() {
                 let tensor = tensor_of(&value)?;
-                // A shorter sequence's slices are followed by zeros.
+                // Zeros follow the slices of a shorter sequence.
                 let tensor = if k < states.len() {
                     tensor.clone()
                 } else {
@@ -255,7 +255,7 @@ fn tensor_of(value: &Datum) -> Result<&Tensor> {
     value.tensor().ok_or_else(wrong)
 }
 
-/// Slice `at` along an axis, which goes away.
+/// Slice `at` of a tensor, without the axis along which it is cut.
 fn slice(ctx: &Context, x: &Tensor, axis: usize, at: usize) -> Result<Tensor> {
     let signed = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let index = Tensor::scalar(signed(at))?;
@@ -265,7 +265,7 @@ fn slice(ctx: &Context, x: &Tensor, axis: usize, at: usize) -> Result<Tensor> {
         .ok_or_else(|| Error::invalid("there is no slice"))
 }
 
-/// The tensor with zeros up to `length` along its first axis.
+/// The tensor, filled with zeros up to `length` along its first axis.
 fn lengthened(ctx: &Context, x: &Tensor, length: usize) -> Result<Tensor> {
     let mut dims = x.shape().to_vec();
     let missing = length.saturating_sub(dims.first().copied().unwrap_or(0));

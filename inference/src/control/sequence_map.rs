@@ -1,4 +1,4 @@
-//! A graph run over the elements of sequences.
+//! The operator that runs a graph on each element of sequences.
 
 use super::{Body, present, present_infos};
 use lgp_compute::{Context, Error, Op, Result, ValueInfo};
@@ -6,7 +6,7 @@ use lgp_memory::{Datum, Tensor, TensorView, ValueKind};
 use std::ops::RangeInclusive;
 
 /// ONNX's `SequenceMap`. Inputs: the sequence, further sequences of the same length or values that
-/// every call gets, and what the graph takes from around it.
+/// every call gets, and the values that the graph takes from around it.
 #[derive(Debug)]
 pub(crate) struct SequenceMap {
     pub(crate) body: Body,

@@ -80,7 +80,7 @@ fn one_branch_runs_on_what_is_around_it() -> Result<()> {
     Ok(())
 }
 
-/// Doubles `v` while `keep` holds, which the loop's graph computes from the model's `x`.
+/// A loop that doubles `v` and does not end by itself: `keep` passes `go` on, which is true.
 fn endless() -> Vec<ModelNode> {
     let body = graph(
         &["i", "go", "v"],
@@ -106,7 +106,8 @@ fn loops_hand_on_and_collect() -> Result<()> {
             (Tensor::scalar(m)?, Tensor::scalar(c)?, Tensor::from_slice([1, 1], &[1f32])?);
         session.run_data(vec![("m", m.into()), ("c", c.into()), ("x", x.into())])
     };
-    // The collected values have a new axis, so that joining them with one of the others fails.
+    // The collected values have one axis more, so joining them with a value that is handed on
+    // fails.
     let error = run(3, true).unwrap_err().to_string();
     assert!(error.starts_with("node 'Concat_node' (Concat)"), "{error}");
     Ok(())
@@ -140,7 +141,7 @@ fn a_loop_without_end_ends_when_it_is_asked_to() -> Result<()> {
     Ok(())
 }
 
-/// A loop that begins with the stored `w` and adds what the loop inside makes of it.
+/// A loop that begins with the stored `w` and adds the result of the loop inside it.
 fn nested(level: usize) -> ModelNode {
     let [go, own, out, keep] = ["go", "c", "o", "k"].map(|name| format!("{name}{level}"));
     let mut nodes = vec![node("Identity", &[&go], &[&keep], vec![])];
@@ -155,8 +156,8 @@ fn nested(level: usize) -> ModelNode {
     node("Loop", &["m", "", "w"], &[&format!("l{level}")], vec![("body", body)])
 }
 
-/// Each of the loops changes the shape of what it begins with: whoever infers every one twice is
-/// busy for as long as it takes to count to two to the power of 30.
+/// Each loop changes the shape of its first value: inferring every loop twice would take 2 to the
+/// power of 30 steps.
 #[test]
 fn loops_within_loops_are_no_work() -> Result<()> {
     let nodes = vec![nested(29), node("Identity", &["l29"], &["y"], vec![])];
@@ -167,7 +168,7 @@ fn loops_within_loops_are_no_work() -> Result<()> {
     Ok(())
 }
 
-/// A sequence of i64 that is empty at first: what is in it must not be taken for floats.
+/// A sequence of i64 that is empty at first: its elements must not be taken for floats.
 #[test]
 fn empty_sequences_keep_their_dtype() -> Result<()> {
     let first = graph(&[], &["t"], vec![node("SequenceAt", &["s", "zero"], &["t"], vec![])]);

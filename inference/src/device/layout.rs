@@ -1,67 +1,67 @@
-//! Where everything lies on a device with so much memory: which weights stay there, and which come
-//! in each run.
+//! The layout of a device's memory: the place of each tensor, the weights that stay there, and the
+//! weights that each run sends.
 //!
-//! A run reads its weights in an order that is known, and the next run does the same. What has
-//! just been read is therefore what is needed last again, and to give up what is needed last is
-//! the best there is (Belady, 1966): a set of weights stays, every other one leaves as soon as it
-//! has been read. All of that is decided here, before any run, so that a run moves what was said.
+//! Every run reads its weights in the same known order. The weight that was just read is therefore
+//! the one needed last, and the best choice is to give up the weight needed last (Belady, 1966):
+//! one set of weights stays, and every other weight leaves as soon as it has been read. The layout
+//! is decided before any run.
 
 use super::needs::{Needs, Spot, Weight};
 use crate::graph::ValueId;
 use lgp_memory::{ArenaPlan, Holder, Lifetime, SegmentLimits, Segments, SimulatedDevice};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-/// Below this the start of a transfer costs more than its bytes: such weights leave last.
+/// Below this, the start of a transfer costs more than its bytes: small weights leave last.
 const SMALL_BYTES: usize = 64 << 10;
 
-/// How often the smallest limit grows by a 64th: to its third power.
+/// How often the smallest limit may grow by a 64th: to about threefold.
 const GROWTHS: usize = 70;
 
-/// A weight that comes for one node, or for several that follow each other.
+/// A weight that is sent for one node, or for several that follow each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Stream {
     pub(super) value: ValueId,
     pub(super) bytes: usize,
-    /// The node at which it is sent on its way: before it where that node reads the weight, and
-    /// else behind its kernels, which compute meanwhile.
+    /// The node at which the weight is sent: before the node's kernels if the node reads the
+    /// weight, and otherwise after its kernels are queued, while they compute.
     pub(super) issue: usize,
-    /// The first node that reads it.
+    /// The first node that reads the weight.
     pub(super) ready: usize,
-    /// The last one.
+    /// The last node that reads it.
     pub(super) last: usize,
     /// Block and offset.
     pub(super) place: (usize, usize),
 }
 
-/// Where everything lies.
+/// The places of all tensors and weights.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Layout {
-    /// Bytes of the arena's blocks.
+    /// Bytes of each of the arena's blocks.
     pub(super) blocks: Vec<usize>,
     pub(super) places: HashMap<Spot, (usize, usize)>,
     /// Weights that stay, the largest first.
     pub(super) resident: Vec<ValueId>,
-    /// Weights that come, in the order in which they are sent.
+    /// Weights that each run sends, in the order in which they are sent.
     pub(super) streams: Vec<Stream>,
 }
 
-/// A limit that no layout keeps.
+/// A limit that is too small for any layout.
 #[derive(Debug, Clone)]
 pub(super) struct TooSmall {
-    /// The smallest limit that one does.
+    /// The smallest limit that is enough.
     pub(super) smallest_bytes: usize,
-    /// Who needs how much of it where most is needed.
+    /// The needs at the node that needs most, by owner.
     pub(super) needs: Vec<Holder>,
-    /// The layout within it.
+    /// The layout within the smallest limit.
     pub(super) layout: Layout,
 }
 
 impl Layout {
-    /// The layout within `limits` that moves least in a run, as far as is known: as many weights
-    /// stay as find room. `buffer_bytes_max` is the device's own limit for one buffer.
+    /// The layout within `limits` that moves the fewest bytes in a run, as far as is known: as many
+    /// weights stay as fit. `buffer_bytes_max` is the device's own limit for one buffer.
     ///
     /// # Errors
-    /// Limits that not even a layout keeps of which all weights come and go.
+    /// Limits that are too small even if every weight is sent in each run.
     pub(super) fn new(
         needs: &Needs,
         limits: SegmentLimits,
@@ -72,7 +72,7 @@ impl Layout {
         }
         let order = leaving_order(&needs.weights);
         let first = |count: usize| order[..count].iter().copied().collect::<HashSet<_>>();
-        // Uploads that run ahead need room for the next weights besides those of now.
+        // Uploads ahead of their nodes need room for the next weights besides the present ones.
         for ahead in [true, false] {
             let with = |count: usize| Self::with(needs, &first(count), ahead, limits);
             let Some(mut best) = with(order.len()) else { continue };
@@ -89,7 +89,7 @@ impl Layout {
         Err(Box::new(Self::smallest(needs, limits, buffer_bytes_max)))
     }
 
-    /// The layout that needs least: every weight comes just for its node.
+    /// The layout that needs the least memory: every weight is sent just for its node.
     pub(super) fn smallest(
         needs: &Needs,
         limits: SegmentLimits,
@@ -108,7 +108,7 @@ impl Layout {
             let own = SegmentLimits { alignment_bytes: alignment, ..own };
             Self::with(needs, &coming, false, own)
         };
-        // Small weights that stay are rounded up further, and segments have ends.
+        // Small weights that stay take more than their size, and segments lose bytes at their ends.
         let mut layout = within(smallest_bytes);
         for _ in 0..GROWTHS {
             if layout.is_some() {
@@ -126,7 +126,7 @@ impl Layout {
         self.streams.iter().map(|stream| stream.bytes).sum()
     }
 
-    /// The layout of which these weights come and go, if the pool has room for it.
+    /// The layout in which these weights are sent, if the pool has room for it.
     fn with(
         needs: &Needs,
         coming: &HashSet<ValueId>,
@@ -155,9 +155,9 @@ impl Layout {
     }
 }
 
-/// The weights that may come and go, in the order in which they start to: in each beginning of it
-/// they are spread over the run, for the link to have work all the time. Small ones and those that
-/// are read at several places are last.
+/// The weights that may be sent, in the order in which they give up their place. The first weights
+/// lie spread over the run, so that the link always has work. Small weights and weights that
+/// several nodes read are last.
 fn leaving_order(weights: &[Weight]) -> Vec<ValueId> {
     let mut all: Vec<&Weight> = weights.iter().filter(|weight| !weight.renamed).collect();
     all.sort_by_key(|weight| weight.steps.first().copied());
@@ -171,7 +171,7 @@ fn leaving_order(weights: &[Weight]) -> Vec<ValueId> {
     turns.into_iter().map(|(.., value)| value).collect()
 }
 
-/// When each weight of `coming` comes, in the order in which they are sent.
+/// The uploads of the weights in `coming`, in the order in which they are sent.
 fn streams(weights: &[Weight], coming: &HashSet<ValueId>, ahead: bool) -> Vec<Stream> {
     let weights: Vec<&Weight> = weights.iter().filter(|w| coming.contains(&w.value)).collect();
     let mut turns: Vec<usize> = weights.iter().flat_map(|w| w.steps.iter().copied()).collect();
@@ -186,7 +186,7 @@ fn streams(weights: &[Weight], coming: &HashSet<ValueId>, ahead: bool) -> Vec<St
         let mut own: Vec<Stream> = Vec::new();
         for &ready in steps {
             match own.last_mut() {
-                // No other came in between that could have needed the room.
+                // No other weight is sent in between, so this weight keeps its place.
                 Some(stream) if before(ready) == stream.last => stream.last = ready,
                 _ => {
                     let issue = if ahead { before(ready) } else { ready };
@@ -200,22 +200,22 @@ fn streams(weights: &[Weight], coming: &HashSet<ValueId>, ahead: bool) -> Vec<St
     all
 }
 
-/// The lives of all that is in the arena, sizes rounded to what places are multiples of.
+/// The lifetimes of everything in the arena; sizes are rounded up to the alignment of places.
 fn lives(needs: &Needs, streams: &[Stream], alignment: usize) -> Vec<Lifetime> {
     let coming = streams.iter().map(|s| Lifetime { bytes: s.bytes, first: s.issue, last: s.last });
     let all = needs.tensors.iter().map(|(_, life)| *life).chain(coming);
     all.map(|life| Lifetime { bytes: life.bytes.next_multiple_of(alignment), ..life }).collect()
 }
 
-/// Whether a pool that is empty has room for blocks of these sizes: the pool itself is asked, on a
-/// device that has numbers only.
+/// Whether an empty pool has room for blocks of these sizes. A pool on a device that only counts
+/// bytes answers it.
 fn has_room(limits: SegmentLimits, mut blocks: impl Iterator<Item = usize>) -> bool {
     let device = SimulatedDevice::new(limits.budget_bytes, limits.segment_bytes_max);
     let Ok(mut pool) = Segments::new(limits, device) else { return false };
     blocks.all(|bytes| pool.allocate(bytes, "").is_ok())
 }
 
-/// Who needs how much at the node at which most is needed, the most first.
+/// The needs at the node that needs most, by owner, the largest first.
 fn at_peak(needs: &Needs, lives: &[Lifetime], stay: usize) -> Vec<Holder> {
     let (step, _) = ArenaPlan::peak(lives);
     let owner = |i: usize| match needs.tensors.get(i) {

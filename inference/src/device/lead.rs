@@ -1,18 +1,19 @@
-//! How far a run that may be stopped gets ahead of its device: what is queued there cannot be taken
-//! back, and a run that is asked to end would wait for all of it.
+//! How far a run that may be stopped gets ahead of its device. Queued kernels cannot be taken back,
+//! and a run that is asked to end waits for all of them.
 
 use crate::error::Result;
 use lgp_compute::device::{Accelerator, Mark};
 use std::time::{Duration, Instant};
 
-/// Nodes of a group at first, and at most: enough that waiting for one costs nothing beside it.
+/// Nodes of a group at first, and at most: enough that waiting for a group costs little beside it.
 const NODES: usize = 4;
 const NODES_MAX: usize = 32;
-/// A group that takes the device less time becomes larger, and one that takes it more smaller.
+/// A group grows if the device computes it faster than `SHORT`, and shrinks if slower than `LONG`.
 const SHORT: Duration = Duration::from_millis(5);
 const LONG: Duration = Duration::from_millis(40);
 
-/// Keeps two groups of nodes queued: one that the device computes, and one for the host to be late.
+/// Keeps two groups of nodes queued: the device computes one, and the other keeps it busy if the
+/// host is late.
 #[derive(Debug)]
 pub(super) struct Lead {
     group: usize,
@@ -20,7 +21,7 @@ pub(super) struct Lead {
     queued: usize,
     /// The end of the last group.
     mark: Option<Mark>,
-    /// When the group before it was done, as far as the host knows.
+    /// When the host learned that the group before it was done.
     done: Instant,
 }
 
@@ -29,10 +30,10 @@ impl Lead {
         Self { group: NODES, queued: 0, mark: None, done: Instant::now() }
     }
 
-    /// A node was queued: waits for the group before the last where that makes a whole one.
+    /// Counts a queued node. When a group is full, waits for the group before it.
     ///
     /// # Errors
-    /// A failure of what the device was given.
+    /// An error of the queued work.
     pub(super) fn queued(&mut self, accelerator: &Accelerator) -> Result<()> {
         self.queued += 1;
         if self.queued < self.group {

@@ -1,16 +1,16 @@
-//! What a run needs of a device's memory: which tensor lives there from which node to which.
+//! The device memory that a run needs: which tensor lives there from which node to which.
 
-use super::plan::Task;
+use super::task::Task;
 use crate::graph::{Graph, Node, ValueId};
 use lgp_memory::{Lifetime, TensorType};
 use std::collections::BTreeMap;
 
-/// What lies in a place of the arena.
+/// The content of a place in the arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Spot {
     /// A value.
     Value(ValueId),
-    /// An output, by node and position, that nobody wants and the kernels write all the same.
+    /// An output that nothing reads and that the kernels write anyway, by node and position.
     Unwanted(usize, usize),
     /// A scratch buffer, by node and position.
     Scratch(usize, usize),
@@ -21,39 +21,39 @@ pub(super) enum Spot {
 pub(super) struct Weight {
     pub(super) value: ValueId,
     pub(super) bytes: usize,
-    /// The nodes that read it, in order.
+    /// The nodes that read the weight, in order.
     pub(super) steps: Vec<usize>,
-    /// Whether it has another name too, under which it is read: such a one cannot come and go.
+    /// Whether nodes read the weight under another name too: such a weight must stay on the device.
     pub(super) renamed: bool,
 }
 
-/// What a run needs.
+/// The needs of a run.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
-    /// What needs a place while a run lasts.
+    /// Tensors that need a place while a run lasts.
     pub(super) tensors: Vec<(Spot, Lifetime)>,
     pub(super) weights: Vec<Weight>,
-    /// Bytes that each run copies to the device, weights apart.
+    /// Bytes that each run copies to the device, without weights.
     pub(super) to_device_bytes: usize,
     /// Bytes that each run copies from the device.
     pub(super) to_host_bytes: usize,
-    /// Values whose sizes only the run knows.
+    /// Values whose sizes are known only in a run.
     pub(super) unknown: usize,
 }
 
 struct Fold<'a> {
     graph: &'a Graph,
     needs: Needs,
-    /// What each value's memory was first called.
+    /// The first name of each value's memory.
     root: Vec<usize>,
-    /// By root: the nodes between which it is on the device.
+    /// By root: the nodes between which the memory is in use on the device.
     lives: BTreeMap<usize, Lifetime>,
     weights: BTreeMap<usize, Weight>,
     on_host: Vec<bool>,
 }
 
 impl Needs {
-    /// The needs of a graph whose nodes are computed as the tasks say.
+    /// The needs of a graph whose nodes have these tasks.
     pub(super) fn new(graph: &Graph, tasks: &[Task]) -> Self {
         let mut fold = Fold {
             graph,
@@ -90,7 +90,7 @@ impl Needs {
     }
 }
 
-/// The values of a list that are there, and their positions.
+/// The values of a list that are present, with their positions.
 fn named(ids: &[Option<ValueId>]) -> impl Iterator<Item = (usize, ValueId)> {
     ids.iter().enumerate().filter_map(|(i, id)| Some((i, (*id)?)))
 }

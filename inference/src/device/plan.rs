@@ -1,13 +1,14 @@
-//! What runs where, for inputs whose dimensions are known.
+//! The plan of a graph on a device, for inputs whose dimensions are known.
 
 use super::Weights;
 use super::layout::Layout;
 use super::needs::Needs;
+use super::task::{Task, task_of, within};
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::passes;
 use crate::plan::Plan;
-use lgp_compute::device::{Accelerator, Prepared, Recipe};
+use lgp_compute::device::{Accelerator, Prepared};
 use lgp_compute::{Context, ValueInfo};
 use lgp_hal::DeviceId;
 use lgp_memory::{DType, Shape, TensorType};
@@ -18,45 +19,34 @@ use std::collections::HashSet;
 /// Where a node runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Placement {
-    /// The node's name. Nodes that passes made carry the name of one that they stand for.
+    /// The node's name. A node that a pass made has the name of a node that it stands for.
     pub name: String,
-    /// Its operator after all passes, or those that it joins: `Conv+Add+Relu`.
+    /// The node's operator after all passes, or the operators that it joins: `Conv+Add+Relu`.
     pub op: String,
     /// The device, as settings name it.
     pub device: String,
-    /// Why it is the CPU, where a device was asked for.
+    /// Why the node runs on the CPU, if a device was asked for.
     pub reason: Option<String>,
-    /// Whether the device has kernels for it, and was measured to be slower with them.
+    /// Whether the device has kernels for the node that were measured to be slower than the CPU.
     pub measured: bool,
 }
 
-/// Why a node is the CPU's that has kernels.
+/// The reason for a node that has kernels and runs on the CPU.
 const MEASURED: &str = "it was measured to be faster there";
 
-/// What is done for a node.
+/// The work for a node.
 #[derive(Debug)]
 pub(super) enum Work {
-    /// Kernels are launched, which make tensors of these types.
-    Kernels(Prepared, Vec<TensorType>),
-    /// The memory of its input gets another type.
-    Alias(TensorType),
-    /// The CPU computes it, for this reason.
-    Host(String),
-}
-
-/// What a device has to do for a node, before anything is compiled for it.
-#[derive(Debug)]
-pub(super) enum Task<K = Recipe> {
     /// Kernels are launched, and make tensors of these types.
-    Kernels(K, Vec<TensorType>),
-    /// The memory of its input gets another type.
+    Kernels(Prepared, Vec<TensorType>),
+    /// The memory of the node's input gets another type.
     Alias(TensorType),
-    /// It has nothing to do: the CPU computes the node, for this reason.
+    /// The CPU computes the node, for this reason.
     Host(String),
 }
 
-/// A graph whose dimensions are known, and what is to be done for each of its nodes: all that can
-/// be said of a run without compiling a kernel.
+/// A graph whose dimensions are known, with the task for each of its nodes: the part of a plan that
+/// needs no compiled kernel.
 #[derive(Debug)]
 pub(super) struct Drafted {
     pub(super) graph: Graph,
@@ -64,36 +54,22 @@ pub(super) struct Drafted {
     pub(super) needs: Needs,
 }
 
-/// A graph whose dimensions are known, and what is done for each of its nodes.
+/// A graph whose dimensions are known, with the work for each of its nodes.
 #[derive(Debug)]
 pub(super) struct DevicePlan {
     pub(super) graph: Graph,
     pub(super) work: Vec<Work>,
     /// After each node, the values that nothing reads any more.
     pub(super) frees: Vec<Vec<ValueId>>,
-    /// Constants that only these inputs' shapes make constant.
+    /// Values that are constant only for inputs of these shapes.
     pub(super) constants: Weights,
-    /// Where everything lies on the device.
+    /// The places of all tensors on the device.
     pub(super) layout: Layout,
 }
 
-impl Task<Vec<Recipe>> {
-    /// The task with the recipe that this device is fastest with.
-    fn chosen(self, accelerator: &Accelerator) -> Task {
-        match self {
-            Self::Kernels(recipes, types) => match accelerator.choose(recipes) {
-                Some(recipe) => Task::Kernels(recipe, types),
-                None => Task::Host("no kernels".to_owned()),
-            },
-            Self::Alias(ty) => Task::Alias(ty),
-            Self::Host(reason) => Task::Host(reason),
-        }
-    }
-}
-
 impl Drafted {
-    /// Rewrites the graph for inputs of these types. What was measured to be cheaper on the host is
-    /// the host's.
+    /// Rewrites the graph for inputs of these types. Nodes that were measured to be cheaper on the
+    /// host run there.
     ///
     /// # Errors
     /// A node whose inputs cannot fit.
@@ -112,7 +88,7 @@ impl Drafted {
         Ok(drafted.moved_to_host(&|node| moved.contains(&node)))
     }
 
-    /// As [`Drafted::new`], with all on the device that has kernels.
+    /// As [`Drafted::new`], with every node on the device that has kernels there.
     ///
     /// # Errors
     /// A node whose inputs cannot fit.
@@ -132,12 +108,12 @@ impl Drafted {
         Ok(Self { graph, tasks, needs })
     }
 
-    /// How many nodes are the host's.
+    /// How many nodes run on the host.
     pub(super) fn nodes_on_host(&self) -> usize {
         self.tasks.iter().filter(|task| matches!(task, Task::Host(_))).count()
     }
 
-    /// With these nodes on the host, the others as they are.
+    /// The draft with these nodes on the host, and the others as they are.
     pub(super) fn moved_to_host(mut self, is_moved: &dyn Fn(usize) -> bool) -> Self {
         for (i, task) in self.tasks.iter_mut().enumerate() {
             if is_moved(i) && !matches!(task, Task::Host(_)) {
@@ -148,18 +124,18 @@ impl Drafted {
         self
     }
 
-    /// Moves these nodes of an undivided draft to the host whenever the same is drafted again; none
-    /// to forget earlier ones.
+    /// Moves these nodes of an undivided draft to the host whenever the same graph is drafted
+    /// again. An empty list undoes an earlier choice.
     ///
     /// # Errors
-    /// That it cannot be written.
+    /// The choice cannot be written.
     pub(super) fn keep_moved(&self, accelerator: &Accelerator, moved: &[bool]) -> Result<()> {
         let moved = moved.iter().enumerate().filter(|(_, moved)| **moved);
         let moved: Vec<String> = moved.map(|(node, _)| node.to_string()).collect();
         Ok(accelerator.keep_choice(self.key(), moved.join(" "))?)
     }
 
-    /// A name for just this graph and these tasks, the same in every process.
+    /// A name for this graph and these tasks, the same in every process.
     fn key(&self) -> String {
         let mut sha = Sha256::new();
         for (node, task) in self.graph.nodes.iter().zip(&self.tasks) {
@@ -176,7 +152,7 @@ impl Drafted {
 }
 
 impl DevicePlan {
-    /// Compiles the kernels of a draft, everything of which lies as the layout says.
+    /// Compiles the kernels of a draft, whose tensors lie as the layout says.
     ///
     /// # Errors
     /// A request to stop.
@@ -196,7 +172,7 @@ impl DevicePlan {
         Ok(Self { graph, work, frees, constants: Weights::default(), layout })
     }
 
-    /// Whether the device has something to do for a node, if only to call memory something else.
+    /// Whether the device has work for a node, even if the work only renames memory.
     pub(super) fn is_on_device(&self, node: usize) -> bool {
         matches!(self.work[node], Work::Kernels(..) | Work::Alias(_))
     }
@@ -214,7 +190,7 @@ impl DevicePlan {
     }
 }
 
-/// The graph for inputs of these types, and what follows from their dimensions.
+/// The graph for inputs of these types, rewritten for the dimensions that follow from them.
 ///
 /// # Errors
 /// A node whose inputs cannot fit.
@@ -228,56 +204,6 @@ pub(super) fn specialized(graph: &Graph, inputs: &[(DType, Shape)]) -> Result<Gr
     }
     passes::specialize(&mut graph)?;
     Ok(graph)
-}
-
-/// What a device has to do for a node of a graph whose dimensions are known.
-pub(super) fn task_of(graph: &Graph, node: &Node) -> Task<Vec<Recipe>> {
-    if node.op.takes_data() {
-        return Task::Host("its values need not be tensors".to_owned());
-    }
-    let info = |id: &Option<ValueId>| id.and_then(|id| graph.info(id));
-    let inputs: Vec<Option<&ValueInfo>> = node.inputs.iter().map(info).collect();
-    // An output that nobody wants is computed all the same, by the kernels that make the others.
-    let outputs = match node.op.infer(&inputs) {
-        Ok(outputs) => outputs.into_iter().take(node.outputs.len()).collect::<Vec<_>>(),
-        Err(error) => return Task::Host(error.to_string()),
-    };
-    let is_known = |info: &ValueInfo| info.ty.concrete_shape().is_some();
-    let unknown = inputs.iter().copied().flatten().chain(&outputs).any(|info| !is_known(info));
-    if unknown {
-        return Task::Host("its dimensions depend on values".to_owned());
-    }
-    if node.op.passes_memory_on()
-        && let [output] = outputs.as_slice()
-    {
-        return Task::Alias(output.ty.clone());
-    }
-    let recipes = Recipe::alternatives(&*node.op, &inputs, &outputs);
-    if recipes.is_empty() {
-        let dtypes: Vec<String> =
-            inputs.iter().copied().flatten().map(|info| info.ty.to_string()).collect();
-        return Task::Host(format!("no kernels for {}", dtypes.join(", ")));
-    }
-    Task::Kernels(recipes, outputs.into_iter().map(|y| y.ty).collect())
-}
-
-/// A task that the device can do whose largest buffer has `bytes_max` bytes: what needs a larger one
-/// is the CPU's.
-fn within(task: Task, graph: &Graph, node: &Node, bytes_max: usize) -> Task {
-    let (scratch, types) = match &task {
-        Task::Kernels(recipe, types) => (recipe.scratch(), types.as_slice()),
-        Task::Alias(ty) => (&[][..], std::slice::from_ref(ty)),
-        Task::Host(_) => return task,
-    };
-    let bytes = |ty: &TensorType| ty.concrete_shape()?.byte_len(ty.dtype).ok();
-    let inputs = node.inputs.iter().flatten().filter_map(|id| bytes(&graph.info(*id)?.ty));
-    let all = inputs.chain(types.iter().filter_map(bytes)).chain(scratch.iter().copied());
-    match all.max() {
-        Some(largest) if largest > bytes_max => Task::Host(format!(
-            "a tensor of it has {largest} bytes, and the device's largest buffer {bytes_max}"
-        )),
-        _ => task,
-    }
 }
 
 fn work_of(node: &Node, task: Task, accelerator: &Accelerator) -> Work {

@@ -1,6 +1,7 @@
-//! What a device would launch for a model, with no device at hand.
+//! The kernels that a device would launch for a model, without a device.
 
-use super::plan::{Task, specialized, task_of};
+use super::plan::specialized;
+use super::task::{Task, task_of};
 use crate::error::Result;
 use crate::model::Model;
 use crate::options::SessionOptions;
@@ -8,21 +9,21 @@ use crate::passes;
 use lgp_compute::device::Recipe;
 use lgp_memory::Shape;
 
-/// What is launched for a node.
+/// The launches for a node.
 #[derive(Debug)]
 pub struct NodeRecipes {
     /// The node's name, as in a [`crate::Placement`].
     pub name: String,
-    /// The launches; more than one recipe where [`crate::Session::tune`] has something to choose.
+    /// The launches; several recipes if [`crate::Session::tune`] has a choice.
     pub recipes: Vec<Recipe>,
 }
 
-/// What [`crate::Session::on_device`] launches for a model and inputs of these shapes, node by node;
-/// nodes that launch nothing are left out.
+/// The launches of [`crate::Session::on_device`] for a model and inputs of these shapes, node by
+/// node, without the nodes that launch nothing.
 ///
 /// # Errors
 /// As [`crate::Session::new`]; [`crate::Error::Graph`] for an input without a shape, or a shape for
-/// none; a node whose inputs cannot fit.
+/// no input; a node whose inputs cannot fit.
 pub fn recipes(model: &Model, shapes: &[(&str, Shape)]) -> Result<Vec<NodeRecipes>> {
     let signature = passes::signature(model.inputs(), shapes)?;
     let mut graph = crate::onnx::lower(model, SessionOptions::default())?;

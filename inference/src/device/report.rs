@@ -1,4 +1,4 @@
-//! What a device's memory is used for, and what goes over the link, said before any run.
+//! The use of a device's memory and of its link, reported before any run.
 
 use super::layout::{Layout, TooSmall};
 use super::needs::{Needs, Spot};
@@ -11,63 +11,64 @@ use lgp_memory::{ArenaPlan, Holder, Lifetime};
 use serde::Serialize;
 use std::collections::HashSet;
 
-/// A weight and where it is between runs.
+/// A weight, and its place between runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct WeightBytes {
     /// The value's name in the model.
     pub name: String,
     /// Its size in bytes.
     pub bytes: usize,
-    /// Whether it stays on the device; else it comes from the host in each run.
+    /// Whether the weight stays on the device; if not, the host sends it in each run.
     pub stays: bool,
-    /// Whether the host has it on disk.
+    /// Whether the host has the weight on disk.
     pub on_disk: bool,
 }
 
-/// What runs of a model take of a device's memory, and what they move, in bytes. The first run
-/// brings the weights that stay besides; what others hold of the device is not in it.
+/// The device memory that a run of a model takes, and the bytes that it moves. The first run also
+/// sends the weights that stay. Memory of other programs and models is not counted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceMemoryReport {
     /// The device, as settings name it.
     pub device: String,
-    /// What the model may take.
+    /// The memory that the model may take.
     pub limit_bytes: usize,
-    /// Whether it can run within that. If not, what follows is for the smallest limit.
+    /// Whether the model can run within the limit. If not, the report is for the smallest limit.
     pub fits: bool,
-    /// The smallest limit with which it can run.
+    /// The smallest limit within which the model can run.
     pub smallest_bytes: usize,
-    /// Who needs how much of that, where most is needed.
+    /// The needs at the node that needs most, by owner.
     pub needs: Vec<MemoryNeed>,
-    /// Nodes that the CPU runs, in memory of the host that is not counted here.
+    /// Nodes that run on the CPU; their memory on the host is not counted here.
     pub nodes_on_host: usize,
-    /// The block of all that comes and goes: values, scratch, weights on their way.
+    /// The arena: values, scratch, and weights that do not stay.
     pub arena_bytes: usize,
     /// Weights that stay on the device between runs.
     pub resident_bytes: usize,
-    /// Weights that do not.
+    /// Weights that do not stay on the device.
     pub streamed_bytes: usize,
-    /// What each run copies to the device: inputs, weights that do not stay, what the CPU made.
+    /// Bytes that each run copies to the device: inputs, weights that do not stay, results of the
+    /// CPU.
     pub to_device_bytes: usize,
-    /// What each run copies to the host: outputs, and what the CPU goes on with.
+    /// Bytes that each run copies to the host: outputs, and values that the CPU reads.
     pub to_host_bytes: usize,
-    /// Values whose sizes only a run knows; they are not counted.
+    /// Values whose sizes are known only in a run; they are not counted.
     pub unknown: usize,
     /// The host's RAM that the weights take.
     pub host_bytes: usize,
-    /// The host's disk that the others take.
+    /// The host's disk that the other weights take.
     pub disk_bytes: usize,
-    /// What each run reads of that, from the disk or from what the system still has in RAM.
+    /// Bytes that each run reads from the files on disk, or from the system's cache of them.
     pub from_disk_bytes: usize,
-    /// All weights that kernels read, in the order of the model.
+    /// All weights that kernels read, in the model's order.
     pub weights: Vec<WeightBytes>,
 }
 
-/// What somebody needs.
+/// The need of one owner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryNeed {
-    /// Who.
+    /// The owner: `weights`, `values` or `scratch`.
     pub owner: String,
-    /// How much.
+    /// The bytes that the owner needs.
     pub bytes: usize,
 }
 
@@ -128,8 +129,8 @@ impl DeviceMemoryReport {
     }
 }
 
-/// As sessions on the CPU tell it: all weights are counted, and the arena has inputs, outputs and
-/// scratch in it.
+/// The report in the form of a session on the CPU, but `weights` counts all weights that kernels
+/// read, and the arena includes inputs, outputs and scratch.
 pub(super) fn memory(drafted: &Drafted, layout: &Layout) -> MemoryReport {
     let Drafted { graph, needs, .. } = drafted;
     let lives: Vec<Lifetime> = needs.tensors.iter().map(|(_, life)| *life).collect();
@@ -174,7 +175,7 @@ fn is_output(spot: &Spot, graph: &Graph) -> bool {
     matches!(spot, Spot::Value(id) if graph.outputs.iter().any(|(_, output)| output == id))
 }
 
-/// What lives at a step, the largest first.
+/// The tensors that live at a step, the largest first.
 fn peak_tensors(graph: &Graph, needs: &Needs, step: usize) -> Vec<TensorBytes> {
     let alive = needs.tensors.iter().filter(|(_, l)| (l.first..=l.last).contains(&step));
     let told = |(spot, life): &(Spot, Lifetime)| {

@@ -1,5 +1,5 @@
-//! One run: values move between host and device where the next node needs them, and weights that
-//! do not stay come while the nodes before theirs compute.
+//! One run: values move between host and device if the next node needs them there, and weights that
+//! do not stay are sent while earlier nodes compute.
 
 use super::OnDevice;
 use super::layout::Stream;
@@ -20,13 +20,13 @@ use std::collections::HashMap;
 struct Run<'a> {
     session: &'a OnDevice,
     plan: &'a DevicePlan,
-    /// Uploads end before the arena goes that they write to: fields are dropped in this order.
+    /// Fields are dropped in this order: uploads must end before the arena that they write to.
     ahead: Option<Ahead<'a>>,
     arena: DeviceArena,
     /// Values on the host, and on the device. A value may be in both places.
     host: Slots<'a>,
     device: Vec<Option<DeviceTensor>>,
-    /// Weights on the device, and until somebody has waited for it the end of their upload.
+    /// Weights on the device, each with the end of its upload until the run has waited for it.
     weights: HashMap<ValueId, (DeviceTensor, Option<Mark>)>,
     node: usize,
 }
@@ -45,11 +45,12 @@ pub(super) fn run<'a>(
     let turn = accelerator.turn();
     let (_turn, (arena, residents)) = match memory(session, plan, &turn) {
         Err(error) if error.is_shortage() => {
-            // Runs beside this one end, and what no run wants goes.
+            // A run alone may take the memory of weights that it does not want.
             drop(turn);
             let turn = accelerator.turn_alone();
             let held = match memory(session, plan, &turn) {
-                // What it wants and has may lie so that no gap is large enough for the rest.
+                // The weights that it wants may leave gaps that are too small: they give up their
+                // places.
                 Err(error) if error.is_shortage() => {
                     turn.clear();
                     memory(session, plan, &turn)?
@@ -86,7 +87,7 @@ pub(super) fn run<'a>(
         run.work(ctx, node, now)?;
         lead.as_mut().map_or(Ok(()), |lead| lead.queued(accelerator))?;
         if let (Some(recorder), Some(start)) = (recorder.as_deref_mut(), start) {
-            // A time of a node is worth nothing before its kernels have ended.
+            // The node's time is complete only once its kernels have ended.
             accelerator.finish()?;
             recorder.node(node, start, |id| Some(plan.graph.info(id)?.ty.clone()));
         }
@@ -101,7 +102,7 @@ pub(super) fn run<'a>(
     outputs
 }
 
-/// What a run has from its beginning on: the arena, and the weights that stay.
+/// The memory that a run holds from its beginning: the arena, and the weights that stay.
 fn memory(
     session: &OnDevice,
     plan: &DevicePlan,
@@ -120,8 +121,8 @@ fn memory(
 }
 
 impl Run<'_> {
-    /// Computes a node, and sends the weights on their way that are due at it. What lay in their
-    /// places was used last before it: they wait for the kernels until here, and for no others.
+    /// Computes a node and sends the weights that are due at it. Earlier nodes were the last to use
+    /// the places of these weights, so the uploads wait only for the kernels queued until here.
     fn work(&mut self, ctx: &Context, node: &Node, due: &[Stream]) -> Result<()> {
         let plan = self.plan;
         let accelerator = &self.session.accelerator;
@@ -152,8 +153,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Lets what follows wait for the weights that came for this node in vain, because its kernels
-    /// turned out not to compile: what is stored next may lie in their places.
+    /// Waits for the weights that were sent for this node in vain, because its kernels did not
+    /// compile: later tensors may lie in the places of these weights.
     fn settle(&mut self) -> Result<()> {
         for stream in self.plan.layout.streams.iter().filter(|stream| stream.last == self.node) {
             let sent = self.weights.get_mut(&stream.value).and_then(|(_, sent)| sent.take());
@@ -173,12 +174,12 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Memory for a tensor: its place in the arena, or some of its own where none was planned, for
-    /// its size was not known.
+    /// Memory for a tensor: its planned place in the arena, or memory of its own if its size was
+    /// not known.
     fn place(&self, spot: Spot, dtype: DType, shape: Shape) -> Result<DeviceTensor> {
         Ok(match self.plan.layout.places.get(&spot) {
             Some(place) if !shape.contains(&0) => self.arena.tensor(*place, dtype, shape)?,
-            // Of nothing but empty tensors there is no arena.
+            // Empty tensors alone make no arena.
             _ => self.session.accelerator.alloc_for("values", dtype, shape)?,
         })
     }
@@ -223,7 +224,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The value on the device; it is copied there if it is not.
+    /// The value on the device, copied there first if it is missing.
     fn on_device(&mut self, id: ValueId) -> Result<DeviceTensor> {
         if let Some(tensor) = &self.device[id.0] {
             return Ok(tensor.clone());
@@ -252,7 +253,7 @@ impl Run<'_> {
         let (accelerator, shape) = (&self.session.accelerator, view.shape().clone());
         let info = self.plan.graph.info(id);
         let planned = info.and_then(|info| info.ty.concrete_shape()?.byte_len(info.ty.dtype).ok());
-        // Its place has room for what was inferred, and for no more.
+        // The place has room for the inferred size only.
         let tensor = if planned == Some(view.as_bytes().len()) {
             self.place(Spot::Value(id), view.dtype(), shape)?
         } else {
@@ -262,13 +263,13 @@ impl Run<'_> {
         Ok(tensor)
     }
 
-    /// The value on the host; it is copied from the device if it is not.
+    /// The value on the host, copied from the device first if it is missing.
     fn datum(&mut self, id: ValueId) -> Result<Datum> {
         self.fetch(id)?;
         self.host.datum(id)
     }
 
-    /// Copies a value from the device that is nowhere else.
+    /// Copies a value to the host if only the device has it.
     fn fetch(&mut self, id: ValueId) -> Result<()> {
         if let (Slot::Empty, Some(tensor)) = (self.host.get(id), &self.device[id.0]) {
             let value = self.session.accelerator.download(tensor)?;

@@ -1,5 +1,5 @@
-//! A graph over several devices: cut into parts, each of which runs on one of them as any graph
-//! does, one after the other.
+//! A graph over several devices: it is cut into parts, and each part runs on one device like a
+//! graph of its own, one part after the other.
 
 mod cut;
 
@@ -18,12 +18,12 @@ use lgp_memory::Datum;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A graph and the devices that it is cut for. Inputs of other shapes may be cut elsewhere.
+/// A graph and the devices that it is cut for. The cut depends on the shapes of the inputs.
 #[derive(Debug)]
 pub(crate) struct Split {
     graph: Graph,
     accelerators: Vec<Accelerator>,
-    /// What of the weights each device has, whatever the shapes that it was cut for.
+    /// The weights on each device, shared by the cuts for all shapes.
     weights: Vec<Arc<Shared>>,
     plans: PlanCache<SplitPlan>,
 }
@@ -31,16 +31,17 @@ pub(crate) struct Split {
 /// The parts of a graph whose dimensions are known.
 #[derive(Debug)]
 struct SplitPlan {
-    /// The whole, for its inputs and outputs.
+    /// The whole graph, for its inputs and outputs.
     graph: Graph,
     parts: Vec<Part>,
 }
 
-/// A part and the device that has it.
+/// A part and its device.
 #[derive(Debug)]
 struct Part {
     device: OnDevice,
-    /// What it reads of inputs and of other parts, and what others or the caller read of it.
+    /// The inputs and values of other parts that the part reads, and its values that other parts or
+    /// the caller read.
     inputs: Vec<ValueId>,
     outputs: Vec<ValueId>,
     signature: Signature,
@@ -57,8 +58,8 @@ impl Split {
         self.plans.get(signature, |signature| self.cut(signature))
     }
 
-    /// Cuts the graph for inputs of these types. All that knowing them changes is done before: a
-    /// part has the nodes, and so the kernels, that the whole has on one device.
+    /// Cuts the graph for inputs of these types. The graph is specialised for them first, so a part
+    /// has the same nodes and kernels as the whole graph on one device.
     fn cut(&self, signature: &Signature) -> Result<SplitPlan> {
         let graph = specialized(&self.graph, signature)?;
         let costs = Costs::new(&graph, &self.accelerators);
@@ -113,7 +114,7 @@ impl Compiled for Split {
     }
 }
 
-/// The part of a graph that these nodes are.
+/// The part of a graph with these nodes.
 fn part(
     graph: &Graph,
     nodes: Range<usize>,
@@ -133,7 +134,7 @@ fn part(
     let outputs: Vec<ValueId> = all().filter(|id| made[id.0] && wanted[id.0]).collect();
     let mut values = graph.values.clone();
     for (value, _) in values.iter_mut().zip(&read).filter(|(_, read)| !**read) {
-        // The weights of other parts are not this one's.
+        // A part keeps no weights of other parts.
         if let Some(info) = &mut value.info {
             info.constant = None;
         }

@@ -28,7 +28,7 @@ fn device() -> Option<Arc<dyn Device>> {
     }
 }
 
-/// `y = relu(x · 2 + [n])`, transposed; `z = hardmax(y) - mean(y)`: the first has no kernel.
+/// `y = relu(x · 2 + [n])`, transposed; `z = hardmax(y) - mean(y)`. Hardmax has no kernel.
 fn model() -> Result<Model> {
     let mut g = GraphBuilder::new("g");
     let x = g.input("x", f32_type(&[None, Some(4)]));
@@ -83,7 +83,7 @@ fn a_profile_has_each_node() -> Result<()> {
     Ok(())
 }
 
-/// Weights of bytes, with a scale for each column, and of few elements.
+/// Weights of bytes with a scale for each column, and weights of few elements.
 #[test]
 fn weights_take_no_more_memory_on_a_device_than_they_need() -> Result<()> {
     let Some(accelerator) = accelerator() else { return Ok(()) };
@@ -116,7 +116,7 @@ fn weights_take_no_more_memory_on_a_device_than_they_need() -> Result<()> {
     Ok(())
 }
 
-/// What is queued on a device cannot be taken back: a run that may be stopped does not queue all.
+/// Queued work cannot be taken back, so a run that may be stopped does not queue all nodes.
 #[test]
 fn a_long_run_ends_soon_after_it_is_asked_to() -> Result<()> {
     let Some(accelerator) = accelerator() else { return Ok(()) };
@@ -131,7 +131,7 @@ fn a_long_run_ends_soon_after_it_is_asked_to() -> Result<()> {
     let session = Session::on_device(g.finish()?, SessionOptions::with_threads(1), accelerator)?;
     let x = Tensor::zeros(lgp_memory::DType::F32, [1, 16, 64, 64])?;
     let inputs = [("x", x.view())];
-    // The first one compiles.
+    // The first run compiles kernels.
     session.run_with(&inputs, RunOptions::new().until(&Stop::new()))?;
     let start = Instant::now();
     session.run_with(&inputs, RunOptions::new().until(&Stop::new()))?;
@@ -143,7 +143,7 @@ fn a_long_run_ends_soon_after_it_is_asked_to() -> Result<()> {
         stop.stop();
         let asked = Instant::now();
         let stopped = run.join().expect("the run does not panic");
-        // And the device is free again, not only the host.
+        // The device is idle too, not only the host.
         session.accelerator().map(Accelerator::finish).transpose()?;
         println!("of {whole:?} it ran on for {:?}", asked.elapsed());
         assert!(asked.elapsed() < whole / 2, "{:?} of {whole:?}", asked.elapsed());

@@ -1,12 +1,13 @@
-//! Measures which kernels a device is fastest with, for each node that has a choice, and then which
-//! nodes are cheaper on the host.
+//! Measures the fastest kernels of a device for each node with a choice, and then the nodes that
+//! are cheaper on the host.
 
 mod place;
 
 pub use place::MeasuredPlacement;
 
 use super::OnDevice;
-use super::plan::{Task, specialized, task_of};
+use super::plan::specialized;
+use super::task::{Task, task_of};
 use crate::error::Result;
 use crate::graph::{Node, node_error};
 use crate::plan::Signature;
@@ -15,37 +16,37 @@ use lgp_compute::device::Recipe;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// What measuring a model came to.
+/// The result of measuring a model.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TunedModel {
-    /// Kinds of node whose kernels have several schedules, those that calculate most first.
+    /// Kinds of nodes whose kernels have several schedules, those that calculate most first.
     pub nodes: Vec<TunedNode>,
-    /// Where the nodes are cheapest then; `None` where the session has the CPU alone, or several
-    /// devices.
+    /// The cheapest placement of the nodes with these kernels; `None` for a session on the CPU
+    /// alone, or on several devices.
     pub placement: Option<MeasuredPlacement>,
 }
 
-/// The part of the budget that kernels have; placement has the rest.
+/// The share of the budget for kernels; placement gets the rest.
 const KERNELS_SHARE: f64 = 0.75;
 
-/// What measuring came to for a node, and for all others that launch the same.
+/// The result of measuring a node, and all others that launch the same kernels.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TunedNode {
     /// The first node's name, as in a [`crate::Placement`].
     pub name: String,
-    /// Its operators.
+    /// The node's operators.
     pub op: String,
-    /// How many nodes launch the same.
+    /// How many nodes launch the same kernels.
     pub nodes: usize,
     /// How many recipes were measured.
     pub tried: usize,
-    /// Milliseconds of one node as the cost model has it.
+    /// Milliseconds of one node with the recipe that the cost model prefers.
     pub before_ms: f64,
-    /// And with the recipe that was chosen.
+    /// Milliseconds of one node with the recipe that was chosen.
     pub after_ms: f64,
 }
 
-/// Nodes that launch the same, and have a choice.
+/// Nodes that launch the same kernels and have a choice.
 struct Alike<'a> {
     first: &'a Node,
     nodes: usize,
@@ -53,18 +54,18 @@ struct Alike<'a> {
 }
 
 impl Alike<'_> {
-    /// What decides how much of the time it is given.
+    /// The weight by which the nodes get their share of the time.
     fn weight(&self) -> f64 {
         self.nodes as f64 * self.recipes.first().map_or(0., |recipe| recipe.flops() as f64)
     }
 }
 
 impl OnDevice {
-    /// Measures for about `budget`, for inputs of these types, which kernels each node is fastest
-    /// with, and where.
+    /// Measures for about `budget`, for inputs of these types, which kernels are fastest for each
+    /// node, and on which side each node is fastest.
     ///
     /// # Errors
-    /// A node whose inputs cannot fit, or what the device refuses.
+    /// A node whose inputs cannot fit, or an error of the device.
     pub(super) fn measure(
         &self,
         ctx: &Context,
@@ -77,7 +78,7 @@ impl OnDevice {
         Ok(TunedModel { nodes, placement: Some(self.place(ctx, signature, left)?) })
     }
 
-    /// Measures the recipes of the nodes with a choice: those that calculate most first, until the
+    /// Measures the recipes of the nodes with a choice, those that calculate most first, until the
     /// budget is spent.
     fn tune_kernels(&self, signature: &Signature, budget: Duration) -> Result<Vec<TunedNode>> {
         let graph = specialized(&self.graph, signature)?;
@@ -101,7 +102,7 @@ impl OnDevice {
             if left.is_zero() {
                 break;
             }
-            // Compiling takes the same time for all, measuring what the node takes.
+            // Compiling takes equal time for all nodes; measuring takes time as the nodes do.
             let equal = 1. / (all.len() - i) as f64;
             let share = (equal + alike.weight() / weight.max(1.)) / 2.;
             weight -= alike.weight();

@@ -33,7 +33,7 @@ const TABLE: [(DType, DataType); 26] = [
     (DType::Str, DataType::String),
 ];
 
-/// The dtype of an ONNX number, or the name of what has no dtype here.
+/// The dtype of an ONNX number; the error names a type that has no dtype here.
 pub(crate) fn from_onnx(code: i64) -> Result<DType, String> {
     let data_type = i32::try_from(code).ok().and_then(|c| DataType::try_from(c).ok());
     let Some(data_type) = data_type else {
@@ -46,7 +46,7 @@ pub(crate) fn from_onnx(code: i64) -> Result<DType, String> {
         .ok_or_else(|| data_type.as_str_name().to_lowercase())
 }
 
-/// The number of a type that is named, as the first opsets did.
+/// The ONNX number of a type given by name, as in the first opsets.
 pub(crate) fn number(name: &str) -> Option<i64> {
     DataType::from_str_name(name).map(|t| i64::from(i32::from(t)))
 }

@@ -15,15 +15,15 @@ use prost::Message;
 use prost::bytes::Bytes;
 use std::collections::BTreeMap;
 
-/// Protocol buffers cannot carry more.
+/// The largest message that protocol buffers allow.
 const MAX_BYTES: usize = 0x7fff_ffff;
 
 impl Model {
     /// The model as the bytes of an ONNX file, weights included.
     ///
     /// # Errors
-    /// [`Error::Export`] when the model has parts that were carried by name only (subgraphs), or
-    /// passes the 2 GiB that such a file can hold.
+    /// [`Error::Export`] when the model has attributes that were read by name only (such as a list
+    /// of graphs), or passes the 2 GiB that such a file can hold.
     pub fn to_onnx(&self) -> Result<Vec<u8>> {
         encoded(&self.to_proto()?)
     }
@@ -56,7 +56,7 @@ impl Model {
     }
 }
 
-/// The message's bytes, unless they are more than one can have.
+/// The message's bytes; an error where they exceed [`MAX_BYTES`].
 pub(super) fn encoded(proto: &ModelProto) -> Result<Vec<u8>> {
     let len = proto.encoded_len();
     if len > MAX_BYTES {
@@ -83,7 +83,7 @@ fn node(node: &ModelNode) -> Result<NodeProto> {
     })
 }
 
-/// The attribute, or what it is that cannot be written.
+/// The attribute as a message; the error tells what cannot be written.
 fn attribute(name: &str, value: &Attr) -> Result<AttributeProto, String> {
     let mut out = AttributeProto { name: Some(name.to_owned()), ..AttributeProto::default() };
     let kind = match value {

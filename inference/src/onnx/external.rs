@@ -1,5 +1,5 @@
 //! Weights that lie in files beside the model. The model names the file, so the name is not
-//! trusted: it must stay beneath the model's folder, symbolic links included.
+//! trusted: the file must lie beneath the model's folder, also after symbolic links.
 
 use super::proto::StringStringEntryProto;
 use crate::error::{Error, Result};
@@ -82,7 +82,7 @@ impl<'a> Location<'a> {
     pub(crate) fn read(&self, base: Option<&Path>, expected: usize) -> Result<Buffer> {
         let path = self.resolve(base)?;
         let failed = |e: std::io::Error| self.error(format!("cannot be read: {e}"));
-        // Asked before opening: opening a pipe would wait for its writer.
+        // Checked before opening: opening a pipe would wait for its writer.
         let metadata = path.metadata().map_err(failed)?;
         if !metadata.is_file() {
             return Err(self.error("is not a file"));

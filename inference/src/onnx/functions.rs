@@ -1,4 +1,4 @@
-//! Replaces calls of a file's own functions by what they stand for.
+//! Replaces calls of a file's own functions by the nodes of the functions.
 
 #[cfg(test)]
 mod tests;
@@ -8,13 +8,13 @@ use crate::error::{Error, Result};
 use prost::Message;
 use std::collections::HashMap;
 
-/// Functions that call each other, and graphs inside nodes, may nest this deep together.
+/// How deep calls of functions and graphs inside nodes may nest, counted together.
 const DEPTH_MAX: usize = 64;
-/// A model may grow to so many times its nodes, and this many more: a few functions that call each
-/// other twice would otherwise fill any memory.
+/// A model may grow to [`GROWTH_MAX`] times its nodes, and [`NODES_FREE`] more: a few functions
+/// that call each other twice would otherwise fill any memory.
 const GROWTH_MAX: usize = 256;
 const NODES_FREE: usize = 10_000;
-/// The same for its bytes: a function with a large constant need not be called often.
+/// The same limit on bytes: a function with a large constant fills memory in few calls.
 const BYTES_GROWTH_MAX: usize = 16;
 const BYTES_FREE: usize = 16 << 20;
 
@@ -77,11 +77,11 @@ fn plain(domain: &str) -> &str {
     if domain == "ai.onnx" { "" } else { domain }
 }
 
-/// What may still be written.
+/// The nodes and bytes that may still be added.
 struct Room {
-    /// Nodes; calls count too, as functions may be empty.
+    /// Nodes. Calls count too, because a function may be empty.
     nodes: usize,
-    /// Bytes of nodes as a file would hold them.
+    /// Bytes of nodes, as a file encodes them.
     bytes: usize,
 }
 
@@ -139,7 +139,7 @@ impl Inliner<'_> {
     }
 }
 
-/// Refuses what nests too deep.
+/// Refuses a call or a graph that nests deeper than [`DEPTH_MAX`].
 fn deeper(depth: usize, name: &str) -> Result<()> {
     if depth < DEPTH_MAX {
         return Ok(());
@@ -154,7 +154,7 @@ fn instance(
     number: usize,
     room: &mut Room,
 ) -> Result<Vec<NodeProto>> {
-    // Every call walks all that is declared, given or not, and may make an entry of each.
+    // A call walks all declared inputs and outputs, and may make an entry of each.
     let declared = function.input.len().saturating_add(function.output.len());
     room.bytes(declared.saturating_mul(size_of::<(&str, String)>()))?;
     let what =
@@ -178,7 +178,7 @@ fn instance(
                 None if kind == "inputs" => {
                     names.insert(formal, String::new());
                 }
-                // An output that nobody wants gets a name of its own like any inner value.
+                // An output that the call leaves out is renamed as inner values are.
                 _ => {}
             }
         }
@@ -198,15 +198,15 @@ fn instance(
 struct Instance<'a> {
     function: &'a FunctionProto,
     call: &'a NodeProto,
-    /// What the function's inputs and outputs are to the caller.
+    /// The caller's names of the function's inputs and outputs.
     names: HashMap<&'a str, String>,
     prefix: String,
-    /// The caller's names and values may be long, and written many times.
+    /// Limits the caller's names and values, which may be long and are written many times.
     room: &'a mut Room,
 }
 
 impl Instance<'_> {
-    /// Outputs that are inputs: no node of the body makes them.
+    /// An `Identity` for each output that is an input: no node of the body makes it.
     fn passed_through(&self) -> Vec<NodeProto> {
         let inputs = self.function.input.iter().enumerate();
         let positions: HashMap<&str, usize> = inputs.map(|(i, name)| (&**name, i)).collect();
@@ -242,7 +242,7 @@ impl Instance<'_> {
         Ok(())
     }
 
-    /// Gives a name of the function's own a place among the caller's.
+    /// Makes one of the function's own names unique among the caller's names.
     fn prefix(&mut self, name: &mut String) -> Result<()> {
         self.room.bytes(self.prefix.len())?;
         name.insert_str(0, &self.prefix);
@@ -259,8 +259,8 @@ impl Instance<'_> {
         Ok(())
     }
 
-    /// The attribute with the caller's value for what it refers to; `None` when there is none,
-    /// which leaves the operator its default.
+    /// The attribute. A reference gets the caller's value or the function's default; `None` if
+    /// there is neither, so that the operator uses its own default.
     fn attribute(&mut self, mut attribute: AttributeProto) -> Result<Option<AttributeProto>> {
         let refers = attribute.ref_attr_name.take().filter(|name| !name.is_empty());
         if let Some(refers) = refers {

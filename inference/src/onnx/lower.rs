@@ -1,5 +1,6 @@
 //! Turns a [`Model`] into a [`Graph`] through the registry's mappings.
 
+use super::lowering::{Lowering, Names};
 use super::node::NodeCx;
 use super::registry;
 use super::unsupported::{Unsupported, UnsupportedNode};
@@ -7,17 +8,13 @@ use crate::control::Body;
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
 use crate::model::{Model, ModelNode, Subgraph};
-use crate::operators::Operators;
 use crate::options::SessionOptions;
 use lgp_compute::ValueInfo;
 use lgp_memory::Tensor;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 
-/// The values that a node can name.
-pub(crate) type Names = HashMap<String, ValueId>;
-
-/// The model's graph, its types not yet inferred; it and the graphs inside its nodes will run as
-/// `options` say.
+/// The model's graph, before types are inferred. `options` apply to it and to the graphs inside its
+/// nodes.
 ///
 /// # Errors
 /// [`Unsupported`](crate::Error::Unsupported) with everything in the model that cannot be mapped.
@@ -59,16 +56,6 @@ fn finish(graph: &mut Graph, outputs: &[&str], names: &Names) {
     }
 }
 
-/// What all graphs of a model share while they are lowered.
-#[derive(Debug)]
-pub(crate) struct Lowering {
-    opsets: BTreeMap<String, i64>,
-    operators: Operators,
-    unsupported: Unsupported,
-    /// How deep the graphs nest that were lowered as bodies since this was last set to 0.
-    depth: usize,
-}
-
 impl Lowering {
     fn nodes(
         &mut self,
@@ -80,7 +67,7 @@ impl Lowering {
         let read = nodes.iter().flat_map(ModelNode::reads).chain(outputs.iter().copied());
         let read: HashSet<&str> = read.collect();
         for node in nodes {
-            // Names were checked when the model was made: what is not here is an absent input.
+            // Names were checked when the model was made: a name without a value is an absent one.
             let inputs = node.inputs.iter().map(|name| names.get(name).copied()).collect();
             let mut outputs = Vec::with_capacity(node.outputs.len());
             for name in &node.outputs {
@@ -161,8 +148,8 @@ impl Lowering {
         outputs.iter().map(|name| names.get(*name).copied().ok_or_else(missing)).collect()
     }
 
-    /// A graph inside a node, and the values of the graph around it that it takes, which become
-    /// inputs after its own. What it takes that is stored, it stores itself.
+    /// A graph inside a node, and the values that it captures from the graph around it. These
+    /// become inputs after its own; captured constants are stored in the graph itself.
     pub(crate) fn body(
         &mut self,
         outer: &Graph,

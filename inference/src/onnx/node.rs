@@ -1,6 +1,6 @@
-//! One ONNX node on its way into the graph: what a mapping reads and writes.
+//! One ONNX node while it is mapped: a mapping reads the node and adds operators to the graph.
 
-use super::lower::{Lowering, Names};
+use super::lowering::{Lowering, Names};
 use crate::control::Body;
 use crate::graph::{Graph, Node, ValueId};
 use crate::model::{Attr, ModelNode};
@@ -12,17 +12,17 @@ use std::sync::Arc;
 /// Why a node cannot be mapped, in words.
 pub(crate) type Refusal = String;
 
-/// The node, and the graph it goes into. Attributes are noted as they are read: one that no
-/// mapping reads must not be ignored silently.
+/// The node, and the graph that its operators go into. Attributes are noted as they are read: an
+/// attribute that the mapping does not read must not be ignored silently.
 #[derive(Debug)]
 pub(crate) struct NodeCx<'a> {
     pub(crate) graph: &'a mut Graph,
     pub(crate) node: &'a ModelNode,
     pub(crate) opset: i64,
     pub(crate) inputs: Vec<Option<ValueId>>,
-    /// `None` for an output that nobody reads.
+    /// `None` for an output that is not read.
     pub(crate) outputs: Vec<Option<ValueId>>,
-    /// What a graph inside the node may name.
+    /// The values that a graph inside the node may name.
     names: &'a Names,
     lowering: &'a mut Lowering,
     read: HashSet<&'static str>,
@@ -41,8 +41,8 @@ impl<'a> NodeCx<'a> {
         Self { graph, node, opset, inputs, outputs, names, lowering, read: HashSet::new() }
     }
 
-    /// The graph that an attribute holds, and the values around it that it takes: they are inputs
-    /// of the operator that runs it.
+    /// The graph that an attribute holds, and the values that it captures. These are inputs of the
+    /// operator that runs the graph.
     pub(crate) fn body(&mut self, key: &'static str) -> Result<(Body, Vec<ValueId>), Refusal> {
         match self.attr(key) {
             None => Err(format!("attribute '{key}' is missing")),
@@ -56,8 +56,8 @@ impl<'a> NodeCx<'a> {
         self.node.attributes.contains_key(key)
     }
 
-    /// Puts the nodes of the graph that an attribute holds in front; its inputs are the values
-    /// given. Returns its outputs.
+    /// Adds the nodes of the graph that an attribute holds, with `inputs` as the graph's inputs.
+    /// Returns the graph's outputs.
     pub(crate) fn inline(
         &mut self,
         key: &'static str,
@@ -87,7 +87,7 @@ impl<'a> NodeCx<'a> {
         self.inputs.get(index).copied().flatten()
     }
 
-    /// The tensor that input `index` is, if that is known.
+    /// The tensor of input `index`, if it is a constant.
     pub(crate) fn constant(&self, index: usize) -> Option<&Tensor> {
         self.input(index).and_then(|id| self.graph.constant(id))
     }
@@ -107,7 +107,7 @@ impl<'a> NodeCx<'a> {
         self.map_with(op, self.inputs.clone())
     }
 
-    /// Adds an operator in front; its one output is for the operators that follow.
+    /// Adds an operator and returns its one output, for the operators that follow.
     pub(crate) fn emit(&mut self, op: impl Op, inputs: Vec<Option<ValueId>>) -> ValueId {
         let name = format!("{}.{}", self.node.name, self.graph.nodes.len());
         let output = self.graph.add_value(name.clone());
@@ -136,8 +136,8 @@ impl<'a> NodeCx<'a> {
     ) {
         let op_type = Some(self.node.op_type.as_str().into());
         self.graph.nodes.push(Node { name, op_type, op: Arc::new(op), inputs, outputs });
-        // For mappings that ask for a dtype or a rank. What the operator has against its inputs is
-        // said when all types are inferred, for the second time.
+        // Mappings ask for dtypes and ranks. An error is ignored here: it comes again when the
+        // types of the whole graph are inferred.
         let _ = self.graph.infer_node(self.graph.nodes.len() - 1);
     }
 
@@ -159,7 +159,7 @@ impl<'a> NodeCx<'a> {
         self.graph.add_constant(name, tensor)
     }
 
-    /// Output `index`, `None` when nobody reads it.
+    /// Output `index`, `None` when it is not read.
     pub(crate) fn output(&self, index: usize) -> Option<ValueId> {
         self.outputs.get(index).copied().flatten()
     }
@@ -169,7 +169,7 @@ impl<'a> NodeCx<'a> {
         self.node.outputs.iter().skip(first).any(|name| !name.is_empty())
     }
 
-    /// Refuses the node when an output from `count` on is read by anyone.
+    /// Refuses the node when an output from `count` on is read.
     pub(crate) fn at_most_outputs(&mut self, count: usize) -> Result<(), Refusal> {
         match self.outputs.iter().skip(count).position(Option::is_some) {
             Some(extra) => Err(format!("output {} is not supported", count + extra)),
@@ -185,7 +185,7 @@ impl<'a> NodeCx<'a> {
         self.node.attributes.get(key)
     }
 
-    /// Notes attributes that change nothing here.
+    /// Notes attributes as read that change nothing here.
     pub(crate) fn ignore(&mut self, keys: &[&'static str]) {
         self.read.extend(keys);
     }

@@ -1,5 +1,5 @@
-//! What each ONNX operator means here, a file a family. A mapping reads the attributes that its
-//! opset knows and adds one of `lgp-compute`'s operators, or a few.
+//! The mappings of ONNX's operators, one file per family. A mapping reads the attributes that its
+//! opset knows and adds one or more of `lgp-compute`'s operators.
 
 pub(crate) mod attention;
 pub(crate) mod block_quantized;

@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// Versions of the file format that this reader knows.
 const IR_VERSIONS: (i64, i64) = (3, 14);
 
-/// Versions of ONNX's operator set that are read. What the oldest ones wrote differently was in
-/// attributes, and an attribute that its mapping does not know is refused.
+/// Versions of ONNX's operator set that are read. The oldest ones differ in attributes, and an
+/// attribute that its mapping does not know is refused.
 const OPSETS: (i64, i64) = (1, 28);
 
 /// The bytes of a file, which must be a regular one: devices and pipes have no end.
@@ -29,7 +29,7 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>> {
     std::fs::read(path).map_err(Error::io("read", path))
 }
 
-/// Bytes of a regular file.
+/// Size of a regular file in bytes.
 fn length(path: &Path) -> Result<u64> {
     let about = std::fs::metadata(path).map_err(Error::io("read", path))?;
     if !about.is_file() {
@@ -44,7 +44,7 @@ impl Model {
     ///
     /// # Errors
     /// [`Error::Io`] when the file cannot be read, [`Error::Malformed`] when it is no ONNX file,
-    /// and one that names the value, node or tensor for a file that breaks ONNX's rules.
+    /// and an error that names the value, node or tensor when the file breaks ONNX's rules.
     pub fn load(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let len = length(path)?;
@@ -122,7 +122,7 @@ impl Model {
             if !self.initializers.contains_key(name) {
                 self.inputs.push(value(proto, "input")?);
             } else if let Ok(spec) = value(proto, "input") {
-                // A constant needs no declared type, so that one which is not understood is no harm.
+                // A constant needs no declared type, so an unsupported type does no harm.
                 self.defaults.push(spec);
             }
         }
@@ -142,7 +142,7 @@ pub(crate) fn folder_of(file: &Path) -> &Path {
     }
 }
 
-/// An error of a file's bytes, with the file.
+/// Adds the path of the file to an error about its bytes.
 pub(crate) fn of_file(error: Error, path: &Path) -> Error {
     match error {
         Error::Malformed { message } => {
@@ -152,7 +152,7 @@ pub(crate) fn of_file(error: Error, path: &Path) -> Error {
     }
 }
 
-/// The files beside a model that hold its weights: as the model names them, and where they are.
+/// The files beside a model that hold its weights: the model's name of each, and its path.
 ///
 /// # Errors
 /// As [`Model::load`].
@@ -207,7 +207,7 @@ fn value(proto: &ValueInfoProto, what: &str) -> Result<ValueSpec> {
     Ok(ValueSpec { name: name.to_owned(), ty, kind })
 }
 
-/// A declared type, or what about it is not supported.
+/// A declared type; the error tells what is not supported.
 fn value_type(proto: &TypeProto) -> Result<(ValueKind, TensorType), String> {
     use type_proto::Value;
     let inner = |ty: &Option<Box<TypeProto>>| match ty {
@@ -269,7 +269,7 @@ fn node(index: usize, proto: NodeProto, base: Option<&Path>) -> Result<ModelNode
     for attribute_proto in proto.attribute {
         let mut key = attribute_proto.name().to_owned();
         if key == "sparse_value" && attribute_proto.sparse_tensor.is_some() {
-            // Made dense as it is read, it is a constant like any other.
+            // The sparse tensor is read as a dense one, so it is a constant like any other.
             key = "value".to_owned();
         }
         let value = attribute(&name, attribute_proto, base)?;
@@ -355,7 +355,7 @@ fn nodes(protos: Vec<NodeProto>, base: Option<&Path>) -> Result<Vec<ModelNode>> 
     protos.into_iter().enumerate().map(|(index, proto)| node(index, proto, base)).collect()
 }
 
-/// The stored tensors of a graph; `raw` has the raw data of those that were taken apart.
+/// The stored tensors of a graph; `raw` has the raw data that was taken out of the message.
 fn initializers(
     graph: &GraphProto,
     raw: Vec<Option<Buffer>>,
@@ -380,7 +380,7 @@ fn initializers(
     Ok(stored)
 }
 
-/// The declared kind, or for writers that declare none, the field that is filled.
+/// The declared kind; where a writer declares none, the kind of the field that is filled.
 fn kind(proto: &AttributeProto) -> AttributeType {
     let declared = proto.r#type.and_then(|t| AttributeType::try_from(t).ok());
     match declared {

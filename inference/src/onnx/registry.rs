@@ -1,4 +1,4 @@
-//! The table of operators: ONNX's name, and the mapping that makes it ours.
+//! The table of operators: ONNX's name, and the mapping to operators of `lgp-compute`.
 
 use super::node::{NodeCx, Refusal};
 use super::ops::{
@@ -43,7 +43,7 @@ const ML: &[(&str, Map)] = &[
     ("ZipMap", ml::zip_map),
 ];
 
-/// Operators that are not settled yet, sorted by name.
+/// Operators that ONNX may still change, sorted by name.
 const PREVIEW: &[(&str, Map)] = &[("FlexAttention", flex_attention::flex_attention)];
 
 /// Steps of optimisers, sorted by name. `Gradient` is not one of them: it would need the

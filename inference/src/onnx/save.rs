@@ -1,4 +1,4 @@
-//! Writes a model as files: one, or one with its weights in another beside it.
+//! Writes a model as one file, or as one file with its weights in a second one beside it.
 
 use super::proto::tensor_proto::DataLocation;
 use super::proto::{ModelProto, StringStringEntryProto};
@@ -10,17 +10,17 @@ use tempfile::NamedTempFile;
 
 /// Tensors begin at multiples of this many bytes, so that a mapped file can be computed on.
 const ALIGNMENT: u64 = 64;
-/// What is smaller stays in the model, where other programs look for shapes and axes.
+/// Tensors of up to this size stay in the model, where other programs look for shapes and axes.
 const INLINE_BYTES_MAX: usize = 1024;
 
 impl Model {
-    /// Writes the model to a file. With `external_data` its weights go to a second one beside it,
-    /// named as the first with `.data` after it: what passes 2 GiB needs that. Nothing is replaced
-    /// before both files are whole on the disk; then the weights take their place first.
+    /// Writes the model to a file. With `external_data` its weights go to a second file beside it,
+    /// named as the first with `.data` after it: a model above 2 GiB needs that. Existing files are
+    /// replaced when both new files are whole on the disk, the weights first.
     ///
     /// # Errors
-    /// [`Error::Io`]; [`Error::Export`] as [`Model::to_onnx`], or where the second file would take
-    /// the place of one in which the model that is replaced has no weights: it is another's.
+    /// [`Error::Io`]; [`Error::Export`] as [`Model::to_onnx`], or where the second file exists and
+    /// the model that is replaced has no weights in it: it belongs to another model.
     pub fn save(&self, path: impl AsRef<Path>, external_data: bool) -> Result<()> {
         let path = path.as_ref();
         if !external_data {
@@ -55,7 +55,7 @@ fn stores_in(model: &Path, data: &Path) -> bool {
     files.is_ok_and(|files| files.values().any(|file| *file == data))
 }
 
-/// Writes the bytes of large tensors one after the other and leaves their place in the model.
+/// Writes the bytes of large tensors one after the other; the model keeps their offsets.
 fn move_out(proto: &mut ModelProto, name: &str, out: &mut dyn Write) -> std::io::Result<()> {
     let mut at = 0u64;
     let stored = proto.graph.iter_mut().flat_map(|graph| &mut graph.initializer);
@@ -83,7 +83,7 @@ fn move_out(proto: &mut ModelProto, name: &str, out: &mut dyn Write) -> std::io:
     Ok(())
 }
 
-/// A file that is whole and on the disk, but not yet where it belongs.
+/// A file that is whole and on the disk, but not yet at its path.
 struct Written<'a> {
     file: NamedTempFile,
     path: &'a Path,
@@ -96,7 +96,7 @@ impl<'a> Written<'a> {
     ) -> Result<Self> {
         let failed = |e| Error::io("write", path)(e);
         let mut builder = tempfile::Builder::new();
-        // As any file that a program creates, less what the user's mask takes away.
+        // The permissions of any new file, from which the system takes the user's mask.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
         let mut file = builder.tempfile_in(super::folder_of(path)).map_err(failed)?;
@@ -156,7 +156,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let model = model()?;
-        // a.onnx has its weights in b.onnx.data, and b.onnx has its own in itself.
+        // The weights of a.onnx lie in b.onnx.data, to which b.onnx does not refer.
         model.save(at("b.onnx"), true)?;
         std::fs::rename(at("b.onnx"), at("a.onnx")).unwrap();
         let refused = || {
@@ -169,7 +169,7 @@ mod tests {
         std::fs::write(at("b.onnx"), "no model").unwrap();
         refused();
         assert_eq!(Model::load(at("a.onnx"))?, model);
-        // One's own are.
+        // Weights of the model that is replaced are replaced too.
         std::fs::copy(at("a.onnx"), at("b.onnx")).unwrap();
         model.save(at("b.onnx"), true)
     }

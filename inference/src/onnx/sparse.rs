@@ -1,4 +1,4 @@
-//! Sparse tensors in files: values and where they stand. They become dense.
+//! Reads sparse tensors, stored as values and their positions, as dense ones.
 
 use super::proto::SparseTensorProto;
 use super::tensor;
@@ -6,8 +6,8 @@ use crate::error::{Error, Result};
 use lgp_memory::{DType, Shape, Tensor};
 use std::path::Path;
 
-/// Elements that a sparse tensor may have for each one that the file holds, and beside those: a
-/// small file must not ask for much memory.
+/// A sparse tensor may have this many elements for each value that the file holds, and
+/// [`ELEMENTS_BESIDE`] more: a small file must not ask for much memory.
 const ELEMENTS_PER_VALUE: usize = 4096;
 const ELEMENTS_BESIDE: usize = 1 << 16;
 
@@ -43,7 +43,7 @@ pub(crate) fn read(name: &str, proto: &SparseTensorProto, base: Option<&Path>) -
     Ok(out)
 }
 
-/// Where each value stands, row-major: given so, or as a coordinate for each axis.
+/// The row-major position of each value. The file gives it, or a coordinate for each axis.
 fn positions(indices: &Tensor, count: usize, shape: &Shape) -> Result<Vec<usize>, String> {
     let rank = shape.rank();
     let dims = indices.shape().dims();
@@ -69,7 +69,7 @@ fn positions(indices: &Tensor, count: usize, shape: &Shape) -> Result<Vec<usize>
     }
     let position = |coordinates: &[i64]| {
         coordinates.iter().zip(shape.dims()).try_fold(0, |at, (&i, &size)| {
-            // Below the element count, because every coordinate is inside its axis.
+            // A position is below the element count, because each coordinate is inside its axis.
             inside(i, size).map(|i| at * size + i)
         })
     };

@@ -1,5 +1,5 @@
 //! Takes a model's message apart while it is read: raw data of stored tensors goes straight into
-//! buffers. Of a message that is decoded whole, all weights are in memory twice.
+//! buffers. Decoding the message whole would hold all weights in memory twice.
 
 use super::proto::{GraphProto, ModelProto, TensorProto};
 use crate::error::{Error, Result};
@@ -9,15 +9,15 @@ use prost::bytes::Bytes;
 use prost::encoding::encode_varint;
 use std::io::Read;
 
-/// Field numbers of the way to a stored tensor's raw data.
+/// Numbers of the fields that lead to a stored tensor's raw data.
 const MODEL_GRAPH: u64 = 7;
 const GRAPH_INITIALIZER: u64 = 5;
 const TENSOR_RAW_DATA: u64 = 9;
 
-/// What is wrong with a file that was cut off, and with many that are something else.
+/// The error of a file that was cut off, and of many files that are not ONNX.
 const ENDS_EARLY: &str = "the file ends within a field";
 
-/// A model's message.
+/// A model's message, taken apart.
 pub(crate) struct Parts {
     pub(crate) proto: ModelProto,
     /// The raw data of each initializer of the graph, which `proto` lacks.
@@ -77,7 +77,7 @@ fn decode<M: Message + Default>(bytes: Vec<u8>) -> Result<M> {
     M::decode(Bytes::from(bytes)).map_err(|error| malformed(shown(&error.to_string())))
 }
 
-/// A decoder's message, which names each field on the way in: of a deep one the last says enough.
+/// A decoder's error, which names each enclosing field, shortened to the last of many.
 fn shown(message: &str) -> String {
     const FIELDS_MAX: usize = 3;
     let parts: Vec<&str> = message.split(": ").collect();
@@ -93,20 +93,20 @@ fn malformed(message: impl Into<String>) -> Error {
     Error::Malformed { message: message.into() }
 }
 
-/// A message on its way in.
+/// The source of a message.
 struct Input<R> {
     from: R,
     /// Bytes read so far.
     at: u64,
 }
 
-/// Reads a field of length-delimited bytes, which end where the number says, if it is to be taken
-/// apart; otherwise it reads nothing and says `false`.
+/// Takes the number of a length-delimited field and the offset of its end. Reads the field if it is
+/// to be taken apart; otherwise reads nothing and answers `false`.
 type Apart<'a, R> = &'a mut dyn FnMut(&mut Input<R>, u64, u64) -> Result<bool>;
 
 impl<R: Read> Input<R> {
-    /// Reads the fields of a message that ends at `end`; those that are not taken apart are
-    /// appended to `kept` as they are.
+    /// Reads the fields of a message that ends at `end`. Fields that `apart` does not read are
+    /// appended to `kept` unchanged.
     fn message(&mut self, end: u64, kept: &mut Vec<u8>, apart: Apart<'_, R>) -> Result<()> {
         while self.at < end {
             let tag = self.varint()?;
@@ -132,7 +132,7 @@ impl<R: Read> Input<R> {
                 continue;
             }
             kept.extend(head);
-            // What is claimed is not more than the file has, and read before room is made for it.
+            // Memory grows with the bytes that arrive, not with the length that the field claims.
             let copied = (&mut self.from).take(len).read_to_end(kept).map_err(unreadable)?;
             self.at = stop;
             if u64::try_from(copied) != Ok(len) {

@@ -1,4 +1,4 @@
-//! Stored tensors: whatever field of the message carries the elements, they become a [`Tensor`].
+//! Reads stored tensors, whichever field of the message carries the elements.
 
 use super::dtype;
 use super::external::Location;
@@ -8,12 +8,12 @@ use crate::error::{Error, Result};
 use lgp_memory::{Buffer, DType, Shape, Tensor};
 use std::path::Path;
 
-/// Reads a tensor; `name` is for messages, `base` the folder for bytes in other files.
+/// Reads a tensor; `name` is for errors, `base` is the folder of bytes in other files.
 pub(crate) fn read(name: &str, proto: &TensorProto, base: Option<&Path>) -> Result<Tensor> {
     read_with(name, proto, None, base)
 }
 
-/// Reads a tensor whose raw data, if it has any, was taken out of the message.
+/// Reads a tensor; `raw` is its raw data, if that was taken out of the message.
 pub(crate) fn read_with(
     name: &str,
     proto: &TensorProto,
@@ -50,9 +50,9 @@ pub(crate) fn read_with(
     unpacked(dtype, shape, data).map_err(|e| fail(e.to_string()))
 }
 
-/// Bytes of a tensor in a file, where elements of fewer than eight bits share them.
+/// Bytes of a tensor in a file, where elements of fewer than eight bits share a byte.
 fn packed_len(dtype: DType, shape: &Shape) -> lgp_memory::Result<usize> {
-    // As many bytes as it takes in memory are at least as many as it takes packed.
+    // In memory each element has its own bytes, so this length bounds the packed one.
     let len = shape.byte_len(dtype)?;
     Ok(match dtype.bits() {
         2 => len.div_ceil(4),
@@ -93,14 +93,14 @@ fn check_len(dtype: DType, shape: &Shape, expected: usize, given: usize) -> Resu
     Err(format!("{given} bytes of data, but {dtype} of shape {:?} takes {expected}", shape.dims()))
 }
 
-/// Elements from the fields that hold one number each, or one byte of packed ones.
+/// Elements from the typed fields, whose entries are numbers or bytes of packed elements.
 fn typed(
     proto: &TensorProto,
     dtype: DType,
     shape: &Shape,
     expected: usize,
 ) -> Result<Buffer, String> {
-    // The fields' numbers are the parts of a complex one, and bytes of what is packed.
+    // An entry is one part of a complex number, or one byte of packed elements.
     let part = match dtype {
         DType::Complex64 => 4,
         DType::Complex128 => 8,
@@ -139,7 +139,7 @@ fn typed(
         DType::I8 => {
             fill(&mut out, &proto.int32_data, |v| i8::try_from(v).ok().map(i8::to_ne_bytes))
         }
-        // And so do smaller ones, and as packed bytes the smallest.
+        // So do floats of eight bits. Elements of fewer bits travel as packed bytes.
         DType::U8
         | DType::Bool
         | DType::F8E4M3FN
@@ -160,7 +160,7 @@ fn typed(
     Ok(out)
 }
 
-/// Writes each element's bytes; an element that does not fit comes back as the error.
+/// Writes each element's bytes; the error is an element that does not fit.
 fn fill<T: Copy + ToString, const N: usize>(
     out: &mut [u8],
     values: &[T],

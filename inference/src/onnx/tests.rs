@@ -1,4 +1,4 @@
-//! What the reader makes of good and of damaged files.
+//! The reader on good and on damaged files.
 
 use super::proto::attribute_proto::AttributeType;
 use super::proto::tensor_proto::{DataLocation, DataType};
@@ -208,7 +208,7 @@ fn missing_empty_and_foreign_files_are_refused() -> Result<(), Box<dyn std::erro
         std::fs::write(&path, foreign)?;
         assert!(matches!(Model::load(&path), Err(Error::Malformed { .. })), "{}", message(&path));
     }
-    // Whoever asks for the files beside it hears of the file too.
+    // The error of `external_files` names the file too.
     let refused = crate::Repository::external_files(&path).expect_err("it is no model");
     let named = format!("not a readable ONNX model: {}: ", path.display());
     assert!(refused.to_string().starts_with(&named), "{refused}");
@@ -219,7 +219,7 @@ fn missing_empty_and_foreign_files_are_refused() -> Result<(), Box<dyn std::erro
 fn every_truncation_is_an_error() -> Result<()> {
     let bytes = good().encode_to_vec();
     for len in 0..bytes.len() {
-        // A cut between two fields leaves a readable message, which then lacks something.
+        // A cut between two fields leaves a readable message, which lacks a part of the model.
         Model::from_bytes(&bytes[..len], None).expect_err("a part of a model is no model");
     }
     Ok(())

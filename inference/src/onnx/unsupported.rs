@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Operators, and uses of operators, that no mapping exists for. Complete: mending what it lists
-/// makes the model run.
+/// Operators, and uses of operators, without a mapping. The lists are complete: once all of them
+/// are mended, the model runs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Unsupported {
     /// Operators without a mapping.

@@ -10,8 +10,8 @@ use prost::Message;
 /// empty.
 ///
 /// # Errors
-/// [`Error::Malformed`] when the bytes are no such file, [`Error::Tensor`] when what they hold
-/// does not fit together.
+/// [`Error::Malformed`] when the bytes are no such file, [`Error::Tensor`] when the parts of the
+/// tensor do not fit together.
 pub fn read_tensor(bytes: &[u8]) -> Result<NamedTensor> {
     let proto = TensorProto::decode(bytes)
         .map_err(|error| Error::Malformed { message: error.to_string() })?;
@@ -20,7 +20,7 @@ pub fn read_tensor(bytes: &[u8]) -> Result<NamedTensor> {
 }
 
 /// Reads the bytes of a file that holds one value of a kind: a tensor (`TensorProto`), a sequence
-/// of tensors (`SequenceProto`) or one of both that may be absent (`OptionalProto`).
+/// of tensors (`SequenceProto`) or an optional one of either (`OptionalProto`).
 ///
 /// # Errors
 /// As [`read_tensor`], and [`Error::Malformed`] for maps, which no file holds alone.

@@ -1,5 +1,5 @@
-//! Folds a factor and a shift that follow an operator, such as a batch normalisation with known
-//! statistics, into the operator's constants, where those can carry them.
+//! Folds a factor and a shift after an operator, such as a batch normalisation with known
+//! statistics, into the operator's constants, if these can hold them.
 
 use super::Pass;
 use crate::error::Result;
@@ -31,7 +31,7 @@ impl Pass for AffineFolding {
             product.inputs = graph.bind(&product, operands, &[]);
             product.outputs = vec![Some(out)];
             graph.nodes[before] = product;
-            // The next one of a chain finds the operator behind its output.
+            // The next node of a chain finds the operator behind this output.
             producers.resize(graph.values.len(), None);
             producers[out.0] = Some(before);
             *removed = true;
@@ -150,7 +150,7 @@ mod tests {
         ] {
             assert_eq!(folded_by(op, turned, dims, c)?.nodes.len(), 3, "{op} {dims:?}");
         }
-        // Twice this is no f32, though what comes in may be small.
+        // Doubling this number would be infinite in f32, though the inputs may be small.
         assert_eq!(folded_by("Mul", false, &[], &[3e38])?.nodes.len(), 3);
         Ok(())
     }

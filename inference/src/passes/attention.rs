@@ -1,5 +1,5 @@
-//! Recognises attention as exporters write it out: product, scale, mask, softmax, product, and the
-//! transposes around them.
+//! Recognises attention in the form in which exporters write it: product, scale, mask, softmax,
+//! product, and the transposes around them.
 
 use super::Pass;
 use super::pattern::{Pattern, Rewrite, rewrite};
@@ -22,7 +22,7 @@ impl Pass for AttentionFusion {
             let (op, inputs) = attention(pattern, pattern.output(node)?)?;
             Some(Rewrite { node, op: Arc::new(op), inputs })
         })?;
-        // Heads that are put side by side afterwards are written there at once.
+        // The attention itself can write its heads side by side.
         rewrite(graph, |pattern, node| {
             let out = pattern.output(node)?;
             let (x, axes) = transposed(pattern, out);
@@ -38,7 +38,7 @@ impl Pass for AttentionFusion {
 
 const SAME: [usize; 4] = [0, 1, 2, 3];
 
-/// The attention that ends in a value, and its inputs.
+/// The attention that makes a value, and its inputs.
 fn attention(pattern: &Pattern<'_>, out: ValueId) -> Option<(Sdpa, Vec<Option<ValueId>>)> {
     let [weights, v] = product(pattern, out)?;
     let (softmax, node) = pattern.made_by::<Softmax>(weights)?;
@@ -83,8 +83,8 @@ fn attention(pattern: &Pattern<'_>, out: ValueId) -> Option<(Sdpa, Vec<Option<Va
     Some((op, inputs))
 }
 
-/// Whether a mask of at most four dimensions leaves the scores' rows and columns as they are, as
-/// far as sizes are known: it could also widen those of size 1.
+/// Whether a mask of at most four dimensions keeps the rows and columns of the scores, as far as
+/// sizes are known: a mask could also widen dimensions of size 1.
 fn keeps_shape(pattern: &Pattern<'_>, mask: ValueId, scores: ValueId) -> bool {
     let dims = |id| pattern.graph.info(id)?.ty.shape.as_ref().map(|shape| shape.0.as_slice());
     let (Some(mask), Some(scores)) = (dims(mask), dims(scores)) else { return false };
@@ -104,7 +104,7 @@ fn product(pattern: &Pattern<'_>, id: ValueId) -> Option<[ValueId; 2]> {
     }
 }
 
-/// The operands of a matrix product and the factor that it is multiplied by.
+/// The operands of a matrix product, and the factor by which it is scaled.
 fn scaled_product(pattern: &Pattern<'_>, id: ValueId) -> Option<([ValueId; 2], f32)> {
     if let Some(both) = product(pattern, id) {
         return Some((both, 1.));
@@ -113,7 +113,7 @@ fn scaled_product(pattern: &Pattern<'_>, id: ValueId) -> Option<([ValueId; 2], f
     product(pattern, id).map(|both| (both, factor))
 }
 
-/// What a value is the transpose of, and the axes: those of the value itself where it is none.
+/// The input of the transpose that makes a value, and its axes; otherwise the value and its axes.
 fn transposed(pattern: &Pattern<'_>, id: ValueId) -> (ValueId, [usize; 4]) {
     let found = pattern.made_by::<Transpose>(id).and_then(|(op, node)| {
         let axes = <[usize; 4]>::try_from(op.perm.as_deref()?).ok()?;

@@ -1,5 +1,5 @@
-//! Where operators multiply bf16, the tensors between them are bf16 too: half the memory, and nothing
-//! to convert. Tensors that any reader takes as f32 alone stay f32.
+//! Makes tensors bf16 between operators that multiply bf16: they take half the memory, and nothing
+//! is converted. A tensor stays f32 if one of its readers takes only f32.
 
 use super::Pass;
 use crate::error::Result;
@@ -10,20 +10,20 @@ use lgp_memory::DType;
 #[derive(Debug)]
 pub(crate) struct Bf16Values;
 
-/// How a node stands to tensors in bf16.
+/// The dtypes that a node reads and writes.
 struct Stance {
-    /// The inputs, by number, that it reads as f32 or bf16.
+    /// The inputs, by number, that may be f32 or bf16.
     reads: Vec<usize>,
     writes: Writes,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum Writes {
-    /// Its output as either.
+    /// The output may be f32 or bf16.
     Either,
-    /// Its output as its inputs are, which must be alike.
+    /// The output has the dtype of the inputs, which must all have the same.
     Same,
-    /// Another dtype, whatever its inputs are.
+    /// The output has another dtype, whatever the inputs have.
     Other,
 }
 
@@ -50,10 +50,10 @@ impl Pass for Bf16Values {
     }
 }
 
-/// Which values become bf16: all that can be written and read so.
+/// The values that become bf16: all that nodes can write and read so.
 fn halves(graph: &Graph) -> Vec<bool> {
     let stances: Vec<Stance> = graph.nodes.iter().map(|node| stance(graph, node)).collect();
-    // From inputs, constants and nodes that write f32 nothing else can be read.
+    // Inputs, constants and outputs of nodes that write f32 keep their dtype.
     let mut halves = vec![false; graph.values.len()];
     for (node, stance) in graph.nodes.iter().zip(&stances) {
         if stance.writes != Writes::Other
@@ -67,7 +67,7 @@ fn halves(graph: &Graph) -> Vec<bool> {
     }
     loop {
         let before = halves.clone();
-        // A refusal travels along a chain in one go, whichever way it goes.
+        // Going both ways carries a refusal along a whole chain at once.
         let nodes = graph.nodes.iter().zip(&stances);
         for (node, stance) in nodes.clone().chain(nodes.rev()) {
             refuse(node, stance, &mut halves);
@@ -78,7 +78,7 @@ fn halves(graph: &Graph) -> Vec<bool> {
     }
 }
 
-/// Takes back what a node cannot read or write.
+/// Withdraws the values that a node cannot read or write as bf16.
 fn refuse(node: &Node, stance: &Stance, halves: &mut [bool]) {
     for (i, id) in node.inputs.iter().enumerate() {
         if let Some(id) = id.filter(|_| !stance.reads.contains(&i)) {
@@ -94,7 +94,7 @@ fn refuse(node: &Node, stance: &Stance, halves: &mut [bool]) {
     }
 }
 
-/// What a node's operator infers when its inputs are bf16 that are f32.
+/// The stance of a node, from the types that its operator infers if its f32 inputs are bf16.
 fn stance(graph: &Graph, node: &Node) -> Stance {
     let given = graph.infos(node);
     let is_float = |info: &&ValueInfo| info.ty.dtype == DType::F32 && info.constant.is_none();
@@ -115,7 +115,7 @@ fn stance(graph: &Graph, node: &Node) -> Stance {
         let narrow: Vec<Option<&ValueInfo>> = narrow.iter().map(Option::as_ref).collect();
         node.op.infer(&narrow).ok()?.first().map(|out| out.ty.dtype)
     };
-    // Through copies in f32 nothing is gained.
+    // A copy as f32 would gain nothing.
     let none = Stance { reads: Vec::new(), writes: Writes::Other };
     if node.op.widens_halves() || node.op.takes_data() || floats.is_empty() {
         let writes = if node.op.narrowed().is_some() { Writes::Either } else { Writes::Other };
@@ -142,8 +142,8 @@ mod tests {
     use crate::{GraphBuilder, SessionOptions};
     use lgp_memory::{Tensor, TensorType};
 
-    /// What the operators on channels-last images write after `build`, optimised; `None` without
-    /// the instructions.
+    /// The dtypes that the operators on channels-last images write after `build` and all passes;
+    /// `None` if the machine lacks the instructions.
     fn dtypes(
         build: impl FnOnce(&mut GraphBuilder, Value) -> Value,
     ) -> Result<Option<Vec<(&'static str, DType)>>> {
@@ -180,7 +180,7 @@ mod tests {
     const CONV: &str = "ConvNhwc";
     const POOL: &str = "MaxPoolNhwc";
 
-    /// Two convolutions, a pool between them, and a reader of f32 after the second.
+    /// Two convolutions, a pool between them, and a reader that takes only f32 after the second.
     #[test]
     fn images_between_convolutions_are_bf16() -> Result<()> {
         let dtypes = dtypes(|g, x| {

@@ -34,8 +34,8 @@ impl Pass for CastElimination {
             let Some(&Some(source)) = graph.nodes[first].inputs.first() else { continue };
             let dtype = |id: ValueId| graph.info(id).map(|info| info.ty.dtype);
             let (Some(from), Some(through)) = (dtype(source), dtype(middle)) else { continue };
-            // Where `to` cannot hold all of `from`, what becomes of the rest depends on the way:
-            // integers wrap, floats saturate.
+            // If `to` cannot hold all values of `from`, the result for the others depends on the
+            // way: integers wrap, floats saturate.
             let floats = !is_integer(through) && is_integer(from);
             if to == DType::Str || !holds(through, from) || (floats && !holds(to, from)) {
                 continue;

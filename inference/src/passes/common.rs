@@ -1,5 +1,5 @@
-//! Common subexpressions: nodes that compute the same from the same become one, and so do equal
-//! small constants.
+//! Common subexpressions: nodes with the same operator and inputs become one, and so do equal small
+//! constants.
 
 use super::Pass;
 use crate::error::Result;
@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 /// Larger constants are weights, which exporters do not repeat.
 const CONSTANT_BYTES_MAX: usize = 4096;
-/// Operators that take more than this to describe are left alone.
+/// Operators with a longer description stay as they are.
 const ATTRIBUTES_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -45,8 +45,8 @@ impl Pass for CommonSubexpressions {
                 seen.insert(key, index);
                 continue;
             };
-            // Two outputs of the graph may be one value, but an output that the first node leaves
-            // out cannot be had from it.
+            // A node stays if it makes an output of the graph, or an output that the first node
+            // leaves out.
             let earlier = &graph.nodes[first].outputs;
             let pairs = || {
                 node.outputs
@@ -67,7 +67,7 @@ impl Pass for CommonSubexpressions {
     }
 }
 
-/// Which values are outputs: each keeps its own node, so that callers get tensors of their own.
+/// The values that are outputs: each keeps its own node, so that callers get separate tensors.
 fn outputs(graph: &Graph) -> Vec<bool> {
     let mut kept = vec![false; graph.values.len()];
     graph.outputs.iter().for_each(|(_, id)| kept[id.0] = true);
@@ -80,7 +80,7 @@ fn constant_key(tensor: &Tensor) -> Option<(DType, Vec<usize>, Vec<u8>)> {
         .then(|| (tensor.dtype(), tensor.shape().to_vec(), bytes.to_vec()))
 }
 
-/// The operator with its attributes; `None` where two runs may differ, or where it holds data.
+/// The operator with its attributes; `None` if two runs may differ, or if it holds data.
 fn description(op: &dyn Op) -> Option<String> {
     if !op.is_deterministic() || op.held_bytes() > 0 {
         return None;
@@ -90,7 +90,7 @@ fn description(op: &dyn Op) -> Option<String> {
     Some(text.0)
 }
 
-/// A string that refuses to grow beyond what attributes take.
+/// A string that ends at the length limit of descriptions.
 struct Capped(String);
 
 impl Write for Capped {

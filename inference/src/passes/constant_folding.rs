@@ -1,4 +1,4 @@
-//! Infers every type, and computes what does not depend on the model's inputs.
+//! Infers every type, and computes the values that do not depend on the model's inputs.
 
 use super::Pass;
 use crate::error::Result;
@@ -7,14 +7,14 @@ use lgp_compute::rewrite::Decoder;
 use lgp_compute::{Context, launch};
 use lgp_memory::{DType, Shape, TensorView};
 
-/// Folded tensors may take this much and a few times the weights: a graph can ask for any size
-/// with a handful of nodes, and such a one is computed when it is run, not here.
+/// Folded tensors may take this much and a few times the weights. A graph can ask for any size with
+/// a few nodes; larger values are computed in a run.
 const FREE_BYTES: usize = 64 << 20;
 const TIMES_THE_WEIGHTS: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct ConstantFolding {
-    /// Leaves weights of bytes as they are, for the pass that makes integer kernels of them.
+    /// Keeps quantised weights as bytes, for the pass that makes integer kernels of them.
     pub(crate) keep_bytes: bool,
 }
 
@@ -46,7 +46,7 @@ impl Pass for ConstantFolding {
 /// Makes the node's outputs constants, if that is possible and cheap.
 fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> Result<bool> {
     let node = &graph.nodes[index];
-    // Inference already knows the values of some nodes whose inputs it does not, such as `Shape`.
+    // Inference knows the outputs of some nodes without their inputs, such as `Shape`.
     if node.outputs.iter().flatten().all(|&id| graph.constant(id).is_some()) {
         return Ok(true);
     }
@@ -64,7 +64,7 @@ fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> R
             Some(None) => return Ok(false),
         }
     }
-    // A node that fails is kept: a run that reaches it says so.
+    // A node that fails stays, so that a run reports the error.
     let Ok(outputs) = launch(&*node.op, ctx, &inputs) else {
         return Ok(false);
     };
@@ -81,7 +81,7 @@ fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> R
     Ok(true)
 }
 
-/// Whether the node makes floats of a weight of bytes, which integer kernels read as it is.
+/// Whether the node decodes a weight of bytes, which integer kernels read as it is.
 fn keeps_weight(graph: &Graph, index: usize) -> bool {
     let weight = graph.nodes[index].inputs.first().copied().flatten();
     matches!(graph.nodes[index].op.decodes(), Some(Decoder::Scales { .. }))
@@ -99,7 +99,7 @@ fn output_bytes(graph: &Graph, node: &Node) -> Option<usize> {
     })
 }
 
-/// For tests: the constant behind output 0.
+/// The constant of output 0.
 #[cfg(test)]
 fn first_output(graph: &Graph) -> Option<&lgp_memory::Tensor> {
     graph.constant(graph.outputs[0].1)

@@ -1,4 +1,4 @@
-//! Removes nodes whose outputs nobody reads, and lets go of constants that are left over.
+//! Removes nodes with outputs that nothing reads, and drops constants without readers.
 
 use super::Pass;
 use crate::error::Result;

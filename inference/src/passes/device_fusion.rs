@@ -1,5 +1,5 @@
-//! Joins element-wise operators with each other, and with the operator whose result they take, so
-//! that a device keeps what passes between them in registers.
+//! Joins element-wise operators with each other and with the operator before them, so that a device
+//! keeps the values between them in registers.
 
 use super::Pass;
 use crate::error::Result;
@@ -9,16 +9,16 @@ use lgp_compute::{Op, ValueInfo};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-/// Inputs that steps read: each is a parameter of the kernel, and an index to calculate.
+/// Most inputs of the steps: each is a parameter of the kernel, and an index to calculate.
 const INPUTS_MAX: usize = 8;
-/// Steps after which a kernel has enough to do.
+/// Most steps of one kernel: with these it has enough to do.
 const STEPS_MAX: usize = 24;
 
-/// Needs the shapes of all that it joins: it runs once dimensions are known.
+/// Needs the shapes of all values that it joins, so it runs once dimensions are known.
 #[derive(Debug)]
 pub(crate) struct DeviceFusion;
 
-/// What an operator of a group reads.
+/// The source of an operator's input in a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Source {
     Base,
@@ -26,20 +26,20 @@ enum Source {
     Value(ValueId),
 }
 
-/// An operator and what it reads.
+/// An operator and its inputs.
 type Application<S> = (Arc<dyn Op>, Vec<Option<S>>);
 
 /// Operators that one node of the graph stands for.
 #[derive(Debug, Clone)]
 struct Group {
-    /// Of its base, or of its last step.
+    /// The name of the base, or of the last step.
     name: String,
     base: Option<Application<ValueId>>,
     steps: Vec<Application<Source>>,
 }
 
 impl Group {
-    /// A node alone: a step if it is element-wise, a base otherwise.
+    /// The group of a single node: a step if the node is element-wise, and a base otherwise.
     fn of(graph: &Graph, node: &Node) -> Self {
         let op = Arc::clone(&node.op);
         if is_elementwise(graph, node) {
@@ -51,7 +51,7 @@ impl Group {
         }
     }
 
-    /// This group with what computes `value` taken in; `None` where both have a base.
+    /// This group joined with the group that makes `value`; `None` if both have a base.
     fn taking_in(&self, value: ValueId, producer: &Self) -> Option<Self> {
         if self.base.is_some() && producer.base.is_some() {
             return None;
@@ -71,7 +71,7 @@ impl Group {
         Some(Self { name: named.name.clone(), base, steps })
     }
 
-    /// The operator and its inputs; `None` where they would be too many.
+    /// The operator and its inputs; `None` if there are too many inputs or steps.
     fn built(&self) -> Option<(Fused, Vec<Option<ValueId>>)> {
         let mut read: Vec<ValueId> = Vec::new();
         let first = usize::from(self.base.is_some());
@@ -116,7 +116,7 @@ fn is_elementwise(graph: &Graph, node: &Node) -> bool {
     node.op.expression(&elements).is_some()
 }
 
-/// Whether a device has kernels for the operators as one.
+/// Whether a device has kernels for the group as one operator.
 fn runs(graph: &Graph, group: &Group, output: ValueId) -> bool {
     let Some((fused, inputs)) = group.built() else { return false };
     let Some(output) = graph.info(output) else { return false };
@@ -131,7 +131,7 @@ impl Pass for DeviceFusion {
 
     fn run(&self, graph: &mut Graph) -> Result<()> {
         let readers = readers(graph);
-        // Where the group is that makes a value, of those that a reader may take in.
+        // The group that makes each value that a reader may take in.
         let mut maker: HashMap<ValueId, usize> = HashMap::new();
         let mut groups: Vec<Option<Group>> = Vec::with_capacity(graph.nodes.len());
         let mut taken = vec![false; graph.nodes.len()];
@@ -173,7 +173,7 @@ impl Pass for DeviceFusion {
     }
 }
 
-/// How many nodes read each value; an output of the graph has one more.
+/// The number of nodes that read each value, plus one for each output of the graph.
 fn readers(graph: &Graph) -> Vec<usize> {
     let mut readers = vec![0usize; graph.values.len()];
     for node in &graph.nodes {
@@ -184,8 +184,8 @@ fn readers(graph: &Graph) -> Vec<usize> {
     readers
 }
 
-/// The values that a node may take in with what makes them: those with a base first, of these the
-/// latest, whose other inputs need not stay for long.
+/// The inputs of a node that it may take in, with the groups that make them: those with a base
+/// first, then the latest first, whose other inputs live shortest.
 fn candidates(
     node: &Node,
     maker: &HashMap<ValueId, usize>,
@@ -226,7 +226,7 @@ mod tests {
         let sum = g.node("Add", &[c, product], []);
         let y = g.node("Relu", &[sum], []);
         g.output("y", y, f32_type(&[Some(8), Some(8)]));
-        // Two read `y`: it has to be stored. Twice the same value is one reader.
+        // Two nodes read `y`, so it must be stored. A node that reads a value twice is one reader.
         let e = g.node("Exp", &[y], []);
         let square = g.node("Mul", &[e, e], []);
         let z = g.node("Softmax", &[square], [("axis", Attr::from(-1))]);

@@ -1,5 +1,6 @@
-//! Products of floats that are quantised on the way, as ONNX Runtime's quantiser writes them: bytes by
-//! `DynamicQuantizeLinear`, `MatMulInteger`, a cast and a product of both scales become one operator.
+//! Products of floats that are quantised in the graph, as ONNX Runtime's quantiser writes them:
+//! `DynamicQuantizeLinear`, `MatMulInteger`, a cast and a product of both scales become one
+//! operator.
 
 use super::Pass;
 use super::pattern::Pattern;
@@ -32,7 +33,7 @@ impl Pass for DynamicProducts {
                 kind: QKind::Dynamic { bias: None, activation: Activation::None },
             };
             let Ok(op) = QMatMul::new(parts) else { continue };
-            // With the pattern's only reader the weight as it was stored goes, too.
+            // If nothing else reads the pattern's values, the stored weight is dropped too.
             if found.inner.iter().all(|id| uses[id.0] == 1) {
                 graph.release(found.stored, &mut uses);
             }
@@ -43,16 +44,16 @@ impl Pass for DynamicProducts {
     }
 }
 
-/// The pattern that ends in a product with both scales.
+/// The parts of a pattern that ends in a product with both scales.
 struct Found {
     /// The bytes, their scale and their zero point.
     x: [ValueId; 3],
     weight: Tensor,
     scale: Vec<f32>,
     zero: Vec<i32>,
-    /// Where the weight is stored.
+    /// The value of the stored weight.
     stored: ValueId,
-    /// The values between.
+    /// The values inside the pattern.
     inner: [ValueId; 3],
 }
 
@@ -74,7 +75,7 @@ fn found(pattern: &Pattern<'_>, index: usize) -> Option<Found> {
         let [_, weight_scale] = factors.into_iter().find(|[dynamic, _]| *dynamic == x[1])?;
         let weight_scale = pattern.graph.constant(weight_scale)?;
         let (_, outer) = weight_scale.shape().split_last().unwrap_or((&1, &[]));
-        // A scale with more dimensions than the sums would give the product more, too.
+        // A scale with more dimensions than the sums would add dimensions to the product.
         let fits = Some(weight_scale.shape().rank()) <= pattern.rank(product_id);
         if !fits || outer.iter().any(|&d| d != 1) {
             return None;

@@ -1,5 +1,5 @@
-//! Lets operators add the bias and the residual and apply the activation that follow them while the
-//! result is still in registers or the cache, where they can.
+//! Lets operators add the bias and the residual and apply the activation that follow them, while
+//! the result is still in registers or the cache.
 
 use super::Pass;
 use crate::error::Result;
@@ -26,7 +26,7 @@ impl Pass for Epilogues {
                 continue;
             }
             let mut at = index;
-            // Whatever is taken in moves the operator to its place, where all that it reads is
+            // The operator moves to the place of the node that it takes in: all its inputs exist
             // there.
             while let Some(next) = taken_in(graph, at, &readers, &shapes) {
                 removed[at] = true;
@@ -41,8 +41,8 @@ impl Pass for Epilogues {
     }
 }
 
-/// The shape of each value, where every unknown dimension has a name of its own: what keeps a
-/// size keeps its name, so that equal names tell equal sizes.
+/// The shape of each value, with a name for every unknown dimension. An operator that keeps a size
+/// keeps its name, so equal names mean equal sizes.
 fn named_shapes(graph: &Graph) -> Vec<Option<SymShape>> {
     let mut infos: Vec<Option<ValueInfo>> =
         graph.values.iter().map(|value| value.info.clone()).collect();
@@ -63,7 +63,7 @@ fn named_shapes(graph: &Graph) -> Vec<Option<SymShape>> {
     infos.into_iter().map(|info| info?.ty.shape).collect()
 }
 
-/// Names the unknown dimensions of the value of a number.
+/// Names the unknown dimensions of value `number`.
 fn name_dims(info: &mut Option<ValueInfo>, number: usize) {
     let Some(shape) = info.as_mut().and_then(|info| info.ty.shape.as_mut()) else { return };
     for (axis, dim) in shape.0.iter_mut().enumerate() {
@@ -73,16 +73,16 @@ fn name_dims(info: &mut Option<ValueInfo>, number: usize) {
     }
 }
 
-/// An operator that does the work of what followed it.
+/// An operator that takes in the nodes after it.
 struct Taken {
-    /// The node that it was.
+    /// The node of the operator.
     from: usize,
     absorbed: Absorbed,
-    /// What it reads besides.
+    /// The input that the operator reads in addition.
     added: Added,
-    /// The node that it replaces.
+    /// The node that the operator replaces.
     place: usize,
-    /// Other nodes that nothing needs any more.
+    /// Other nodes that are no longer needed.
     also: Vec<usize>,
 }
 
@@ -92,7 +92,7 @@ enum Added {
     Row(Tensor),
 }
 
-/// The node that stands at the place of what was taken in.
+/// The node in the place of the one that was taken in.
 fn merged(graph: &mut Graph, taken: Taken) -> Result<Node> {
     let from = graph.nodes[taken.from].clone();
     let mut inputs = from.inputs;
@@ -109,7 +109,7 @@ fn merged(graph: &mut Graph, taken: Taken) -> Result<Node> {
     Ok(Node { op: taken.absorbed.op, inputs, outputs, name: from.name, op_type: from.op_type })
 }
 
-/// What follows the node at `index`, if it can be taken in.
+/// The nodes after the node at `index`, if its operator can take them in.
 fn taken_in(
     graph: &Graph,
     index: usize,
@@ -152,7 +152,7 @@ fn taken_in(
     }
 }
 
-/// What a node adds to a value.
+/// The other value that a node adds to `x`.
 fn addend(node: &Node, x: ValueId) -> Option<ValueId> {
     if node.op.arithmetic() != Some(BinaryKind::Add) {
         return None;
@@ -164,8 +164,8 @@ fn addend(node: &Node, x: ValueId) -> Option<ValueId> {
     }
 }
 
-/// A constant as one f32 for each position of the last axis of `x`, if it broadcasts so and has no
-/// more axes than `x`.
+/// A constant as a row with one f32 for each position of the last axis of `x`, if it broadcasts
+/// like that and has no more axes than `x`.
 fn row(graph: &Graph, id: ValueId, x: ValueId) -> Option<Tensor> {
     let tensor = graph.constant(id).filter(|t| t.dtype() == DType::F32)?;
     let dims = tensor.shape().dims();
@@ -174,7 +174,7 @@ fn row(graph: &Graph, id: ValueId, x: ValueId) -> Option<Tensor> {
     if fits { tensor.reshape([*n]).ok() } else { None }
 }
 
-/// Whether a value is surely of the dtype and the shape of another and no constant: dimensions that
+/// Whether a value is no constant, and surely has the dtype and shape of another: dimensions that
 /// are not known to be equal might broadcast.
 fn is_alike(graph: &Graph, id: ValueId, x: ValueId, shapes: &[Option<SymShape>]) -> bool {
     let shape = |id: ValueId| shapes.get(id.0).and_then(Option::as_ref);
@@ -187,7 +187,7 @@ fn is_alike(graph: &Graph, id: ValueId, x: ValueId, shapes: &[Option<SymShape>])
         && graph.constant(id).is_none()
 }
 
-/// `x · gate(x)` of the two readers of `x`: the activation, and which of them is the gate.
+/// The activation `x · gate(x)` that two readers of `x` compute, and which of them is the gate.
 fn gated(
     graph: &Graph,
     x: ValueId,

@@ -1,4 +1,4 @@
-//! Recognises GELU where it is written out, by the error function or by tanh.
+//! Recognises GELU that is written out with the error function or with tanh.
 
 use super::Pass;
 use super::pattern::{Pattern, Rewrite, rewrite};
@@ -37,7 +37,7 @@ impl Pass for GeluFusion {
     }
 }
 
-/// Twice the normal distribution of x: the value itself, x, and whether it is approximated.
+/// Twice the normal distribution of x: the value itself, x, and whether tanh approximates it.
 fn distribution(pattern: &Pattern<'_>, id: ValueId) -> Option<(ValueId, ValueId, bool)> {
     let (inner, one) = pattern.with_scalar(id, BinaryKind::Add)?;
     if (one - 1.).abs() > 1e-6 {
@@ -101,7 +101,7 @@ mod tests {
         for (order, half) in [(0, 0.5), (1, 0.5), (2, 0.5), (0, 0.4)] {
             let mut g = GraphBuilder::new("g");
             let x = g.input("x", f32_type(&[None, Some(4)]));
-            // The input is a product itself.
+            // The input of the GELU is a product too.
             let x = g.node("Mul", &[x, x], []);
             let root = constant(&mut g, "root", std::f32::consts::SQRT_2);
             let one = constant(&mut g, "one", 1.);

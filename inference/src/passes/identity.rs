@@ -1,5 +1,5 @@
-//! Removes nodes that pass their input on: `Identity`, what `Dropout` became, casts to the dtype
-//! that is already there, reshapes to the same shape.
+//! Removes nodes that pass on their input: `Identity`, the remains of `Dropout`, casts to the same
+//! dtype, reshapes to the same shape.
 
 use super::Pass;
 use crate::error::Result;
@@ -15,7 +15,7 @@ impl Pass for IdentityElimination {
     }
 
     fn run(&self, graph: &mut Graph) -> Result<()> {
-        // What each value is another name for; nodes are in order, so sources are resolved first.
+        // The value that each value is another name for. Nodes are in order, so sources come first.
         let mut same: Vec<ValueId> = (0..graph.values.len()).map(ValueId).collect();
         let mut removed = vec![false; graph.nodes.len()];
         for (index, removed) in removed.iter_mut().enumerate() {
@@ -35,7 +35,7 @@ impl Pass for IdentityElimination {
     }
 }
 
-/// Input and output of a node that does nothing.
+/// Input and output of a node that changes nothing.
 fn passes_on(graph: &Graph, index: usize) -> Option<(ValueId, ValueId)> {
     let node = &graph.nodes[index];
     let (Some(&Some(from)), [Some(to)]) = (node.inputs.first(), node.outputs.as_slice()) else {
@@ -46,7 +46,7 @@ fn passes_on(graph: &Graph, index: usize) -> Option<(ValueId, ValueId)> {
     (casts || keeps(graph, node)).then_some((from, *to))
 }
 
-/// Whether a node moves each element of its first input to where it was.
+/// Whether a node leaves each element of its first input in its place.
 fn keeps(graph: &Graph, node: &Node) -> bool {
     let given = graph.infos(node);
     let Some(Some(x)) = given.first() else { return false };
@@ -54,7 +54,7 @@ fn keeps(graph: &Graph, node: &Node) -> bool {
     let Ok(outputs) = node.op.infer(&given) else { return false };
     let [out] = outputs.as_slice() else { return false };
     let order = node.op.axes(&given, &outputs).permutation(rank);
-    // An operator that does not pass its input's memory on may repeat what is there once.
+    // An operator that does not pass on its input's memory may repeat elements along an axis of 1.
     let same = node.op.passes_memory_on()
         || (0..rank).all(|axis| x.dim(axis) == out.dim(axis) && x.dim(axis) != Some(&Dim::Unknown));
     out.rank() == Some(rank) && same && order.is_some_and(|order| order.into_iter().eq(0..rank))

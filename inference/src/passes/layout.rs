@@ -1,8 +1,8 @@
-//! Moves regions around convolutions to channels-last: a pixel's channels lie side by side there,
-//! which is how the fast kernels read and write them.
+//! Moves regions around convolutions to channels-last, the layout of the fast kernels: a pixel's
+//! channels lie side by side.
 //!
-//! Operators say what they are on channels-last tensors; transposes stand at the borders, where they
-//! cost less than the operators between them gain.
+//! Operators tell their form on channels-last tensors. Transposes stand at the borders of a region,
+//! and cost less than the operators inside gain.
 
 mod choice;
 #[cfg(test)]
@@ -18,21 +18,21 @@ use lgp_compute::reorder::Reordered;
 use lgp_compute::rewrite::{Hints, Operand, Step};
 use std::sync::Arc;
 
-/// Takes `[n, c, h, w]` to `[n, h, w, c]`.
+/// The order of axes from `[n, c, h, w]` to `[n, h, w, c]`.
 const CHANNELS_LAST: [usize; 4] = [0, 2, 3, 1];
-/// Takes it back.
+/// The order of axes back.
 const CHANNELS_FIRST: [usize; 4] = [0, 3, 1, 2];
 
 #[derive(Debug)]
 pub(crate) struct ChannelsLast;
 
-/// The channels-last form of a node, if it has one.
+/// The channels-last form of a node, if there is one.
 fn form<'a>(
     node: &'a Node,
     given: &[Option<&'a ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Reordered<'a>> {
-    // An input that is there and of which nothing is known may be anything.
+    // An input of unknown type might have any layout.
     let known = node.inputs.iter().zip(given).all(|(id, info)| id.is_some() == info.is_some());
     if known { node.op.reordered(&CHANNELS_LAST, given, outputs) } else { None }
 }
@@ -68,23 +68,23 @@ impl Pass for ChannelsLast {
     }
 }
 
-/// A node on channels-last tensors.
+/// A node in its channels-last form.
 struct Converted {
     steps: Vec<Step>,
-    /// Which inputs of the node the steps read channels-last.
+    /// The inputs of the node that the steps read channels-last.
     reads: Vec<bool>,
-    /// Which outputs of the node they write so.
+    /// The outputs of the node that the steps write channels-last.
     writes: Vec<bool>,
 }
 
-/// The graph while its nodes are written again.
+/// The graph while its nodes are rewritten.
 struct Rewrite<'a> {
     graph: &'a mut Graph,
-    /// Which values of the original graph exist so far in their own layout.
+    /// The values of the original graph that exist so far in their own layout.
     plain: Vec<bool>,
-    /// Their channels-last forms.
+    /// The channels-last forms of these values.
     last: Vec<Option<ValueId>>,
-    /// How many read each value; a weight that was laid out anew is not read by its node any more.
+    /// The number of readers of each value. A node no longer reads a weight that was laid out anew.
     uses: Vec<usize>,
     hints: Hints,
 }
@@ -133,14 +133,14 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// The steps that stand in for a node.
+    /// The steps in the place of a node.
     fn converted(&mut self, node: &Node) -> Result<Option<Converted>> {
         let given = self.graph.infos(node);
         let outputs = node.op.infer(&given).map_err(|e| node_error(node, e))?;
         let Some(form) = form(node, &given, &outputs) else { return Ok(None) };
         let (reads, writes) = (form.inputs.clone(), form.outputs.clone());
         let steps = form.steps(self.hints).map_err(|e| node_error(node, e))?;
-        // Weights that were laid out anew need not be kept as they were.
+        // The old layout of a weight is dropped once nothing reads it.
         for (i, id) in node.inputs.iter().enumerate() {
             let is_read = steps.iter().flat_map(|step| &step.inputs);
             let is_read =
@@ -152,7 +152,7 @@ impl Rewrite<'_> {
         Ok(Some(Converted { steps, reads, writes }))
     }
 
-    /// The values that a converted node makes.
+    /// The values that the converted node makes.
     fn outputs(&mut self, node: &Node, channels_last: &[bool]) -> Vec<Option<ValueId>> {
         let outputs = node.outputs.iter().enumerate().map(|(i, id)| {
             let id = (*id)?;

@@ -1,4 +1,4 @@
-//! Recognises layer norm and RMS norm where they are written out with means and a square root.
+//! Recognises layer norm and RMS norm that are written out with means and a square root.
 
 use super::Pass;
 use super::pattern::{Pattern, Rewrite, rewrite};
@@ -17,7 +17,7 @@ impl Pass for NormFusion {
     }
 
     fn run(&self, graph: &mut Graph) -> Result<()> {
-        // Layer norms first: inside one there is what looks like an RMS norm of the difference.
+        // Layer norms come first: each contains an RMS norm of the difference.
         rewrite(graph, |pattern, node| {
             let out = pattern.output(node)?;
             let orders = pattern.either(out, BinaryKind::Add)?;
@@ -53,8 +53,8 @@ fn scaled_root(pattern: &Pattern<'_>, id: ValueId) -> Option<(ValueId, ValueId, 
     })
 }
 
-/// Whether a vector surely has an element for each along the last axis of `x`, or one: a longer
-/// one would widen an axis of 1.
+/// Whether a vector surely has one element, or one for each position of the last axis of `x`: a
+/// longer vector would widen an axis of 1.
 fn fits_last(pattern: &Pattern<'_>, vector: ValueId, x: ValueId) -> bool {
     let dims = |id| pattern.graph.info(id)?.ty.shape.as_ref().map(|shape| shape.0.as_slice());
     match (dims(vector), dims(x)) {
@@ -65,7 +65,7 @@ fn fits_last(pattern: &Pattern<'_>, vector: ValueId, x: ValueId) -> bool {
     }
 }
 
-/// `x / √(mean(x²) + ε)`, also by the reciprocal.
+/// `x / √(mean(x²) + ε)`, also as a product with the reciprocal.
 fn over_root(pattern: &Pattern<'_>, id: ValueId) -> Option<(ValueId, f32)> {
     if let Some([x, root]) = pattern.binary(id, BinaryKind::Div) {
         return root_of(pattern, x, root).map(|epsilon| (x, epsilon));
@@ -80,7 +80,7 @@ fn over_root(pattern: &Pattern<'_>, id: ValueId) -> Option<(ValueId, f32)> {
     })
 }
 
-/// ε, where a value is `√(mean(x²) + ε)`.
+/// ε, if a value is `√(mean(x²) + ε)`.
 fn root_of(pattern: &Pattern<'_>, x: ValueId, id: ValueId) -> Option<f32> {
     let sum = pattern.unary(id, UnaryKind::Sqrt)?;
     let (mean, epsilon) = pattern.with_scalar(sum, BinaryKind::Add)?;
@@ -92,7 +92,7 @@ fn root_of(pattern: &Pattern<'_>, x: ValueId, id: ValueId) -> Option<f32> {
     squared.then_some(epsilon)
 }
 
-/// What a value is the mean of, over the last axis, which stays.
+/// The value whose mean over the last axis this is, if the axis stays.
 fn mean_of(pattern: &Pattern<'_>, id: ValueId) -> Option<ValueId> {
     let (reduce, node) = pattern.made_by::<Reduce>(id)?;
     let x = node.inputs.first().copied().flatten()?;
@@ -112,7 +112,7 @@ mod tests {
     use crate::{Attr, GraphBuilder};
     use lgp_memory::Tensor;
 
-    /// The last node's name after the pass over a norm that is written out.
+    /// The name of the last node after the pass over a written-out norm.
     fn last(centre: bool, axis: i64, reciprocal: bool) -> Result<&'static str> {
         let mut g = GraphBuilder::new("g").with_opset(13);
         let mut x = g.input("x", f32_type(&[None, Some(3), Some(4)]));

@@ -1,4 +1,4 @@
-//! Reading a graph backwards from a value, for passes that look for chains of nodes.
+//! Reads a graph backwards from a value, for passes that look for chains of nodes.
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, ValueId};
@@ -7,21 +7,21 @@ use lgp_compute::ops::{Binary, BinaryKind, Unary, UnaryKind};
 use lgp_memory::DType;
 use std::sync::Arc;
 
-/// A graph and who makes its values.
+/// A graph, and the node that makes each value.
 pub(super) struct Pattern<'a> {
     pub(super) graph: &'a Graph,
     producers: Vec<Option<usize>>,
 }
 
-/// What a node becomes.
+/// The new operator and inputs of a node.
 pub(super) struct Rewrite {
     pub(super) node: usize,
     pub(super) op: Arc<dyn Op>,
     pub(super) inputs: Vec<Option<ValueId>>,
 }
 
-/// Makes the rewrites that `find` proposes, a node at a time. Nodes that nobody needs afterwards
-/// are for dead-code elimination.
+/// Makes the rewrites that `find` proposes, one node at a time. Dead-code elimination removes the
+/// nodes that are no longer needed.
 pub(super) fn rewrite(
     graph: &mut Graph,
     find: impl Fn(&Pattern<'_>, usize) -> Option<Rewrite>,
@@ -88,13 +88,13 @@ impl<'a> Pattern<'a> {
         node.inputs.first().copied().flatten()
     }
 
-    /// What a value is `kind` of together with a constant, on either side.
+    /// The other operand, if a value is `kind` of it and a constant on either side.
     pub(super) fn with_scalar(&self, id: ValueId, kind: BinaryKind) -> Option<(ValueId, f32)> {
         let orders = self.either(id, kind)?;
         orders.iter().find_map(|[x, c]| self.scalar(*c).map(|c| (*x, c)))
     }
 
-    /// A value as `x · factor`: products with and quotients by constants.
+    /// A value as `x · factor`, from a product with or a quotient by a constant.
     pub(super) fn scaled(&self, id: ValueId) -> Option<(ValueId, f32)> {
         if let Some(found) = self.with_scalar(id, BinaryKind::Mul) {
             return Some(found);
@@ -103,7 +103,7 @@ impl<'a> Pattern<'a> {
         self.scalar(c).map(|c| (x, 1. / c))
     }
 
-    /// The factors of a product of products; those in `stop` are not taken apart.
+    /// The factors of a product of products; the products in `stop` are not taken apart.
     pub(super) fn factors(&self, id: ValueId, stop: &[ValueId]) -> Vec<ValueId> {
         const MOST: usize = 5;
         let mut done = Vec::new();

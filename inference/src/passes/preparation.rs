@@ -1,4 +1,4 @@
-//! Lays out constants as kernels read them, once, when the model is loaded.
+//! Packs constants for the kernels, once, when the model is loaded.
 
 use super::Pass;
 use crate::error::Result;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Preparation {
-    /// For the kernels of devices rather than those of the CPU.
+    /// Whether the constants are for the kernels of devices, not of the CPU.
     pub(crate) on_device: bool,
 }
 
-/// An operator with constants that were prepared for it; of what else it reads the node's inputs.
+/// An operator with constants that were prepared for it, and the sources of its inputs.
 type Prepared = (Arc<dyn Op>, Vec<Source>);
 
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl Pass for Preparation {
         let bf16 = options.precision == Precision::Fast;
         let hints = Hints { isa: options.isa, bf16, on_device: self.on_device };
         let mut uses = graph.uses();
-        // Constants that several nodes share are prepared once.
+        // A constant that several nodes share is prepared once.
         let mut known: HashMap<(String, Vec<Option<ValueId>>), Prepared> = HashMap::new();
         let mut made: HashMap<ValueId, Vec<ValueId>> = HashMap::new();
         for index in 0..graph.nodes.len() {
@@ -70,8 +70,8 @@ impl Pass for Preparation {
     }
 }
 
-/// What an operator reads; of the constants that were `made` of one by several operators, those that
-/// are equal are stored once.
+/// The sources of an operator's inputs. `made` has the constants that operators made of each value:
+/// equal ones are stored once.
 fn sources(
     graph: &mut Graph,
     node: &Node,

@@ -1,6 +1,5 @@
-//! Makes integer kernels of quantised operators: what stands between going back to floats and
-//! quantising again becomes one operator on bytes, and products whose floats are quantised because
-//! the session asks for it become one as well.
+//! Makes integer kernels of quantised operators: the nodes from dequantising to quantising become
+//! one operator on bytes. Products of floats become such operators too, if the session asks for it.
 
 #[cfg(test)]
 mod tests;
@@ -45,38 +44,38 @@ impl Pass for QuantizedFusion {
     }
 }
 
-/// The graph on its way: nodes are read from `old` and written to the graph in the same order.
+/// The graph under construction: nodes are read from `old` and written in the same order.
 struct Rewrite<'a> {
     graph: &'a mut Graph,
     old: &'a [Node],
     uses: Vec<usize>,
     producers: Vec<Option<usize>>,
-    /// Values of which there is a copy whose channels come last.
+    /// Values and their copies with the channels last.
     channels_last: HashMap<ValueId, ValueId>,
-    /// Floats of which there are bytes with a scale and a zero point.
+    /// Floats and their bytes, scale and zero point.
     quantized_floats: HashMap<ValueId, [ValueId; 3]>,
 }
 
-/// A value that is quantised, and what its bytes are.
+/// A value that is quantised, and the meaning of its bytes.
 struct Quantized {
-    /// The value, limits aside.
+    /// The value before the limits.
     from: ValueId,
     y: Requantized,
     out: ValueId,
 }
 
-/// What an operator reads, ready to be asked for its form on bytes.
+/// The inputs of an operator, prepared to ask for its form on bytes.
 #[derive(Default)]
 struct Inputs {
     values: Vec<Option<ValueId>>,
     quants: Vec<Option<Quant>>,
-    /// The bytes behind each value, or the value.
+    /// The bytes of each dequantised value, or the value itself.
     bytes: Vec<Option<ValueId>>,
     weights: Vec<Option<QuantizedWeight>>,
 }
 
 impl Rewrite<'_> {
-    /// Replaces a node, if it can be.
+    /// Replaces a node, if possible.
     fn fused(&mut self, index: usize) -> Result<bool> {
         if let Some(q) = self.quantized(index) {
             return self.on_bytes(&q);
@@ -103,8 +102,8 @@ impl Rewrite<'_> {
         self.input(node, i).and_then(|id| self.graph.constant(id))
     }
 
-    /// The scale and zero point of a node's inputs 1 and 2, where it is one for all of a tensor of
-    /// bytes.
+    /// The scale and zero point in a node's inputs 1 and 2, if they are one pair for a whole tensor
+    /// of bytes.
     fn quant(&self, node: usize, dtype: DType) -> Option<Quant> {
         let [scale] = *self.constant(node, 1)?.as_slice::<f32>().ok()? else { return None };
         let zero = match self.input(node, 2) {
@@ -127,7 +126,7 @@ impl Rewrite<'_> {
         })
     }
 
-    /// The node that makes floats of bytes for a value, and the axis of its scales.
+    /// The node that dequantises bytes to a value, and the axis of its scales.
     fn decoder(&self, id: ValueId) -> Option<(usize, i64)> {
         let node = self.producer(id)?;
         match self.old[node].op.decodes()? {
@@ -136,7 +135,7 @@ impl Rewrite<'_> {
         }
     }
 
-    /// The bytes behind a value that goes back to floats, and what they stand for.
+    /// The bytes of a dequantised value, and their meaning.
     fn dequantized(&self, id: ValueId) -> Option<(ValueId, Quant)> {
         let (node, _) = self.decoder(id)?;
         let bytes = self.input(node, 0)?;
@@ -147,7 +146,7 @@ impl Rewrite<'_> {
         Some((bytes, self.quant(node, dtype)?))
     }
 
-    /// The constant bytes behind a value that goes back to floats.
+    /// The constant bytes of a dequantised value.
     fn weight(&self, id: ValueId) -> Option<QuantizedWeight> {
         let (node, axis) = self.decoder(id)?;
         let tensor = self.constant(node, 0)?.clone();
@@ -165,8 +164,8 @@ impl Rewrite<'_> {
         Some(QuantizedWeight { tensor, scale, zero, axis })
     }
 
-    /// What a node quantises, if it does that to bytes with one scale, seen through limits that only
-    /// it reads.
+    /// The value that a node quantises to bytes with one scale, traced back through limits that
+    /// nothing else reads.
     fn quantized(&self, index: usize) -> Option<Quantized> {
         let node = &self.old[index];
         let out = node.outputs.first().copied().flatten().filter(|_| node.op.quantizes())?;
@@ -181,7 +180,7 @@ impl Rewrite<'_> {
             let activation = self.old[node].op.activation(&self.infos(node));
             let Some(bounds) = activation.and_then(|it| it.bounds()) else { break };
             let Some(before) = self.input(node, 0) else { break };
-            // A function of bytes alone is better served by a table.
+            // A table is faster for a function of bytes alone.
             if self.dequantized(before).is_some() {
                 break;
             }
@@ -192,7 +191,7 @@ impl Rewrite<'_> {
         (limits.0 <= limits.1).then_some(Quantized { from, y, out })
     }
 
-    /// Computes the bytes of a value from bytes, if that can be.
+    /// Computes the bytes of a value from bytes, if possible.
     fn on_bytes(&mut self, q: &Quantized) -> Result<bool> {
         if let Some((x, quant)) = self.dequantized(q.from) {
             let Some(table) = requantized(quant, &q.y) else { return Ok(false) };
@@ -204,7 +203,7 @@ impl Rewrite<'_> {
         Ok(true)
     }
 
-    /// The operator on bytes that makes a value, what it reads, and the node that it was.
+    /// The operator on bytes that makes a value, its inputs, and the node that it replaces.
     fn form(&self, q: &Quantized) -> Option<(OnBytes, Inputs, usize)> {
         let node = self.producer(q.from)?;
         if self.old[node].outputs.len() != 1 {
@@ -216,7 +215,7 @@ impl Rewrite<'_> {
         if let Some(form) = form.filter(|form| is_only || form.is_cheap) {
             return Some((form, inputs, node));
         }
-        // A constant that is added to a result may be a part of what makes that.
+        // The operator that makes a sum may take in a constant that is added.
         let (sum, addend) = self.with_constant(node).filter(|_| is_only)?;
         let product = self.producer(sum).filter(|_| self.uses[sum.0] == 1)?;
         let rank = |id: ValueId| self.graph.info(id).and_then(ValueInfo::rank);
@@ -309,7 +308,7 @@ impl Rewrite<'_> {
         Ok(())
     }
 
-    /// A product of floats with a constant weight, quantised because the session asks for it.
+    /// Quantises a product of floats with a constant weight, because the session asks for it.
     fn made_dynamic(&mut self, index: usize) -> Result<bool> {
         let node = &self.old[index];
         let (Some(x), [Some(out)]) = (self.input(index, 0), node.outputs.as_slice()) else {
@@ -336,7 +335,7 @@ impl Rewrite<'_> {
         Ok(true)
     }
 
-    /// A value as bytes with their scale and zero point; several products share them.
+    /// The bytes of a value, their scale and their zero point; several products share them.
     fn made_bytes(&mut self, x: ValueId) -> Result<[ValueId; 3]> {
         if let Some(&made) = self.quantized_floats.get(&x) {
             return Ok(made);
@@ -369,7 +368,7 @@ impl Rewrite<'_> {
         self.graph.infer_node(last)
     }
 
-    /// The copy of an image whose channels come last.
+    /// The copy of an image with its channels last.
     fn channels_last(&mut self, id: ValueId) -> Result<ValueId> {
         if let Some(&copy) = self.channels_last.get(&id) {
             return Ok(copy);
@@ -382,8 +381,8 @@ impl Rewrite<'_> {
         Ok(copy)
     }
 
-    /// Adds a node whose output has its channels last, and what makes the plain output of it, which
-    /// goes again where nothing reads it.
+    /// Adds a node whose output has its channels last, and a transpose to the plain output.
+    /// Dead-code elimination removes the transpose if nothing reads the plain output.
     fn push_channels_last(
         &mut self,
         op: Arc<dyn Op>,

@@ -1,4 +1,4 @@
-//! What each pass does to a model, for people who want to see it.
+//! Reports the effect of each pass on a model.
 
 use crate::error::{Error, Result};
 use crate::graph::Graph;
@@ -20,14 +20,15 @@ pub struct PassReport {
     pub nodes_after: usize,
     /// Bytes of the arena planned for the intermediate tensors before it.
     pub arena_bytes_before: usize,
-    /// Those after it.
+    /// Bytes of the arena planned for them after it.
     pub arena_bytes_after: usize,
 }
 
-/// Compiles a model pass by pass, and measures it for inputs of the given shapes.
+/// Compiles a model pass by pass, and plans its memory for inputs of the given shapes.
 ///
 /// # Errors
-/// As [`crate::Session::new`]; [`Error::Graph`] for an input without a shape, or a shape for none.
+/// As [`crate::Session::new`]; [`Error::Graph`] for an input without a shape, or a shape for no
+/// input.
 pub fn pass_reports(model: &Model, shapes: &[(&str, Shape)]) -> Result<Vec<PassReport>> {
     let signature = signature(model.inputs(), shapes)?;
     let mut graph = onnx::lower(model, SessionOptions::default())?;
@@ -48,7 +49,7 @@ pub fn pass_reports(model: &Model, shapes: &[(&str, Shape)]) -> Result<Vec<PassR
     Ok(reports)
 }
 
-/// Dtype and shape of each input, in the model's order; a name that is no input's is an error.
+/// Dtype and shape of each input, in the model's order. A shape for no input is an error.
 pub(crate) fn signature(
     inputs: &[ValueSpec],
     shapes: &[(&str, Shape)],

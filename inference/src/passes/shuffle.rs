@@ -1,5 +1,5 @@
-//! Recognises channels that are shuffled by a reshape, a transpose and a reshape, which no layout but
-//! the model's own could follow.
+//! Recognises channels that a reshape, a transpose and a reshape shuffle: these three would keep
+//! the images in the model's own layout.
 
 use super::Pass;
 use crate::error::Result;
@@ -29,7 +29,7 @@ impl Pass for ShuffleFusion {
     }
 }
 
-/// The images whose channels a node has in another order, and how many groups they were.
+/// The images whose channels a node's output has in another order, and the number of groups.
 fn shuffled(graph: &Graph, index: usize, producers: &[Option<usize>]) -> Option<(ValueId, usize)> {
     let out = graph.nodes[index].outputs.first().copied().flatten()?;
     let turned = reshaped(graph, index)?;
@@ -50,7 +50,7 @@ fn shuffled(graph: &Graph, index: usize, producers: &[Option<usize>]) -> Option<
     (same && known && is_shuffle && c.known() == Some(groups * each)).then_some((x, groups))
 }
 
-/// The value of which a node has the elements under another shape.
+/// The input of a node that only changes its shape.
 fn reshaped(graph: &Graph, index: usize) -> Option<ValueId> {
     let node = &graph.nodes[index];
     let reshapes = node.op.passes_memory_on() && node.op.moves();

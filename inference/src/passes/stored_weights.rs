@@ -1,5 +1,5 @@
-//! Leaves the weights of products as they are stored, in fewer bits than they are multiplied in, for
-//! devices whose kernels widen them on their way from memory.
+//! Keeps the weights of products in their stored form of fewer bits, for devices whose kernels
+//! widen weights as they load them.
 
 use super::Pass;
 use crate::error::Result;
@@ -29,11 +29,11 @@ impl Pass for StoredWeights {
     }
 }
 
-/// An operator and what it reads.
+/// An operator and its inputs.
 type Stored = (Arc<dyn Op>, Vec<Option<ValueId>>);
 
-/// The operator that reads an input as it is stored, and what it reads then: the constants that a
-/// decoder makes floats of stand in the input's place.
+/// The operator that reads an input in its stored form, and its inputs: the decoder's constants
+/// take the place of the decoded input.
 fn stored(
     graph: &Graph,
     index: usize,
@@ -63,8 +63,8 @@ mod tests {
     use crate::passes::tests::{f32_type, graph_of};
     use lgp_memory::{DType, Tensor};
 
-    /// What a product with the weight `w`, dequantised by a scale of `scales` elements along `axis`,
-    /// becomes.
+    /// The name of a product's operator after the pass, for the weight `w`, dequantised by a scale
+    /// of `scales` elements along `axis`.
     fn becomes(w: Tensor, scales: usize, axis: i64) -> Result<&'static str> {
         let mut g = GraphBuilder::new("g");
         let x = g.input("x", f32_type(&[None, Some(4)]));

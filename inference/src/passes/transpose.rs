@@ -1,4 +1,4 @@
-//! Joins transposes that follow each other into one, and drops those that undo each other.
+//! Joins transposes that follow each other, and drops pairs that undo each other.
 
 use super::Pass;
 use crate::error::Result;
@@ -16,7 +16,7 @@ impl Pass for TransposeJoining {
 
     fn run(&self, graph: &mut Graph) -> Result<()> {
         let producers = graph.producers();
-        // What each value is another name for; nodes are in order, so sources are resolved first.
+        // The value that each value is another name for. Nodes are in order, so sources come first.
         let mut same: Vec<ValueId> = (0..graph.values.len()).map(ValueId).collect();
         let mut removed = vec![false; graph.nodes.len()];
         for (index, removed) in removed.iter_mut().enumerate() {
@@ -47,12 +47,12 @@ impl Pass for TransposeJoining {
     }
 }
 
-/// Whether the node reads something else than `from`.
+/// Whether the node reads another value than `from`.
 fn before_is_new(graph: &Graph, index: usize, from: ValueId) -> bool {
     graph.nodes[index].inputs.first() != Some(&Some(from))
 }
 
-/// Permutation, input and output of a transpose that says how it permutes.
+/// Permutation, input and output of a transpose with known axes.
 fn parts(graph: &Graph, index: usize) -> Option<(Vec<usize>, ValueId, ValueId)> {
     let node = &graph.nodes[index];
     let ([Some(from)], [Some(to)]) = (node.inputs.as_slice(), node.outputs.as_slice()) else {

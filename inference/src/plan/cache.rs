@@ -1,19 +1,19 @@
-//! Plans by the shapes that they were made for, as many as fit.
+//! Plans for the input shapes that were used last.
 
 use lgp_memory::{DType, Shape};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Shapes for which plans are kept: more than dynamic batching uses at once, and few enough to
-/// search one by one.
+/// The most shapes with a plan: more than dynamic batching uses at once, and few enough to search
+/// one by one.
 const PLANS_MAX: usize = 16;
 
 /// The inputs' types, in the graph's order.
 pub(crate) type Signature = Vec<(DType, Shape)>;
 
-/// The plans used last.
+/// The plans that were used last.
 #[derive(Debug)]
 pub(crate) struct PlanCache<T> {
-    /// The one used last is at the end.
+    /// The plan that was used last is at the end.
     plans: Mutex<Vec<(Signature, Arc<T>)>>,
 }
 
@@ -24,10 +24,10 @@ impl<T> Default for PlanCache<T> {
 }
 
 impl<T> PlanCache<T> {
-    /// The plan of a signature; made, if there is none.
+    /// The plan of a signature; if there is none, `make` makes it.
     ///
     /// # Errors
-    /// What `make` fails with.
+    /// An error of `make`.
     pub(crate) fn get<E>(
         &self,
         signature: Signature,
@@ -36,7 +36,7 @@ impl<T> PlanCache<T> {
         let lock = || self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let mut plans = lock();
         if let Some(at) = plans.iter().position(|(known, _)| *known == signature) {
-            // What is last already need not move.
+            // The last entry need not move.
             if at + 1 < plans.len() {
                 let entry = plans.remove(at);
                 plans.push(entry);
@@ -45,7 +45,7 @@ impl<T> PlanCache<T> {
                 return Ok(Arc::clone(plan));
             }
         }
-        // Others run while this one plans; that two plan the same is harmless.
+        // Other runs go on while this one plans. Two may make the same plan, which does no harm.
         drop(plans);
         let plan = Arc::new(make(&signature)?);
         let mut plans = lock();
@@ -73,7 +73,7 @@ mod tests {
             assert_eq!(plan.map(|plan| *plan), if n == 100 { Err("no plan") } else { Ok(n) });
         };
         (0..PLANS_MAX).for_each(&mut get);
-        // 0 is used again, so that 1 is the one that goes.
+        // 0 is used again, so 1 is dropped.
         [0, 99, 0, 1, 100, 100].into_iter().for_each(&mut get);
         assert_eq!(made, (0..PLANS_MAX).chain([99, 1, 100, 100]).collect::<Vec<_>>());
     }

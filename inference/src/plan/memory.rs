@@ -1,5 +1,5 @@
-//! Where the intermediate tensors of a run go, for inputs of known shapes: what lives from when
-//! to when, its offset in one arena, and what the run will take in all.
+//! Where the intermediate tensors of a run lie, for inputs of known shapes: the lifetime of each,
+//! its offset in one arena, and the memory that the run takes.
 
 use crate::graph::{Graph, ValueId};
 use lgp_compute::Cost;
@@ -36,58 +36,57 @@ pub struct PlacedTensor {
     pub last: usize,
 }
 
-/// What a run takes of memory, in bytes.
+/// The memory that a run takes, in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct MemoryReport {
-    /// All below together: weights, inputs, outputs, the arena and the largest scratch.
+    /// The sum of weights, inputs, outputs, the arena and the largest scratch.
     pub peak_bytes: usize,
     /// Constants of the compiled graph.
     pub weights_bytes: usize,
-    /// What the caller gives.
+    /// The inputs, which the caller holds.
     pub input_bytes: usize,
-    /// What the caller gets.
+    /// The outputs, which the caller gets.
     pub output_bytes: usize,
-    /// The block that holds all intermediate tensors; where a batch runs image by image, one for
-    /// each thread.
+    /// The block of all intermediate tensors; if a batch runs image by image, one for each thread.
     pub arena_bytes: usize,
-    /// The most that one node's kernel takes besides.
+    /// The most scratch memory of one node's kernel.
     pub scratch_bytes: usize,
-    /// The most bytes of intermediate tensors that live at once: no arena is smaller.
+    /// The most bytes of intermediate tensors that live at once: no arena can be smaller.
     pub lower_bound_bytes: usize,
-    /// Intermediate tensors without any reuse.
+    /// Bytes of all intermediate tensors if none reused memory.
     pub naive_bytes: usize,
     /// How many intermediate tensors there are.
     pub tensors: usize,
-    /// How many values have sizes that only the run knows; they are not counted.
+    /// How many values have sizes that are known only in a run; they are not counted.
     pub unknown: usize,
     /// The node at which the most bytes live.
     pub peak_node: Option<String>,
-    /// What lives there, the largest first.
+    /// The tensors that live there, the largest first.
     pub peak_tensors: Vec<TensorBytes>,
     /// Multiplications with an addition of all nodes, as their operators count them.
     pub multiply_adds: u64,
-    /// Bytes that all nodes read and write, each tensor and weight once a node: what a run moves
-    /// where nothing stays in a cache.
+    /// Bytes that all nodes read and write, each tensor and weight once for each node: the traffic
+    /// of a run without any cache.
     pub moved_bytes: u64,
     /// How many nodes run.
     pub steps: usize,
-    /// Each intermediate tensor, in the order in which they are written; none on a device, where they lie in
-    /// several blocks.
+    /// Each intermediate tensor, in the order in which they are written; none on a device, where
+    /// they lie in several blocks.
     pub placed: Vec<PlacedTensor>,
 }
 
 /// The memory plan of a graph for inputs of known shapes.
 #[derive(Debug)]
 pub(crate) struct MemoryPlan {
-    /// For each node, length and offset of each output that is in the arena.
+    /// For each node, length and offset of each output in the arena.
     places: Vec<Vec<(usize, usize)>>,
     /// For each node, the input that it writes over, if there is one.
     over: Vec<Option<usize>>,
-    /// The arena's size.
+    /// The arena's size in bytes.
     pub(crate) bytes: usize,
     lives: Vec<Lifetime>,
     values: Vec<ValueId>,
-    /// Of each of them, where there is a plan.
+    /// The offset of each of these values; empty if there is no plan.
     offsets: Vec<usize>,
     types: Vec<Option<TensorType>>,
     scratch_bytes: usize,
@@ -96,8 +95,8 @@ pub(crate) struct MemoryPlan {
 
 impl MemoryPlan {
     /// Plans a run on `threads` threads with inputs of these types, in the graph's order. Values
-    /// whose size only the run knows have no place, and neither have outputs: those belong to the
-    /// caller, who may keep them.
+    /// whose size is known only in the run have no place. Outputs have none either: they belong to
+    /// the caller, who may keep them.
     pub(crate) fn new(graph: &Graph, inputs: &[(DType, Shape)], threads: usize) -> Self {
         let Sizes { types, scratch_bytes, over: may, cost } = Sizes::new(graph, inputs, threads);
         let mut lifetimes = Lifetimes::new(graph);
@@ -117,7 +116,7 @@ impl MemoryPlan {
         Self { places, over, bytes, lives, values, offsets, types, scratch_bytes, cost }
     }
 
-    /// Length and offset of each output of a node that is in the arena.
+    /// Length and offset of each output of a node in the arena.
     pub(crate) fn places(&self, node: usize) -> &[(usize, usize)] {
         self.places.get(node).map_or(&[], Vec::as_slice)
     }
@@ -127,7 +126,7 @@ impl MemoryPlan {
         self.over.get(node).copied().flatten()
     }
 
-    /// What the run takes.
+    /// The memory that the run takes.
     pub(crate) fn report(&self, graph: &Graph) -> MemoryReport {
         let size = |id: ValueId| self.types[id.0].as_ref().and_then(bytes_of).unwrap_or(0);
         let sum = |ids: &mut dyn Iterator<Item = ValueId>| {
@@ -199,11 +198,11 @@ fn bytes_of(ty: &TensorType) -> Option<usize> {
     ty.concrete_shape()?.byte_len(ty.dtype).ok()
 }
 
-/// What the shapes of the inputs tell of a run.
+/// The facts of a run that follow from the shapes of its inputs.
 struct Sizes {
-    /// The type of every value where it has a known shape.
+    /// The type of each value with a known shape.
     types: Vec<Option<TensorType>>,
-    /// The most scratch memory of a node.
+    /// The most scratch memory of one node.
     scratch_bytes: usize,
     /// The inputs that each node may write over.
     over: Vec<Vec<usize>>,
@@ -229,12 +228,12 @@ impl Sizes {
     }
 }
 
-/// From which step to which each value's memory is used. Several names of the same memory are one
+/// The steps between which each value's memory is used. Several names of the same memory are one
 /// tensor.
 struct Lifetimes {
-    /// What each value's memory was first called.
+    /// The first name of each value's memory.
     root: Vec<usize>,
-    /// Of what nodes make and only nodes read.
+    /// The lifetimes of the values that nodes make and that only nodes read.
     life: Vec<Option<(usize, usize)>>,
 }
 
@@ -265,15 +264,15 @@ impl Lifetimes {
         Self { root, life }
     }
 
-    /// Lets nodes write over inputs that nothing reads after them, where `may` has it; which input
-    /// each node writes over then.
+    /// Lets nodes write over inputs that nothing reads after them, if `may` allows it. Answers the
+    /// input that each node writes over.
     fn write_over(
         &mut self,
         graph: &Graph,
         types: &[Option<TensorType>],
         may: &[Vec<usize>],
     ) -> Vec<Option<usize>> {
-        // The tensor whose memory each tensor's has become.
+        // For each value, the value whose memory it takes over.
         let mut taken: Vec<usize> = (0..self.root.len()).collect();
         let mut over = vec![None; graph.nodes.len()];
         for (step, node) in graph.nodes.iter().enumerate() {
@@ -330,7 +329,7 @@ mod tests {
         (DType::F32, Shape::from(dims))
     }
 
-    /// x → a → b → c → y, with b read once more at the end, and a under another shape.
+    /// x → a → b → c → y: b is read once more at the end, and a is read under another shape.
     fn chain() -> Result<Graph> {
         let mut g = GraphBuilder::new("g");
         let x = g.input("x", f32_type(&[None, Some(4)]));
@@ -348,7 +347,7 @@ mod tests {
         let graph = chain()?;
         let plan = MemoryPlan::new(&graph, &[f32s(&[1, 4])], 1);
         let steps: Vec<_> = plan.lives.iter().map(|t| (t.bytes, t.first, t.last)).collect();
-        // The first sum is written over the flat a, for b is read again.
+        // The first sum is written over the flat a, because b is read again.
         assert_eq!(steps, [(16, 0, 4), (16, 2, 4)]);
         assert_eq!((0..5).map(|node| plan.over(node)).collect::<Vec<_>>()[3], Some(1));
         assert_eq!(plan.places.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1, 0, 0]);
@@ -369,7 +368,7 @@ mod tests {
     fn sizes_grow_with_the_batch_and_wrong_inputs_have_no_plan() -> Result<()> {
         let graph = chain()?;
         let large = MemoryPlan::new(&graph, &[f32s(&[100, 4])], 1);
-        // The sum needs b and the flat a to broadcast, and they do not: it has no plan.
+        // The sum has no plan, because b and the flat a do not broadcast.
         assert_eq!(large.lives.len(), 2);
         assert_eq!(large.lives[0].bytes, 1600);
         assert_eq!(large.report(&graph).unknown, 1);

@@ -1,6 +1,7 @@
-//! What is known of a stored model without reading it again: `entry.json` in its folder.
+//! The entry of a stored model, kept in `entry.json` so that the model is not read again.
 
-use super::{MODEL_FILE, files};
+use super::MODEL_FILE;
+use super::files::{self, ENTRY_FILE};
 use crate::error::{Error, Result};
 use crate::model::{Model, ValueSpec};
 use crate::options::SessionOptions;
@@ -12,10 +13,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-pub(super) const ENTRY_FILE: &str = "entry.json";
-/// What is known of a model has some hundred bytes for each input and output.
+/// An entry has some hundred bytes for each input and output.
 const ENTRY_BYTES_MAX: u64 = 16 << 20;
-/// Notes of a model that are kept, in bytes.
+/// Most bytes of a model's notes that are kept.
 const METADATA_BYTES_MAX: usize = 1 << 20;
 
 /// A version of a model in a [`Repository`](super::Repository).
@@ -31,9 +31,9 @@ pub struct Entry {
     /// SHA-256 in lowercase hex: of the ONNX file, followed by the files that hold its weights in
     /// the order of their names.
     pub sha256: String,
-    /// What a run must be given.
+    /// The inputs that a run must be given.
     pub inputs: Vec<ValueSpec>,
-    /// What a run returns.
+    /// The outputs that a run returns.
     pub outputs: Vec<ValueSpec>,
     /// Free-form notes that the ONNX file carries, up to 1 MiB of them.
     pub metadata: BTreeMap<String, String>,
@@ -42,7 +42,7 @@ pub struct Entry {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     sha256: String,
-    /// The files that were hashed: as long as they are these, nothing is read again.
+    /// The files that were hashed: while they are unchanged, the model is not read again.
     #[serde(default)]
     files: Vec<Seen>,
     inputs: Vec<StoredValue>,
@@ -54,10 +54,10 @@ struct Stored {
 /// A file of a model as it was when the model was read.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Seen {
-    /// Its place in the version's folder.
+    /// Its path in the version's folder.
     name: PathBuf,
     bytes: u64,
-    /// When it was changed last, counted from 1970.
+    /// The time of its last change, since 1970.
     modified_ns: Option<u64>,
 }
 
@@ -103,7 +103,7 @@ impl From<StoredValue> for ValueSpec {
     }
 }
 
-/// A model's files as they are: the ONNX file, and those that hold its weights.
+/// The present state of a model's files: the ONNX file, and those that hold its weights.
 pub(super) fn seen<'a>(
     folder: &Path,
     external: impl Iterator<Item = &'a PathBuf>,
@@ -123,7 +123,7 @@ impl Seen {
     }
 }
 
-/// A model's notes, in the order of their names, for as long as there is room.
+/// A model's notes, in the order of their names. A note that exceeds the room left is left out.
 pub(super) fn metadata_of(model: &Model) -> BTreeMap<String, String> {
     let mut left = METADATA_BYTES_MAX;
     let fits = |(key, value): &(&String, &String)| {
@@ -134,7 +134,7 @@ pub(super) fn metadata_of(model: &Model) -> BTreeMap<String, String> {
     model.metadata().iter().filter(fits).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Writes what is known of a model into its folder. Who reads it meanwhile has what was there before.
+/// Writes a model's entry into its folder. A reader meanwhile sees the entry that was there before.
 pub(super) fn save(folder: &Path, entry: &Entry, files: Vec<Seen>) -> Result<()> {
     let stored = Stored {
         sha256: entry.sha256.clone(),
@@ -153,10 +153,10 @@ pub(super) fn save(folder: &Path, entry: &Entry, files: Vec<Seen>) -> Result<()>
     std::fs::rename(&whole, &path).map_err(Error::io("write", path))
 }
 
-/// What is known of a model whose files are those that were hashed.
+/// The stored entry, if the model's files are those that were hashed.
 fn stored(folder: &Path) -> Option<Stored> {
     let path = folder.join(ENTRY_FILE);
-    // A pipe would wait for its writer.
+    // Opening a pipe would wait for its writer.
     if !std::fs::metadata(&path).is_ok_and(|found| found.is_file()) {
         return None;
     }
@@ -168,8 +168,8 @@ fn stored(folder: &Path) -> Option<Stored> {
     (!stored.files.is_empty() && stored.files.iter().all(is_same)).then_some(stored)
 }
 
-/// Reads what is known of a model. One that was put there by hand, or whose files are others than they
-/// were, is read itself, once where its folder can be written.
+/// Reads a model's entry. A model that was put there by hand, or whose files have changed, is read
+/// itself: once, if its folder can be written.
 pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
     let folder = root.join(name).join(version.to_string());
     let path = folder.join(MODEL_FILE);
@@ -179,7 +179,7 @@ pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
         let outputs = outputs.into_iter().map(Into::into).collect();
         return Ok(Entry { name, version, path, sha256, inputs, outputs, metadata });
     }
-    // Looked at before they are hashed: what changes meanwhile is read again the next time.
+    // Noted before the files are hashed: a file that changes meanwhile is read again the next time.
     let mut files = seen(&folder, std::iter::empty())?;
     let bytes = crate::onnx::read_file(&path)?;
     let model = Model::from_bytes(&bytes, Some(&folder))?;
@@ -193,7 +193,7 @@ pub(super) fn load(root: &Path, name: &str, version: u64) -> Result<Entry> {
     let (inputs, outputs) = (session.inputs().to_vec(), session.outputs().to_vec());
     let entry = Entry { name, version, path, sha256, inputs, outputs, metadata };
     if let Err(error) = save(&folder, &entry, files) {
-        // A folder that only others may write is read again the next time.
+        // A model in a folder without permission to write is read again the next time.
         tracing::debug!(%error, "what is known of a model is not kept");
     }
     Ok(entry)

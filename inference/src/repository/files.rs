@@ -1,7 +1,6 @@
-//! The files of a stored model: copied, hashed, and on the disk before they are announced.
+//! Copies and hashes the files of a stored model, and writes them through to the disk.
 
 use super::MODEL_FILE;
-use super::entry::ENTRY_FILE;
 use crate::error::{Error, Result};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -9,8 +8,11 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Files that hold a model's weights: their place beneath the model's folder, and where they are.
+/// Files that hold a model's weights: each path beneath the model's folder, and the file's path.
 pub(super) type External = BTreeMap<PathBuf, PathBuf>;
+
+/// The entry's file in its version's folder.
+pub(super) const ENTRY_FILE: &str = "entry.json";
 
 const CHUNK_BYTES: usize = 1 << 20;
 

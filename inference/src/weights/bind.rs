@@ -1,4 +1,4 @@
-//! Puts weights from elsewhere in the place of a model's own.
+//! Replaces a model's weights by those of a file.
 
 use super::Weights;
 use super::entry::gather;
@@ -8,42 +8,42 @@ use crate::model::{Attr, Model};
 use lgp_memory::{Buffer, Tensor};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// What frameworks put before the names of a network's tensors.
+/// Prefixes that frameworks add to the names of a network's tensors.
 const PREFIXES: [&str; 5] = ["module.", "model.", "state_dict.", "_orig_mod.", "network."];
 
-/// A stored tensor of a model that was replaced.
+/// A stored tensor of a model that was replaced by a file's tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BoundWeight {
-    /// The model's name for it.
+    /// The tensor's name in the model.
     pub initializer: String,
-    /// The file's name for it.
+    /// The tensor's name in the file.
     pub weight: String,
-    /// Whether rows and columns changed places.
+    /// Whether rows and columns were exchanged.
     pub transposed: bool,
 }
 
-/// Which tensors found each other.
+/// The result of matching a file's tensors with a model's.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BoundWeights {
-    /// Those that did, by the model's names.
+    /// The tensors that were replaced, by the model's names.
     pub bound: Vec<BoundWeight>,
-    /// The file's tensors that the model has no use for.
+    /// The file's tensors that match none of the model's.
     pub unused: Vec<String>,
-    /// The model's tensors that keep their own values.
+    /// The model's tensors that keep their values.
     pub unmatched: Vec<String>,
 }
 
 impl Model {
-    /// The model with the tensors of a file in the place of its own of the same name, or of the
-    /// same name without a prefix such as `module.`; `map` names the file's tensor for one of the
-    /// model's where the names have nothing in common.
+    /// The model with a file's tensors in the place of its own tensors of the same name, prefixes
+    /// such as `module.` apart. `map` gives the file's name for a tensor of the model if the names
+    /// differ otherwise.
     ///
-    /// A matrix that `MatMul` multiplies by is transposed where the file has it as `[out, in]`. Of
-    /// a square one that cannot be seen: it is treated as the model's other matrices are.
+    /// A matrix that `MatMul` multiplies by is transposed if the file has it as `[out, in]`. A
+    /// square matrix does not show that, so it is treated like the model's other matrices.
     ///
     /// # Errors
-    /// [`Error::Tensor`] where shapes or dtypes do not fit, [`Error::Weights`] for a name of `map`
-    /// that is in neither.
+    /// [`Error::Tensor`] if shapes or dtypes do not fit, [`Error::Weights`] for a name of `map`
+    /// that the model or the file does not have.
     pub fn with_weights(
         &self,
         weights: &Weights,
@@ -101,7 +101,7 @@ impl Model {
         Ok((model, binding))
     }
 
-    /// Names of the model's tensors and of those of the file that take their place.
+    /// The names of the model's tensors, and of the file's tensors that replace them.
     fn pairs<'a>(
         &'a self,
         weights: &'a Weights,
@@ -116,7 +116,7 @@ impl Model {
                 return Err(unknown(format!("no tensor '{weight}' for '{name}'")));
             }
         }
-        // Two tensors that differ by their prefix alone are candidates for nothing.
+        // Tensors whose names differ only in their prefixes match exact names only.
         let mut plain: HashMap<&str, Option<&str>> = HashMap::new();
         for name in weights.names() {
             plain.entry(stripped(name)).and_modify(|other| *other = None).or_insert(Some(name));
@@ -130,7 +130,7 @@ impl Model {
         Ok(self.initializers.keys().filter_map(find).collect())
     }
 
-    /// Whether the tensor is only ever multiplied by, from the right.
+    /// Whether the tensor is only read as the right operand of matrix products.
     fn is_right_matrix(&self, name: &str) -> bool {
         let mut readers =
             self.nodes.iter().filter(|node| node.reads().any(|read| read == name)).peekable();
@@ -152,7 +152,7 @@ fn stripped(mut name: &str) -> &str {
     name
 }
 
-/// A matrix with its rows as columns.
+/// A matrix with rows and columns exchanged.
 fn transpose(tensor: &Tensor) -> Result<Tensor> {
     let &[rows, columns] = tensor.shape().dims() else { return Ok(tensor.clone()) };
     let mut out = Buffer::zeroed(tensor.as_bytes().len())?;

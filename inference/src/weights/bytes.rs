@@ -1,4 +1,4 @@
-//! Takes bytes from the front of a file, and says what was missing where it ends too early.
+//! Takes bytes from the front of a file, and tells the missing part if the file ends too early.
 
 use super::Fail;
 use std::ops::Range;
@@ -68,7 +68,7 @@ impl<'a> Cursor<'a> {
         usize::try_from(count).map_err(|_| Fail::Bad(format!("a count of {count} is too large")))
     }
 
-    /// Bytes up to a line feed, which is taken and left out.
+    /// Bytes before the next line feed, which is skipped.
     pub(super) fn line(&mut self) -> Result<&'a [u8], Fail> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let Some(len) = rest.iter().position(|&b| b == b'\n') else {

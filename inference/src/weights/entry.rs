@@ -6,10 +6,10 @@ use lgp_memory::{Buffer, DType, Result, Shape, Tensor};
 use std::ops::Range;
 
 /// A tensor may take this many times the bytes of its file: quantised blocks and repeated rows
-/// grow, but not without bound.
+/// grow, but within bounds.
 const GROWTH: usize = 16;
 
-/// A small file may hold tensors that grow by more.
+/// Bytes that tensors of a small file may take in addition.
 const FREE_BYTES: usize = 1 << 16;
 
 /// How the elements are written.
@@ -17,7 +17,7 @@ const FREE_BYTES: usize = 1 << 16;
 pub(super) enum Encoding {
     /// Row-major, without gaps.
     Plain,
-    /// An element every so many of its dimension, counted in elements from the range's start.
+    /// Strides of the dimensions, in elements from the start of the range.
     Strided(Vec<usize>),
     /// Blocks that share a scale.
     Quantised(&'static Quant),
@@ -34,8 +34,8 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Fails unless every element lies in a file of `file_len` bytes and the tensor is not out of
-    /// proportion to it.
+    /// Fails unless every element lies in a file of `file_len` bytes, and the tensor's size is in
+    /// proportion to the file.
     pub(super) fn check(&self, name: &str, file_len: usize) -> Result<(), Fail> {
         let fail = |message: String| Fail::Bad(format!("tensor '{name}': {message}"));
         let Self { dtype, shape, range, encoding } = self;
@@ -60,14 +60,14 @@ impl Entry {
         Ok(())
     }
 
-    /// Makes the tensor; the entry was checked against these bytes.
+    /// Makes the tensor from the bytes against which the entry was checked.
     pub(super) fn read(&self, file: &[u8]) -> Result<Tensor> {
         let shape = Shape::new(self.shape.clone());
         let bytes = file.get(self.range.clone()).unwrap_or_default();
         let mut out = Buffer::zeroed(shape.byte_len(self.dtype)?)?;
         match &self.encoding {
             Encoding::Plain if out.len() == bytes.len() => out.copy_from_slice(bytes),
-            // The check at loading leaves no other length.
+            // The check when the file was loaded rules out other lengths.
             Encoding::Plain => {}
             Encoding::Strided(strides) => gather(&mut out, bytes, &self.shape, strides, self.dtype),
             Encoding::Quantised(quant) => quant.expand(bytes, &mut out),
@@ -76,7 +76,7 @@ impl Entry {
     }
 }
 
-/// Bytes from the first to the last element, `None` where nothing can address them.
+/// Bytes from the first to the last element; `None` if their number overflows, or the ranks differ.
 fn span(shape: &[usize], strides: &[usize], size: usize) -> Option<usize> {
     if shape.len() != strides.len() {
         return None;

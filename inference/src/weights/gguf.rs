@@ -1,5 +1,5 @@
-//! GGUF, versions 2 and 3: notes, a list of tensors, then their bytes, of which most are quantised
-//! in blocks.
+//! GGUF, versions 2 and 3: notes, a list of tensors, then the tensors' bytes, most of them
+//! quantised in blocks.
 
 use super::bytes::{Cursor, text};
 use super::entry::{Encoding, Entry};
@@ -10,9 +10,9 @@ use lgp_memory::DType;
 pub(super) const FORMAT: Format = Format { name: "GGUF", detect, read };
 
 const MAGIC: &[u8] = b"GGUF";
-/// Where no note says otherwise, tensors begin at multiples of this many bytes.
+/// If no note gives another alignment, tensors begin at multiples of this many bytes.
 const ALIGNMENT: usize = 32;
-/// Arrays of arrays of arrays: nobody writes more.
+/// The deepest nesting of arrays that is read.
 const DEPTH_MAX: usize = 4;
 /// The format's own limit.
 const RANK_MAX: usize = 4;
@@ -63,7 +63,7 @@ fn string<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Fail> {
     text(cursor.take(len)?)
 }
 
-/// A note's value as text; of an array its length alone.
+/// A note's value as text; for an array, only its length.
 fn value(cursor: &mut Cursor<'_>, kind: u32, depth: usize) -> Result<String, Fail> {
     Ok(match kind {
         0 => cursor.u8()?.to_string(),
@@ -160,7 +160,7 @@ impl<'a> Info<'a> {
     }
 }
 
-/// Types that are numbers as they stand.
+/// Element types of numbers that are not quantised.
 fn plain(kind: u32) -> Option<DType> {
     Some(match kind {
         0 => DType::F32,

@@ -1,5 +1,5 @@
-//! Python's pickles, as far as a dictionary of tensors needs them. Nothing is executed: a call is
-//! looked up in a short table of what rebuilds tensors, and any other name is an error.
+//! Python's pickles, as far as a dictionary of tensors needs them. Nothing is executed: a short
+//! table has the calls that rebuild tensors, and any other name is an error.
 
 mod calls;
 mod flatten;
@@ -11,13 +11,13 @@ pub(super) use machine::run;
 use lgp_memory::DType;
 use std::ops::Range;
 
-/// Every tensor keeps its shape: a higher rank would let a short pickle fill the memory.
+/// Every tensor stores its shape: with higher ranks, a short pickle could fill the memory.
 const RANK_MAX: usize = 8;
 
 /// A value's number in the [`Heap`].
 type Id = u32;
 
-/// Something that a pickle may name.
+/// A global that a pickle may name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Global {
     OrderedDict,
@@ -36,13 +36,13 @@ pub(super) enum Global {
 /// The bytes of one or more tensors.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Storage {
-    /// What the file calls it.
+    /// The storage's key in the file.
     pub(super) key: Id,
-    /// Its elements; `None` for bytes.
+    /// The element type; `None` for bytes.
     pub(super) dtype: Option<DType>,
-    /// The elements that it should have.
+    /// The number of elements that the pickle states.
     pub(super) elements: usize,
-    /// Where it begins within the bytes of the key, in elements.
+    /// The storage's first element within the bytes of the key.
     pub(super) offset: usize,
 }
 
@@ -51,21 +51,21 @@ pub(super) struct Storage {
 pub(super) struct View {
     pub(super) storage: Id,
     pub(super) dtype: DType,
-    /// Elements before the first.
+    /// The number of elements before the first one.
     pub(super) offset: usize,
     pub(super) shape: Vec<usize>,
     pub(super) strides: Vec<usize>,
 }
 
-/// A value. Values refer to each other by number, so that those which contain themselves are
-/// neither followed without end nor leaked.
+/// A value. Values refer to each other by number, so a value that contains itself is neither
+/// followed endlessly nor leaked.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
     None,
     Bool(bool),
     Int(i64),
     Float(f64),
-    /// Where the text lies in the pickle.
+    /// The text's range in the pickle.
     Text(Range<usize>),
     Tuple(Vec<Id>),
     List(Vec<Id>),
@@ -73,7 +73,7 @@ pub(super) enum Node {
     Global(Global),
     Storage(Box<Storage>),
     Tensor(Box<View>),
-    /// Something that no tensor depends on.
+    /// A value that no tensor depends on.
     Other,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Heap<'a> {
 
 impl<'a> Heap<'a> {
     pub(super) fn get(&self, id: Id) -> &Node {
-        // Numbers are handed out by the heap, which only grows.
+        // The heap hands out the numbers and never shrinks.
         usize::try_from(id).ok().and_then(|id| self.nodes.get(id)).unwrap_or(&Node::Other)
     }
 
@@ -119,7 +119,7 @@ impl<'a> Heap<'a> {
         }
     }
 
-    /// The value as a list of sizes, of which a tensor has a few.
+    /// The value as a list of at most `RANK_MAX` sizes.
     fn sizes(&self, id: Id) -> Option<Vec<usize>> {
         let items = self.sequence(id).filter(|items| items.len() <= RANK_MAX)?;
         items.iter().map(|&id| self.size(id)).collect()

@@ -6,17 +6,17 @@ use half::f16;
 /// The largest block.
 const MOST: usize = 256;
 
-/// A way to quantise.
+/// A method of quantisation.
 #[derive(Debug)]
 pub(super) struct Quant {
-    /// The number that stands for it in files.
+    /// The method's number in files.
     pub(super) kind: u32,
     pub(super) name: &'static str,
     /// Elements of a block.
     pub(super) elements: usize,
     /// Bytes of a block.
     bytes: usize,
-    /// Takes a block of so many bytes to so many elements.
+    /// Expands a block to its elements.
     expand: fn(&[u8], &mut [f32]),
 }
 
@@ -26,7 +26,7 @@ impl PartialEq for Quant {
     }
 }
 
-/// What can be read.
+/// The methods that can be read.
 pub(super) const QUANTS: &[Quant] = &[
     Quant { kind: 2, name: "Q4_0", elements: 32, bytes: 18, expand: q4_0 },
     Quant { kind: 3, name: "Q4_1", elements: 32, bytes: 20, expand: q4_1 },
@@ -41,7 +41,7 @@ pub(super) const QUANTS: &[Quant] = &[
 ];
 
 impl Quant {
-    /// Bytes of so many elements, `None` unless they are whole blocks.
+    /// Bytes of this many elements; `None` unless they fill whole blocks.
     pub(super) fn byte_len(&self, elements: usize) -> Option<usize> {
         let whole = elements.is_multiple_of(self.elements);
         whole.then(|| (elements / self.elements).checked_mul(self.bytes)).flatten()
@@ -87,7 +87,7 @@ fn q4_1(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Elements of 5 bits: the highest bits of all 32 come first.
+/// Elements of 5 bits: the highest bits of all 32 elements come first.
 fn five(bytes: &[u8]) -> impl Iterator<Item = u8> {
     let high = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
     nibbles(&bytes[4..]).enumerate().map(move |(i, q)| q | if high >> i & 1 == 1 { 16 } else { 0 })
@@ -131,8 +131,8 @@ fn q2_k(block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Where the 16 elements of a run of a K block have their two low bits: 128 elements share 32
-/// bytes, of which each has the bits of four elements that are 32 apart.
+/// The place of the two low bits of a run of 16 elements in a K block: 128 elements share 32 bytes,
+/// and each byte has the bits of four elements that are 32 apart.
 fn two_bits(run: usize) -> (usize, usize) {
     (run / 8 * 32 + run % 2 * 16, run % 8 / 2 * 2)
 }
@@ -165,7 +165,8 @@ fn scale_and_least(s: &[u8], j: usize) -> (f32, f32) {
     (f32::from(scale), f32::from(least))
 }
 
-/// [256, 144] Scales of scales and of minima; those; elements of 4 bits, of which 64 share 32 bytes.
+/// [256, 144] Scales of scales and of minima; those; elements of 4 bits, 64 of which share 32
+/// bytes.
 fn q4_k(block: &[u8], out: &mut [f32]) {
     let (d, least) = (half(block, 0), half(block, 2));
     let (scales, q) = (&block[4..16], &block[16..144]);

@@ -7,10 +7,10 @@ use safetensors::{Dtype, SafeTensors};
 
 pub(super) const FORMAT: Format = Format { name: "safetensors", detect, read };
 
-/// Bytes of the header's length, which comes first.
+/// Bytes of the header's length, with which a file begins.
 const PREFIX: usize = 8;
 
-/// Whether the first bytes can be the length of a header that follows.
+/// Whether the file can begin with the length of a header.
 fn detect(bytes: &[u8]) -> bool {
     let Some((length, rest)) = bytes.split_first_chunk::<PREFIX>() else { return false };
     let length = usize::try_from(u64::from_le_bytes(*length)).unwrap_or(usize::MAX);
@@ -35,7 +35,7 @@ fn read(bytes: &[u8]) -> Result<Contents, Fail> {
     Ok(contents)
 }
 
-/// The format's dtype as ours; those whose elements share bytes have none.
+/// Our dtype for the format's; `None` for elements that share bytes.
 fn dtype(dtype: Dtype) -> Option<DType> {
     Some(match dtype {
         Dtype::BOOL => DType::Bool,

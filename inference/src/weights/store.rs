@@ -1,4 +1,4 @@
-//! Floats of another width in a model's file: stored narrow, computed as before.
+//! Stores a model's floats in another width; nodes compute as before.
 
 use crate::error::{Error, Result};
 use crate::model::{Attr, Model, ModelNode};
@@ -8,42 +8,42 @@ use std::collections::{BTreeMap, HashSet};
 
 /// ONNX's number of `f32`.
 const FLOAT: i64 = 1;
-/// Tensors of fewer elements keep their type: such are the epsilons, limits and scales of a graph,
-/// for which precision matters and room does not.
+/// Tensors of fewer elements keep their type: they are the epsilons, limits and scales of a graph,
+/// which need precision more than they take room.
 const SMALL: usize = 16;
-/// One in so many elements of a tensor may become 0. Among weights some always are that close to it,
-/// and add nothing to a sum; where more are, their smallness is the point.
+/// One in this many elements of a tensor may become 0. Some weights are always that close to 0 and
+/// add nothing to a sum; if there are more of them, their small values matter.
 const LOST_ONE_IN: usize = 1000;
 
-/// What became of a model's `f32` tensors.
+/// The result of converting a model's `f32` tensors.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct StoredFloats {
     /// Tensors whose elements have another width now.
     pub converted: usize,
-    /// Tensors of so few elements that they were left as they were.
+    /// Tensors that kept their type because they have few elements.
     pub small: usize,
-    /// Elements of converted tensors that were too close to 0 for the new type, and are 0 now.
+    /// Elements of converted tensors that became 0, because the new type has no smaller numbers.
     pub zeroed: usize,
-    /// Tensors that the new type cannot hold, left as they were.
+    /// Tensors that kept their type because the new type cannot hold them.
     pub kept: Vec<KeptFloats>,
 }
 
 /// A stored tensor that keeps its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeptFloats {
-    /// The model's name for it.
+    /// The tensor's name in the model.
     pub initializer: String,
-    /// An element that the narrower type has not.
+    /// An element that the narrower type cannot hold.
     pub value: f32,
 }
 
 impl Model {
-    /// The model with its `f32` tensors stored as `dtype`: `f16` or `bf16`, each followed by a `Cast`
-    /// to `f32`, so that every other node stays as it is. With `f32` such tensors are widened and
-    /// their `Cast`s go.
+    /// The model with its `f32` tensors stored as `dtype`: `f16` or `bf16`, each followed by a
+    /// `Cast` to `f32`, so that every other node stays as it is. With `f32`, tensors stored like
+    /// that are widened and their `Cast`s removed.
     ///
-    /// Tensors of fewer than 16 elements stay as they are, and so do those with a number that would
-    /// become infinite, or with more than one in a thousand that would become 0.
+    /// Tensors of fewer than 16 elements keep their type, and so do tensors with a number that
+    /// would become infinite, or with more than one number in a thousand that would become 0.
     ///
     /// # Errors
     /// [`Error::Export`] for another dtype or an operator set whose `Cast` does not know it.
@@ -97,13 +97,13 @@ impl Model {
                 attributes: BTreeMap::from([("to".to_owned(), Attr::Int(FLOAT))]),
             });
         }
-        // What a node makes now cannot be given by a caller any more.
+        // A caller can no longer give a value that a node makes now.
         model.defaults.retain(|spec| model.initializers.contains_key(&spec.name));
         model.nodes.splice(0..0, casts);
         Ok((model.validated()?, report))
     }
 
-    /// The model with every stored tensor that is cast to `f32` stored so.
+    /// The model with `f32` instead of each stored tensor that is cast to `f32`.
     fn widened(&self) -> Result<(Self, StoredFloats)> {
         let mut model = self.clone();
         let mut report = StoredFloats::default();
@@ -132,7 +132,7 @@ impl Model {
     }
 }
 
-/// How many of the numbers become 0 as `dtype`, or one that stands against storing them so.
+/// How many of the numbers become 0 as `dtype`; or the number that forbids storing them so.
 fn loss(values: &[f32], dtype: DType) -> Result<usize, f32> {
     let narrow = |v: f32| match dtype {
         DType::F16 => f16::from_f32(v).to_f32(),
@@ -151,7 +151,7 @@ fn loss(values: &[f32], dtype: DType) -> Result<usize, f32> {
     if lost > values.len() / LOST_ONE_IN { Err(example) } else { Ok(lost) }
 }
 
-/// The tensor with elements of another dtype: its own, or one float of at most 32 bits to another.
+/// The tensor with elements of another dtype: its own, or a float of at most 32 bits from another.
 pub(super) fn cast(tensor: &Tensor, dtype: DType) -> Result<Tensor, String> {
     let given = tensor.dtype();
     if given == dtype {
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn floats_are_stored_narrow_and_widened_again() -> Result<()> {
-        // Whole numbers up to 250 survive in both.
+        // Whole numbers up to 250 are exact in both.
         let values = (0u8..=250).map(f32::from).collect();
         let given = model(&[("large", values), ("small", vec![1e-12])]);
         for dtype in [DType::F16, DType::BF16] {

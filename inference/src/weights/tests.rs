@@ -1,5 +1,5 @@
-//! What the readers make of files that the formats' own libraries wrote, and of damaged ones.
-//! The files and their expected values are `inference/tests/weights/make.py`'s.
+//! Reads files that the formats' own libraries wrote, and damaged ones. The files and their
+//! expected values come from `inference/tests/weights/make.py`.
 
 use super::*;
 use half::{bf16, f16};
@@ -50,7 +50,7 @@ fn files_hold_what_their_own_libraries_read() -> Result<()> {
             let values: Vec<f64> =
                 values.split_whitespace().map(|value| value.parse().unwrap()).collect();
             let numbers = numbers(&tensor)?;
-            // The libraries multiply and add in another order.
+            // The libraries multiply and add in another order than this crate.
             let close = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-6 * b.abs().max(1e-2);
             assert_eq!(numbers.len(), values.len(), "{file}: {name}");
             assert!(numbers.iter().zip(&values).all(close), "{file}: {name}: {numbers:?}");
@@ -84,7 +84,7 @@ fn what_is_no_tensor_is_named_and_not_called() {
     assert!(matches!(&error, Error::WeightsGlobal { global } if global == "posix.system"));
 }
 
-/// Reads all that the bytes hold.
+/// Reads everything in the bytes.
 fn exhaust(bytes: &[u8]) -> Result<()> {
     let weights = Weights::from_bytes(bytes.to_vec())?;
     weights.names().try_for_each(|name| weights.get(name).map(drop))
@@ -96,7 +96,7 @@ fn files_that_end_early_are_refused() {
         let bytes = std::fs::read(path(file)).unwrap();
         assert!(exhaust(&bytes).is_ok(), "{file}");
         for len in 0..bytes.len() {
-            // The padding after a file's last tensor is missed by nobody.
+            // The padding after the last tensor may be missing.
             let refused = exhaust(&bytes[..len]).is_err();
             assert!(refused || bytes[len..].iter().all(|&b| b == 0), "{file}: {len} bytes");
         }
@@ -117,7 +117,7 @@ fn damaged_bytes_make_no_panic() {
     }
 }
 
-/// A legacy file around the pickle of its tensors and what follows it.
+/// A legacy file with this pickle as the pickle of its tensors, and the data after it.
 fn legacy(pickle: &[u8]) -> Vec<u8> {
     let start = b"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.\x80\x02M\xe9\x03.}.";
     [&start[..], pickle].concat()
@@ -150,7 +150,7 @@ fn pickles_that_lie_are_refused() {
         (legacy(b"K\x01K\x01\x86Q."), "no storage"),
         (legacy(b"i"), "opcode 0x69"),
         (legacy(&deep), "nest more than 32 deep"),
-        // A list in itself: it has no end, but the budget has.
+        // A list that contains itself is endless, but the budget ends.
         (legacy(b"]q\0h\0a.]."), "hold each other more often"),
     ];
     for (bytes, message) in cases {

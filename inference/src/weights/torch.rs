@@ -1,12 +1,12 @@
-//! What both formats of PyTorch share: from views of storages to places in the file.
+//! The part that both PyTorch formats share: from views of storages to places in the file.
 
 use super::entry::{Encoding, Entry, contiguous};
 use super::pickle::{Item, Node, Storage, View, flatten, run};
 use super::{Contents, Fail};
 use std::ops::Range;
 
-/// Runs the pickle at `start` of `bytes` and finds its tensors; `places` says where in the file each
-/// storage lies once the end of the pickle is known.
+/// Runs the pickle at `start` of `bytes` and finds its tensors. `places` gives the place of each
+/// storage in the file, from the end of the pickle.
 pub(super) fn contents(
     bytes: &[u8],
     start: usize,
@@ -32,7 +32,7 @@ pub(super) fn contents(
     Ok(contents)
 }
 
-/// Where each storage lies in the file, by its key.
+/// The place of each storage in the file, by its key.
 pub(super) type Places = std::collections::HashMap<String, Range<usize>>;
 
 fn entry(view: &View, storage: &Storage, key: &str, places: &Places) -> Result<Entry, String> {
@@ -52,7 +52,7 @@ fn entry(view: &View, storage: &Storage, key: &str, places: &Places) -> Result<E
     let start = start.filter(|&start| start <= place.end || shape.contains(&0));
     let start = start.ok_or_else(|| format!("offset {offset} is beyond storage '{key}'"))?;
     let (dtype, shape) = (*dtype, shape.clone());
-    // Strides of dimensions of one element are arbitrary.
+    // Strides of dimensions with one element are arbitrary.
     let row_major = contiguous(&shape);
     let same = strides.len() == shape.len()
         && shape.iter().zip(strides).zip(&row_major).all(|((&d, a), b)| d == 1 || a == b);

@@ -1,4 +1,4 @@
-//! PyTorch before 1.6: pickles one after the other, then the storages' bytes.
+//! PyTorch before 1.6: several pickles, then the storages' bytes.
 
 use super::bytes::Cursor;
 use super::pickle::{Item, Node, flatten, run};
@@ -32,7 +32,7 @@ fn read(bytes: &[u8]) -> Result<Contents, Fail> {
     contents(bytes, end, |end| places(bytes, end, &units))
 }
 
-/// Bytes of an element of each storage, which only the pickle of the tensors knows.
+/// Bytes of an element of each storage, which only the pickle of the tensors tells.
 fn units(bytes: &[u8], start: usize) -> Result<HashMap<String, usize>, Fail> {
     let (heap, ..) = run(bytes, start)?;
     let storages = heap.storages().filter_map(|storage| {

@@ -24,7 +24,7 @@ fn read(bytes: &[u8]) -> Result<Contents, Fail> {
     let Some((name, pickle)) = pickle else {
         return Err(Fail::Bad(format!("an archive without an entry *{PICKLE}")));
     };
-    // Every entry is below a folder that is named after the file.
+    // Every entry lies in a folder with the file's name.
     let folder = name.strip_suffix(PICKLE).unwrap_or_default().to_owned();
     let mut places = Places::new();
     for (name, range) in &entries {

@@ -4,7 +4,7 @@ use crate::{decoder, nets};
 use lgp_inference::{Result, Session, SessionOptions};
 use lgp_memory::{DType, NamedTensor, Tensor};
 
-/// One run of the decoder over `tokens` after `past`: its last logits, and what it read so far.
+/// One run of the decoder over `tokens` after `past`: its last logits, and the new past.
 fn read(
     session: &Session,
     tokens: &[i64],

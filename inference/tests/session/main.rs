@@ -1,4 +1,4 @@
-//! Sessions: what they return, whoever calls them, with however many threads.
+//! Sessions: their results, with any callers and any number of threads.
 
 #[path = "../../examples/zoo/blocks.rs"]
 mod blocks;
@@ -68,7 +68,7 @@ fn plans_foretell_what_runs_take() -> Result<()> {
                 drop(kept);
                 Ok(session.pool_stats().high_water_bytes as f64)
             };
-            // A second run finds its plan, and takes no more.
+            // A second run reuses the plan, and takes no more memory.
             let measured = peak(0)?.max(peak(1)?);
             let planned = plan.peak_bytes - plan.weights_bytes - plan.input_bytes;
             let fixed = (plan.weights_bytes + plan.input_bytes) as f64;
@@ -79,7 +79,7 @@ fn plans_foretell_what_runs_take() -> Result<()> {
     Ok(())
 }
 
-/// Convolutions on large images of few weights: a batch of them runs image by image.
+/// Convolutions of few weights on large images: a batch runs image by image.
 #[test]
 fn plans_foretell_what_batches_take() -> Result<()> {
     let mut g = GraphBuilder::new("g");
@@ -132,7 +132,7 @@ fn plans_foretell_what_halves_take() -> Result<()> {
         drop(run(&session, &zeros(&dims)?)?);
         let taken = session.pool_stats().high_water_bytes as f64;
         let planned = (plan.peak_bytes - plan.weights_bytes - plan.input_bytes) as f64;
-        // Some of it is free again before the result is rounded to halves.
+        // Some memory is free again before the result is rounded to halves.
         assert!((0.85..1.05).contains(&(taken / planned)), "{taken} of {plan:?}");
     }
     Ok(())
@@ -336,7 +336,7 @@ fn a_value_larger_than_what_is_free_is_refused_before_it_is_made() -> Result<()>
         session.run(&[("shape", shape.view())])
     };
     let free = lgp_hal::host_free_bytes().expect("the system says it");
-    // Of f32: five quarters of what is free.
+    // This many f32 take five quarters of the free memory.
     let refused = zeros(i64::try_from(free / 16 * 5).unwrap()).expect_err("it does not fit");
     assert!(refused.to_string().contains("cannot allocate"), "{refused}");
     assert_eq!(zeros(3)?[0].tensor.as_slice::<f32>()?, [0.; 3]);
@@ -357,7 +357,7 @@ fn a_task_is_a_future() {
         }
     };
     assert_eq!(outputs[0].tensor.as_slice::<f32>().unwrap(), [-1., -0.]);
-    // The run holds nothing any more, and its result was given away.
+    // The run no longer holds the session, and its result was given away.
     assert_eq!(std::sync::Arc::strong_count(&session), 1);
     let again = std::future::Future::poll(task.as_mut(), &mut Context::from_waker(Waker::noop()));
     assert!(matches!(again, Poll::Ready(Err(Error::Task { .. }))), "{again:?}");

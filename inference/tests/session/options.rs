@@ -1,4 +1,4 @@
-//! Runs with options: every kind of run can be stopped, and tells what its nodes took.
+//! Runs with options: every kind of run can be stopped, and reports the time of its nodes.
 
 use crate::{batched, request};
 use lgp_inference::{
@@ -83,7 +83,7 @@ fn a_run_that_fails_leaves_its_profile_empty() -> Result<()> {
     for (kind, run) in KINDS {
         run(&session, &x, RunOptions::new().profile(&mut profile))?;
         assert!(!profile.nodes.is_empty(), "{kind}");
-        // A batch makes its own requests, and fails below.
+        // The batch makes its own requests. Its failure is tested below.
         if kind != "batch" {
             let refused = run(&session, &wide, RunOptions::new().profile(&mut profile));
             assert!(refused.is_err() && profile == Profile::default(), "{kind}: {refused:?}");
@@ -103,7 +103,7 @@ fn a_run_that_fails_leaves_its_profile_empty() -> Result<()> {
     Ok(())
 }
 
-/// Images that know nothing of each other, convolved enough for it to pay to run them one by one.
+/// Independent images, with enough convolution that running them one by one pays.
 fn images() -> Result<Session> {
     let dims = [Dim::Symbol("n".into()), Dim::Known(3), Dim::Known(16), Dim::Known(16)];
     let shape = Some(SymShape(dims.into()));
@@ -123,7 +123,7 @@ fn images() -> Result<Session> {
 fn a_profile_runs_a_batch_as_a_whole_and_a_trace_does_not() -> Result<()> {
     let session = images()?;
     let mut profile = Profile::default();
-    // Three images run one by one; a single one runs as a whole anyway.
+    // Three images run one by one; a single image runs as a whole anyway.
     for (batch, traced) in [(3, false), (1, true)] {
         let data: Vec<f32> = (0..batch * 3 * 256).map(|i| ((i * 31) % 101) as f32).collect();
         let x = Tensor::from_slice([batch, 3, 16, 16], &data)?;

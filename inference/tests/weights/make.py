@@ -1,7 +1,7 @@
-"""Writes the golden files beside it: each format by its own library, and what its tensors hold.
+"""Writes the golden files beside this script, each format by its own library.
 
-Needs torch, safetensors and gguf. Every tensor of a file has a file NAME.txt with a line of shape
-and numbers for each of its tensors, as the library itself reads them.
+Needs torch, safetensors and gguf. Each golden file has a file NAME.txt beside it, with a line of
+shape and numbers for each tensor, as the library itself reads them.
 """
 
 import pathlib

@@ -1,5 +1,5 @@
-//! Layouts without a device: everything has a place of its own while it lives, and more room never
-//! moves more.
+//! Layouts without a device: tensors that live at once have places of their own, and more room
+//! never moves more bytes.
 
 use super::*;
 
@@ -9,7 +9,8 @@ fn limits(bytes: usize) -> SegmentLimits {
     SegmentLimits { alignment_bytes: ALIGNMENT, ..SegmentLimits::new(bytes, 1 << 30) }
 }
 
-/// A chain of layers with weights of several sizes; the first one's are read again at the end.
+/// A chain of layers with weights of several sizes; the last layer reads the first one's weights
+/// again.
 fn needs(layers: usize) -> Needs {
     let tensor = |step: usize| {
         let bytes = 10_000 * (1 + step % 3);
@@ -48,7 +49,7 @@ fn more_room_moves_less_and_nothing_overlaps() {
     assert!(sum <= least && small.needs.iter().any(|holder| &*holder.owner == "weights"));
 }
 
-/// Each weight stays, or is there whenever it is read; what lives at once lies apart.
+/// Each weight stays or is present when it is read; tensors that live at once do not overlap.
 fn check(needs: &Needs, layout: &Layout) {
     for weight in &needs.weights {
         let comes = |step: &usize| {

@@ -1,28 +1,28 @@
-//! Where to cut a graph, so that each device has room for its part and least has to cross.
+//! Where to cut a graph, so that each part fits its device and the fewest bytes cross.
 
-use super::super::plan::{Task, task_of};
+use super::super::task::{Task, task_of};
 use crate::graph::{Graph, ValueId};
 use lgp_compute::ValueInfo;
 use lgp_compute::device::{Accelerator, Recipe};
 use std::ops::Range;
 
-/// For each number of nodes that the devices so far may have: the fewest bytes that cross between
-/// them then, and where the last one's part begins.
+/// For each number of nodes on the devices so far: the fewest bytes that cross between these
+/// devices, and the first node of the last device's part.
 type Row = Vec<Option<(usize, usize)>>;
 
-/// What counts of a graph whose dimensions are known, in the order of its nodes.
+/// The costs of a graph whose dimensions are known, in the order of its nodes.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
-    /// Of each node, the constants that its kernels read, and their bytes.
+    /// For each node, the constants that its kernels read, and their bytes.
     weights: Vec<Vec<(usize, usize)>>,
-    /// Bytes of the values that are alive while a node runs, and of what its kernels take besides.
+    /// Bytes of the values that live while a node runs, and of its kernels' scratch.
     alive: Vec<usize>,
-    /// Bytes that nodes before this one have made and it or later ones read.
+    /// Bytes of the values that nodes before this one made and that this node or a later one reads.
     crossing: Vec<usize>,
 }
 
 impl Costs {
-    /// Of a graph, where each device launches what it is fastest with.
+    /// The costs of a graph if each device launches its fastest kernels.
     pub(super) fn new(graph: &Graph, accelerators: &[Accelerator]) -> Self {
         let count = graph.nodes.len();
         let mut costs =
@@ -33,7 +33,7 @@ impl Costs {
             node.inputs.iter().flatten().for_each(|id| last_read[id.0] = Some(at));
             let mut weights = Vec::new();
             if let Task::Kernels(recipes, _) = task_of(graph, node) {
-                // Whichever device it will be.
+                // Any of the devices may run the node.
                 let chosen = accelerators.iter().filter_map(|it| it.choose(recipes.clone()));
                 let recipes: Vec<Recipe> = chosen.collect();
                 let scratch = recipes.iter().map(|recipe| recipe.scratch().iter().sum());
@@ -52,7 +52,7 @@ impl Costs {
             let Some(read) = last_read[id].or(producers[id]) else { continue };
             let end = if is_output[id] { count } else { read + 1 };
             costs.alive[producers[id].unwrap_or(0)..end].iter_mut().for_each(|sum| *sum += bytes);
-            // An input of the graph comes from the host, wherever it is read.
+            // Inputs of the graph come from the host, so they never cross.
             if let Some(made) = producers[id] {
                 costs.crossing[made + 1..=read.max(made)].iter_mut().for_each(|sum| *sum += bytes);
             }
@@ -60,10 +60,9 @@ impl Costs {
         costs
     }
 
-    /// The nodes of each device, in their order, such that the weights of its part and what is
-    /// alive there are at most its budget in bytes, and the fewest bytes cross between parts; of
-    /// such cuts the one that gives earlier devices more. A part may be empty. `None` where there
-    /// is no such cut.
+    /// The nodes of each device, in their order, such that the weights and the live values of each
+    /// part fit its device's budget in bytes, and the fewest bytes cross between parts. Among equal
+    /// cuts, earlier devices get more nodes. A part may be empty. `None` if no cut fits.
     pub(super) fn cut(&self, budgets: &[usize]) -> Option<Vec<Range<usize>>> {
         let count = self.alive.len();
         let mut nothing: Row = vec![None; count + 1];
@@ -84,11 +83,11 @@ impl Costs {
         (end == 0).then_some(parts)
     }
 
-    /// The row of a device, of that of the device before it.
+    /// The row of a device, from the row of the device before it.
     fn next_device(&self, before: &Row, budget: usize) -> Row {
         let count = self.alive.len();
         let mut row: Row = vec![None; count + 1];
-        // Of each constant, the last part that counted it.
+        // For each constant, the last part that counted it.
         let mut counted: Vec<usize> = Vec::new();
         for (begin, known) in before.iter().enumerate() {
             let Some((crossed, _)) = *known else { continue };
@@ -117,7 +116,7 @@ impl Costs {
         row
     }
 
-    /// Bytes of all weights, and the most that is alive besides.
+    /// Bytes of all weights, and the most bytes of values and scratch at one node.
     pub(super) fn whole(&self) -> (usize, usize) {
         let mut weights: Vec<(usize, usize)> = self.weights.iter().flatten().copied().collect();
         weights.sort_unstable();
@@ -127,7 +126,7 @@ impl Costs {
     }
 }
 
-/// Bytes of a tensor of known dimensions that is no constant.
+/// Bytes of a tensor with known dimensions that is no constant.
 fn bytes(info: &ValueInfo) -> Option<usize> {
     let shape = info.ty.concrete_shape().filter(|_| info.constant.is_none())?;
     shape.byte_len(info.ty.dtype).ok()
@@ -137,8 +136,8 @@ fn bytes(info: &ValueInfo) -> Option<usize> {
 mod tests {
     use super::*;
 
-    /// Five nodes: weights of 10 bytes each, of which the last two share one; after the second
-    /// node little is alive.
+    /// Five nodes with 10 bytes of weights each, of which the last two share one; few bytes live
+    /// after the second node.
     fn costs() -> Costs {
         Costs {
             weights: [0, 1, 2, 3, 3].map(|id| vec![(id, 10)]).into(),
@@ -151,15 +150,15 @@ mod tests {
     #[allow(clippy::single_range_in_vec_init, reason = "a part of a cut is a range")]
     fn a_cut_crosses_least_and_keeps_the_budgets() {
         for (budgets, want) in [
-            // One device has room for all of it, and no other is needed.
+            // One device has room for all nodes, so the second gets none.
             (vec![49, 49], Some(vec![0..5, 5..5])),
             (vec![17, 49], Some(vec![0..0, 0..5])),
             (vec![49], Some(vec![0..5; 1])),
             (vec![48], None),
-            // Cut where least crosses, not where the first one is full.
+            // The cut is where the fewest bytes cross, not where the first device is full.
             (vec![39, 39], Some(vec![0..2, 2..5])),
             (vec![28, 29], Some(vec![0..2, 2..5])),
-            // Only the other cut keeps the second one's budget.
+            // Only the other cut fits the second device's budget.
             (vec![38, 19], Some(vec![0..3, 3..5])),
             (vec![18, 18, 29], Some(vec![0..1, 1..2, 2..5])),
             (vec![18, 38], None),

@@ -1,4 +1,4 @@
-//! Models in less memory than they have weights, and memory that is out at any moment.
+//! Models in less memory than their weights take, and memory that runs out at any request.
 
 use super::device;
 use crate::passes::tests::f32_type;
@@ -18,8 +18,8 @@ fn noise(seed: usize, count: usize) -> Vec<f32> {
     (0..count).map(|i| mix(i) as f32 / 1_000_003. - 0.5).collect()
 }
 
-/// Layers of 100 KiB each; the first one's weights are read again by the last, and what one layer
-/// makes is added to what the next but one does.
+/// Layers of 100 KiB each. The last layer reads the first one's weights again, and each layer's
+/// result is also added to that of the next but one.
 fn model() -> Result<Model> {
     let mut g = GraphBuilder::new("layers");
     let mut x = g.input("x", f32_type(&[None, Some(WIDTH)]));
@@ -59,7 +59,7 @@ fn report(session: &Session, rows: usize) -> Result<DeviceMemoryReport> {
     Ok(report.expect("it is on a device"))
 }
 
-/// What goes over the link while `f` runs.
+/// The bytes that `f` moves over the link.
 fn moved<T>(accelerator: &Accelerator, f: impl FnOnce() -> Result<T>) -> Result<(T, Traffic)> {
     let before = accelerator.traffic();
     let value = f()?;
@@ -158,8 +158,8 @@ fn threads_share_memory_that_has_room_for_one_run() -> Result<()> {
     Ok(())
 }
 
-/// Every request for memory is refused once, and all from each one on: a run fails with a table,
-/// or does without; the next one is right.
+/// Each request for memory is refused, alone or with all later ones. A run then fails with a table
+/// or succeeds without the memory, and the next run is right.
 #[test]
 fn memory_that_is_out_at_any_request_leaves_a_usable_session() -> Result<()> {
     let Some(device) = device() else { return Ok(()) };
@@ -168,7 +168,7 @@ fn memory_that_is_out_at_any_request_leaves_a_usable_session() -> Result<()> {
     let mut tables = 0;
     for limit in [said.smallest_bytes + 200_000, 4 << 20] {
         let refusing = Arc::new(RefusingDevice::new(Arc::clone(&device)));
-        // Each range is a buffer of its own, which goes back at once: each is asked of the device.
+        // Each range is a buffer of its own that returns at once, so the device gets every request.
         let limits = SegmentLimits::of_device(refusing.caps(), limit);
         let limits = SegmentLimits { segment_bytes: 4096, idle_bytes_max: 0, ..limits };
         let fresh = || Accelerator::with_limits(Arc::clone(&refusing) as _, limits);
@@ -178,7 +178,7 @@ fn memory_that_is_out_at_any_request_leaves_a_usable_session() -> Result<()> {
         assert!(asked > 10, "{asked} requests");
         for from in 0..asked {
             for until in [from + 1, usize::MAX] {
-                // Only a fresh one asks for pinned memory; but it has no kernels yet.
+                // Only a fresh accelerator asks for pinned memory, but it has no kernels yet.
                 let once = until < usize::MAX && limit < 4 << 20;
                 let session = session(&if once { fresh()? } else { shared.clone() })?;
                 refusing.refuse(from..until);

@@ -1,4 +1,4 @@
-//! What is measured to be cheaper on the host runs there, whoever asks.
+//! Nodes that were measured to be cheaper on the host run there in every session.
 
 use super::{device, model};
 use crate::{Result, Session, SessionOptions};
@@ -42,7 +42,7 @@ fn nodes_that_are_cheaper_on_the_host_run_there() -> Result<()> {
         assert_eq!(after.run(&[("x", x.view())])?, before.run(&[("x", x.view())])?);
         let places = after.placement(&[("x", Shape::from([3, 4]))])?;
         assert_eq!(places.iter().filter(|place| place.measured).count(), had, "{places:?}");
-        // What was measured is of these shapes.
+        // The measurement holds for these shapes only.
         let other = after.placement(&[("x", Shape::from([5, 4]))])?;
         assert!(other.iter().any(|place| place.device != "cpu"), "{other:?}");
     }

@@ -1,4 +1,4 @@
-//! Measures where each node is cheapest, on the device or on the host, transfers counted.
+//! Measures whether each node is cheaper on the device or on the host, transfers included.
 
 use super::super::plan::{DevicePlan, Drafted};
 use super::super::{OnDevice, run};
@@ -14,26 +14,27 @@ use lgp_memory::{DType, Tensor};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
-/// By this factor a division must beat the device alone to be preferred: less is noise.
+/// The factor by which a division must beat the device alone: a smaller gain is noise.
 const GAIN_MIN: f64 = 1.03;
-/// Runs of each kind, after one that warms up: at least, whatever the budget, and at most.
+/// Runs of each kind after a first one that warms up: the least, whatever the budget, and the most.
 const ROUNDS: std::ops::Range<u32> = 3..20;
-/// Bytes of the two transfers that a link's latency and rate are told from.
+/// Bytes of the two transfers that give a link's latency and rate.
 const PROBES: [usize; 2] = [4 << 10, 1 << 20];
 
-/// What measuring where nodes are cheapest came to.
+/// The result of measuring where nodes are cheapest.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct MeasuredPlacement {
-    /// Milliseconds of a run with all on the device that has kernels there.
+    /// Milliseconds of a run with every node on the device that has kernels there.
     pub device_ms: f64,
-    /// And with the nodes of `on_host` on the host; the same where there are none.
+    /// Milliseconds with the nodes of `on_host` on the host; equal to `device_ms` if there are
+    /// none.
     pub divided_ms: f64,
-    /// The nodes that the device could compute and that are cheaper on the host, by name. They run
-    /// there from now on.
+    /// The names of the nodes that the device could compute and that are cheaper on the host. From
+    /// now on they run there.
     pub on_host: Vec<String>,
 }
 
-/// Nanoseconds that bytes take from one side to the other.
+/// The nanoseconds that a transfer takes: a fixed part, and a part for each byte.
 #[derive(Debug, Clone, Copy)]
 struct Link {
     fixed: f64,
@@ -57,11 +58,11 @@ fn nanos(time: Duration) -> u64 {
 }
 
 impl OnDevice {
-    /// Runs the graph in both places for about `budget`, divides it so that a run takes least, and
-    /// where that is measured to be faster keeps the division for inputs of these types.
+    /// Runs the graph in both places for about `budget` and divides it for the shortest run. Keeps
+    /// the division for inputs of these types if it is measured to be faster.
     ///
     /// # Errors
-    /// A node whose inputs cannot fit, what a node has against them, or what the device refuses.
+    /// A node whose inputs cannot fit, an error of a node, or an error of the device.
     pub(super) fn place(
         &self,
         ctx: &Context,
@@ -119,7 +120,7 @@ impl OnDevice {
         Ok(best)
     }
 
-    /// The shortest milliseconds of a run of each plan, which run in turn.
+    /// The shortest milliseconds of a run of each plan; the plans run in turn.
     fn race(
         &self,
         plans: [&DevicePlan; 2],
@@ -144,7 +145,7 @@ impl OnDevice {
     }
 }
 
-/// What was measured of nodes and link.
+/// The measured times of nodes and link.
 struct Costs {
     device: Vec<Duration>,
     host: Vec<Duration>,
@@ -153,7 +154,7 @@ struct Costs {
 }
 
 impl Costs {
-    /// Which nodes of the device belong on the host.
+    /// Which nodes of the device are cheaper on the host.
     fn divide(&self, plan: &DevicePlan) -> Vec<bool> {
         let graph = &plan.graph;
         let times = self.device.iter().zip(&self.host).enumerate();
@@ -183,7 +184,7 @@ impl Costs {
     }
 }
 
-/// How fast bytes get to the device, and back.
+/// The speed of the link to the device, and of the link back.
 fn links(accelerator: &Accelerator) -> Result<[Link; 2]> {
     let mut times = [[Duration::MAX; 2]; 2];
     for (i, bytes) in PROBES.into_iter().enumerate() {
@@ -202,7 +203,7 @@ fn links(accelerator: &Accelerator) -> Result<[Link; 2]> {
     Ok(times.map(Link::of))
 }
 
-/// Inputs of these types: zeros, which every index may be.
+/// Zeros as inputs of these types: zero is a valid index everywhere.
 fn inputs(signature: &Signature) -> Result<Vec<Tensor>> {
     let zeros = signature.iter().map(|(dtype, shape)| Tensor::zeros(*dtype, shape.clone()));
     Ok(zeros.collect::<Result<_, _>>()?)

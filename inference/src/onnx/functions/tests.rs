@@ -74,7 +74,7 @@ fn run(model: &Model, x: f32) -> f32 {
     session.run(&[("x", x.view())]).unwrap()[0].tensor.as_slice::<f32>().unwrap()[0]
 }
 
-/// `Clip` between nothing and the caller's attribute `top`, 6 where it has none.
+/// `Clip` with no lower bound; the upper bound is the caller's attribute `top`, 6 by default.
 fn capped() -> FunctionProto {
     let mut constant = node("", "Constant", &[], &["limit"]);
     constant.attribute = vec![AttributeProto {
@@ -104,7 +104,7 @@ fn calls_become_what_they_stand_for() {
         r#type: Some(AttributeType::Float.into()),
         ..AttributeProto::default()
     }];
-    // Each call has inner values of its own, and outputs that are inputs go through.
+    // Each call has inner values of its own, and outputs that are inputs are passed through.
     let both = function(
         "Twice",
         &["p"],
@@ -163,8 +163,8 @@ fn calls_cost_even_when_nothing_is_in_them() {
     );
 }
 
-/// Called a thousand times: a function with a large constant, one that writes a large attribute of
-/// its caller's, and one whose values have long names.
+/// A thousand calls of a function with a large constant, of one that copies a large default of an
+/// attribute, and of one whose values have long names.
 #[test]
 fn bytes_are_counted_too() {
     let large = TensorProto {
@@ -288,7 +288,7 @@ fn calls_that_do_not_fit_are_refused() {
     );
 }
 
-/// A call walks all that its function declares, however little of it is given.
+/// A call walks all inputs and outputs that its function declares, even if it gives few.
 #[test]
 fn calls_of_functions_that_declare_much_are_bounded() {
     let names: Vec<String> = (0..20_000).map(|i| format!("{i:x}")).collect();

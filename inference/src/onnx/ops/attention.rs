@@ -1,4 +1,4 @@
-//! Attention and what belongs to it.
+//! Attention, linear attention, rotary embeddings and causal convolutions.
 
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{
@@ -6,7 +6,7 @@ use lgp_compute::ops::{
 };
 
 pub(crate) fn attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // The precision of the softmax; ours is never lower than f32.
+    // The precision of the softmax, which is never lower than f32 here.
     cx.ignore(&["softmax_precision"]);
     let scores = match cx.int("qk_matmul_output_mode")?.unwrap_or(0) {
         0 => Scores::Raw,
@@ -40,7 +40,7 @@ pub(crate) fn rotary_embedding(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 }
 
 pub(crate) fn linear_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // How others cut long sequences; it does not change the result.
+    // The chunks in which other engines run long sequences: they do not change the result.
     cx.ignore(&["chunk_size"]);
     let (gated, delta) = match cx.text("update_rule")?.unwrap_or("gated_delta") {
         "linear" => (false, false),

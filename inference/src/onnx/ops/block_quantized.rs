@@ -1,5 +1,5 @@
-//! Weights that ONNX Runtime's quantisers store in blocks of a few bits. Where they are constants,
-//! products have them written out as floats when the model is compiled; tables are read row by row.
+//! Weights that ONNX Runtime's quantisers store in blocks of a few bits. Constant weights of
+//! products are expanded to floats when the model is compiled; tables are expanded row by row.
 
 use crate::graph::ValueId;
 use crate::onnx::node::{NodeCx, Refusal};
@@ -9,7 +9,7 @@ use lgp_compute::ops::{
 };
 use lgp_memory::{DType, Tensor};
 
-/// What 4 bits stand for: floats of bitsandbytes with an exponent of 2 bits, and quantiles of the
+/// The values of 4 bits in bitsandbytes: floats with an exponent of 2 bits, and quantiles of the
 /// normal distribution.
 const FP4: [f32; 16] = [
     0.,
@@ -48,8 +48,8 @@ const NF4: [f32; 16] = [
     1.,
 ];
 
-/// Inputs a, the weight `[n, k]` as nibbles in a row, the first of a byte in its upper half, and the
-/// largest value of each block.
+/// Inputs: a, the weight `[n, k]` as one row of nibbles, the first of a byte in its upper half, and
+/// the largest value of each block.
 pub(crate) fn mat_mul_bnb4(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let mut int = |key| cx.int(key)?.ok_or_else(|| format!("attribute '{key}' is missing"));
     let (k, n, block) = (int("K")?, int("N")?, int("block_size")?);
@@ -82,7 +82,7 @@ pub(crate) fn mat_mul_bnb4(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(MatMul, vec![cx.input(0), Some(weight)])
 }
 
-/// The halves of bytes as twice as many bytes, along a last axis that is twice as long.
+/// The two halves of each byte as two bytes: the last axis becomes twice as long.
 fn nibbles(cx: &mut NodeCx<'_>, x: Option<ValueId>, upper_first: bool) -> Result<ValueId, Refusal> {
     let byte = |n: u8| Tensor::from_slice([1], &[n]).map_err(|e| e.to_string());
     let [mask, shift] = [byte(15)?, byte(16)?].map(|t| Some(cx.emit_constant(t)));
@@ -97,8 +97,7 @@ fn nibbles(cx: &mut NodeCx<'_>, x: Option<ValueId>, upper_first: bool) -> Result
     Ok(cx.emit(Reshape::default(), vec![Some(pairs), Some(shape)]))
 }
 
-/// Inputs data, indices, scales, zero points (optional). Only the rows that are asked for become
-/// floats.
+/// Inputs data, indices, scales, zero points (optional). Only the gathered rows become floats.
 pub(crate) fn gather_block_quantized(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let bits = cx.int("bits")?.unwrap_or(4);
     let block = cx.size("block_size")?.unwrap_or(128);
@@ -132,7 +131,7 @@ pub(crate) fn gather_block_quantized(cx: &mut NodeCx<'_>) -> Result<(), Refusal>
     cx.map_with(op, rows.to_vec())
 }
 
-/// Zero points of bytes, one a scale: the middle where none are given.
+/// Zero points as bytes, one per scale; the middle of the range where none are given.
 fn byte_zeros(cx: &mut NodeCx<'_>, packed: bool) -> Result<ValueId, Refusal> {
     let scales = cx.constant(2).ok_or("the scales are not a constant")?;
     let (shape, count) = (scales.shape().clone(), scales.len());
@@ -144,7 +143,7 @@ fn byte_zeros(cx: &mut NodeCx<'_>, packed: bool) -> Result<ValueId, Refusal> {
     if !packed {
         return Ok(zeros);
     }
-    // The last half byte of a row may be empty.
+    // The upper half of a row's last byte may be unused.
     let zeros = nibbles(cx, Some(zeros), false)?;
     let blocks = shape.last().and_then(|&n| i64::try_from(n).ok());
     let ends = blocks.map(|n| vec![n]);

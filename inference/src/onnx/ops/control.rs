@@ -4,7 +4,7 @@ use crate::control::{If, Loop, Scan, SequenceMap};
 use crate::graph::ValueId;
 use crate::onnx::node::{NodeCx, Refusal};
 
-/// The node's own inputs and what its graph takes from around it.
+/// The node's own inputs, and the values that its graph captures.
 fn with_captured(cx: &NodeCx<'_>, captured: Vec<ValueId>) -> Vec<Option<ValueId>> {
     cx.inputs.iter().copied().chain(captured.into_iter().map(Some)).collect()
 }

@@ -42,7 +42,7 @@ pub(crate) fn pads(cx: &mut NodeCx<'_>) -> Result<Pads, Refusal> {
     }
 }
 
-/// The attribute repeats what the weight's shape says.
+/// Refuses an attribute `kernel_shape` that differs from the weight's shape.
 pub(crate) fn check_kernel(cx: &mut NodeCx<'_>, weight: usize) -> Result<(), Refusal> {
     let kernel = cx.sizes("kernel_shape")?;
     let weight = cx.constant(weight).map(|w| w.shape().dims().to_vec());

@@ -44,7 +44,7 @@ pub(crate) fn identity(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 
 pub(crate) fn cast(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let (saturate, rounding) = manner(cx)?;
-    // Opset 5 and older name the type.
+    // Opsets up to 5 give the type by name.
     let code = match cx.int("to") {
         Ok(code) => code.ok_or("attribute 'to' is missing")?,
         Err(refusal) => match cx.text("to") {
@@ -67,7 +67,7 @@ pub(crate) fn cast_like(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(CastAs { to: None, saturate, rounding })
 }
 
-/// What a model chooses for floats of eight bits.
+/// Whether conversions to floats of eight bits saturate, and how they round.
 fn manner(cx: &mut NodeCx<'_>) -> Result<(bool, PowerRounding), Refusal> {
     let rounding = match cx.text("round_mode")?.unwrap_or("up") {
         "up" => PowerRounding::Up,

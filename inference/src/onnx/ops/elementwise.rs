@@ -49,8 +49,8 @@ binary!(
     or => Or, pow => Pow, sub => Sub, xor => Xor,
 );
 
-/// Before opset 7 a flag allowed broadcasting, and `axis` said where the second shape stands in the
-/// first. Without it the flag means what all later opsets do anyway.
+/// Before opset 7 a flag allowed broadcasting, and `axis` aligned the second shape with an axis of
+/// the first. Without `axis`, broadcasting was that of all later opsets.
 fn binary_op(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
     // `consumed_inputs` told opset 1 what may be overwritten.
     cx.ignore(&["broadcast", "consumed_inputs"]);
@@ -60,7 +60,7 @@ fn binary_op(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
     }
 }
 
-/// Before opset 7 the slope belonged to the channels, which is another axis than broadcasting takes.
+/// Before opset 7 the slope lay along the channels, where broadcasting takes the last axis.
 pub(crate) fn p_relu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.ignore(&["consumed_inputs"]);
     if cx.opset < 7 {
@@ -69,7 +69,7 @@ pub(crate) fn p_relu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(Binary::new(BinaryKind::PRelu))
 }
 
-/// A function whose second input's first axis is the first input's axis `axis`.
+/// A function of two inputs; the first axis of the second is axis `axis` of the first.
 fn aligned(cx: &mut NodeCx<'_>, kind: BinaryKind, axis: i64) -> Result<(), Refusal> {
     let (a, b) = (cx.input(0), cx.input(1));
     let b = cx.emit(Align { axis }, vec![b, a]);
@@ -163,7 +163,7 @@ pub(crate) fn max(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     variadic(cx, BinaryKind::Max)
 }
 
-/// Any number of inputs, from the left.
+/// Folds any number of inputs from the left.
 fn variadic(cx: &mut NodeCx<'_>, kind: BinaryKind) -> Result<(), Refusal> {
     let inputs = cx.inputs.clone();
     match *inputs.as_slice() {

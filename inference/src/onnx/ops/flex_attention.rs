@@ -1,4 +1,4 @@
-//! Attention that graphs of the model change inside, by decomposition.
+//! Attention whose scores and weights graphs of the model change, as simpler operators.
 
 use crate::graph::ValueId;
 use crate::onnx::dtype;
@@ -8,8 +8,8 @@ use lgp_compute::ops::{
 };
 use lgp_memory::DType;
 
-/// Query, key and value are `[batch, heads, length, size]`; a head of the key serves equally many
-/// heads of the query that follow each other, which become longer sequences of one head.
+/// Query, key and value are `[batch, heads, length, size]`. Each head of the key serves equally
+/// many consecutive heads of the query, which are joined into one longer sequence.
 pub(crate) fn flex_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let given = cx.input(0).and_then(|q| cx.graph.info(q)).map(|info| info.ty.clone());
     let dtype = given.as_ref().map_or(DType::F32, |ty| ty.dtype);
@@ -53,7 +53,7 @@ pub(crate) fn flex_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(Cast { to: dtype }, vec![y])
 }
 
-/// Some of a value's dimensions, as a value.
+/// Dimensions `start..end` of a value, as a value.
 fn dims(cx: &mut NodeCx<'_>, x: Option<ValueId>, start: i64, end: i64) -> Option<ValueId> {
     Some(cx.emit(Shape { start, end: Some(end) }, vec![x]))
 }
@@ -63,7 +63,7 @@ fn reshape(cx: &mut NodeCx<'_>, x: Option<ValueId>, dims: &[Option<ValueId>]) ->
     Some(cx.emit(Reshape::default(), vec![x, Some(shape)]))
 }
 
-/// The value after the graph of an attribute, if there is one.
+/// The value as an attribute's graph changes it, or unchanged without the attribute.
 fn changed(
     cx: &mut NodeCx<'_>,
     key: &'static str,

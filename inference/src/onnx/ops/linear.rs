@@ -4,7 +4,7 @@ use crate::onnx::node::{NodeCx, Refusal};
 use lgp_compute::ops::{Det, Gemm, MatMul};
 
 pub(crate) fn gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // Told before opset 7 that the addend may be smaller, which it always may.
+    // Before opset 7 this flag let the addend broadcast, which is always allowed here.
     cx.ignore(&["broadcast"]);
     let op = Gemm {
         alpha: cx.float("alpha")?.unwrap_or(1.),

@@ -1,11 +1,11 @@
-//! What training adds: dropout and losses.
+//! Operators of training: dropout and losses.
 
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{ConstantOfShape, Dropout, Identity, NllLoss, Reduction, Shape, Softmax};
 use lgp_memory::{DType, Tensor};
 
-/// Up to opset 6 a flag tells training from inference; files of the time left it out and meant
-/// inference. Opsets 7 to 11 know inference only; later ones take the mode as an input.
+/// Up to opset 6 a flag tells training from inference; files without the flag mean inference.
+/// Opsets 7 to 11 know inference only; later ones take the mode as an input.
 pub(crate) fn dropout(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let text = |e: lgp_memory::Error| e.to_string();
     cx.ignore(&["consumed_inputs"]);

@@ -1,4 +1,4 @@
-//! What ONNX Runtime's optimiser puts in place of several operators, taken apart again.
+//! The fused operators of ONNX Runtime's optimiser, taken apart again.
 
 use super::conv;
 use crate::graph::ValueId;
@@ -12,7 +12,7 @@ pub(crate) fn gelu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     biased_gelu(cx, false)
 }
 
-/// The approximation by tanh, of a sum where there is a second input.
+/// `Gelu` by tanh, of the first input or of the sum of two.
 pub(crate) fn fast_gelu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     biased_gelu(cx, true)
 }
@@ -40,8 +40,8 @@ pub(crate) fn bias_add(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(Binary::new(BinaryKind::Add), vec![Some(sum), cx.input(2)])
 }
 
-/// Inputs x, skip, scale, shift (optional), bias (optional): the norm of their sum, which is the
-/// fourth output.
+/// Inputs x, skip, scale, shift (optional), bias (optional): the norm of `x + skip + bias`. The sum
+/// is the fourth output.
 pub(crate) fn skip_layer_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let epsilon = cx.float("epsilon")?.unwrap_or(1e-12);
     let sum = skipped(cx, 4)?;
@@ -58,7 +58,7 @@ pub(crate) fn skip_rms_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Inputs 0 and 1 and, where there is one, the bias.
+/// The sum of inputs 0 and 1 and, where there is one, the bias.
 fn skipped(cx: &mut NodeCx<'_>, bias: usize) -> Result<ValueId, Refusal> {
     if cx.output(1).is_some() || cx.output(2).is_some() {
         return Err("outputs 1 and 2, statistics for training, are not supported".into());
@@ -73,8 +73,8 @@ fn skipped(cx: &mut NodeCx<'_>, bias: usize) -> Result<ValueId, Refusal> {
     Ok(sum)
 }
 
-/// `alpha · a · b`, with matrices transposed whose rank is known. Where batches are transposed too,
-/// the rows come first, before the batch.
+/// `alpha · a · b`. A matrix is transposed only if its rank is known. Where the batch is transposed
+/// too, the rows are the first axis, before the batch.
 pub(crate) fn fused_mat_mul(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let alpha = cx.float("alpha")?.unwrap_or(1.);
     let mut sides = [cx.input(0), cx.input(1)];
@@ -101,7 +101,7 @@ pub(crate) fn fused_mat_mul(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(Unary::new(UnaryKind::Linear { scale: alpha, shift: 0. }), vec![Some(product)])
 }
 
-/// A product, a bias where there is one, and the approximation by tanh.
+/// `Gelu` by tanh of a product plus a bias, where there is one.
 pub(crate) fn gemm_fast_gelu(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let mut y = cx.emit(MatMul, vec![cx.input(0), cx.input(1)]);
     if let Some(bias) = cx.input(2) {
@@ -125,20 +125,20 @@ pub(crate) fn bias_dropout(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     }
 }
 
-/// A new axis at the place that a constant names.
+/// Adds an axis at the position that a constant gives.
 pub(crate) fn expand_dims(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let axis = cx.constant(1).and_then(|t| t.as_slice::<i32>().ok()?.first().copied());
     let axis = axis.ok_or("the axis is not a constant of i32")?;
     cx.map_with(Unsqueeze { axes: Some(vec![axis.into()]) }, vec![cx.input(0)])
 }
 
-/// Inputs tokens and the scores of the next.
+/// Inputs: the tokens, and the scores of the next token.
 pub(crate) fn ngram_repeat_block(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let size = cx.size("ngram_size")?.ok_or("attribute 'ngram_size' is missing")?;
     cx.map(NGramRepeatBlock { size })
 }
 
-/// Matrices that must have an inverse.
+/// A matrix without an inverse is an error of the run.
 pub(crate) fn inverse(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(Inverse)
 }
@@ -180,7 +180,7 @@ pub(super) fn activated_conv(cx: &mut NodeCx<'_>) -> Result<ValueId, Refusal> {
     activated(cx, y, params.first().copied(), params.get(1).copied())
 }
 
-/// What the node's activation makes of a value.
+/// A value after the node's activation.
 fn activated(
     cx: &mut NodeCx<'_>,
     y: ValueId,

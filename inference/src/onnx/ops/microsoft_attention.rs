@@ -1,4 +1,4 @@
-//! Attention as ONNX Runtime's optimiser writes it, by means of ONNX's own.
+//! The attention of ONNX Runtime's optimiser, mapped to ONNX's own attention.
 
 use super::microsoft::add;
 use super::ml::rank;
@@ -11,8 +11,8 @@ use lgp_compute::ops::{
 };
 use lgp_memory::{DType, Tensor};
 
-/// Query, key and value of rank 3, a bias for all three side by side, a mask of keys, and what is
-/// added to the scores. Key and value of rank 4 are those of an encoder, with heads apart.
+/// Inputs: query, key and value of rank 3, one bias with the parts of all three, a mask of keys,
+/// and a bias of the scores. Key and value of rank 4 come from an encoder, with an axis of heads.
 pub(crate) fn multi_head_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let mut op = attention(cx)?;
     if (8..cx.inputs.len()).any(|i| cx.input(i).is_some()) {
@@ -44,7 +44,7 @@ pub(crate) fn relative_position_bias(cx: &mut NodeCx<'_>) -> Result<(), Refusal>
     cx.map(RelativePositionBias { bidirectional, far })
 }
 
-/// Adds each of query, key and value its part of a bias.
+/// Adds the parts of a bias to query, key and value.
 fn biased(
     cx: &mut NodeCx<'_>,
     parts: &mut [Option<ValueId>; 3],
@@ -52,14 +52,14 @@ fn biased(
 ) -> Result<(), Refusal> {
     let Some(bias_id) = cx.input(bias) else { return Ok(()) };
     let length = cx.constant(bias).map(Tensor::len).ok_or("the bias is not a constant")?;
-    // Query and key have the same width; where the graph does not tell it, so has the value.
+    // Query and key have the same width. Where the graph does not tell it, the value has it too.
     let width = parts[..2].iter().flatten().find_map(|&x| {
         let dims = &cx.graph.info(x)?.ty.shape.as_ref()?.0;
         if dims.len() == 3 { dims[2].known() } else { None }
     });
     let width = width.unwrap_or(length / 3).min(length / 2);
     let cuts = [(0, width), (width, 2 * width), (2 * width, length)];
-    // What an encoder gave has its bias already.
+    // Key and value of an encoder have their bias already.
     let encoded = parts[1].is_some_and(|key| rank(cx, key) == Some(4));
     let biased = if encoded { 1 } else { 3 };
     for (part, (from, to)) in parts.iter_mut().zip(cuts).take(biased) {
@@ -83,7 +83,7 @@ pub(crate) fn packed_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     projected(cx, qkv, widths, 3, 4, Some(5))
 }
 
-/// The same with an input and a weight of bytes.
+/// [`packed_attention`] with an input and a weight of bytes.
 pub(crate) fn quantized_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let operands = [cx.input(0), cx.input(1), cx.input(6), cx.input(7)];
     let scales = [cx.input(3), cx.input(4)];
@@ -92,7 +92,7 @@ pub(crate) fn quantized_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     projected(cx, qkv, None, 5, 8, None)
 }
 
-/// Attention of a projection, with the inputs that the mask, the past and the bias are.
+/// Attention of a projection; mask, past and bias are given as numbers of inputs.
 fn projected(
     cx: &mut NodeCx<'_>,
     qkv: ValueId,
@@ -106,7 +106,7 @@ fn projected(
             return Err(format!("attribute '{key}' is 1, supported: 0"));
         }
     }
-    // Of rotation, which there is none of.
+    // An attribute of the rotation, which is refused above.
     cx.ignore(&["rotary_embedding_dim"]);
     let weight = cx.constant(1).map(|w| w.shape().dims().to_vec());
     let columns = match weight.as_deref() {
@@ -125,7 +125,7 @@ fn projected(
     if parts.len() != 3 || from != columns {
         return Err(format!("widths {widths:?} do not make up the weight's {columns} columns"));
     }
-    // Past and present are key and value in one tensor.
+    // Past and present each hold key and value in one tensor.
     let mut pasts = [None, None];
     if let Some(both) = cx.input(past) {
         for (i, past) in (0i64..).zip(&mut pasts) {
@@ -161,7 +161,7 @@ fn attention(cx: &mut NodeCx<'_>) -> Result<Attention, Refusal> {
     })
 }
 
-/// A mask of keys and what else is added to scores, as one mask. `parts` are query, key and past.
+/// The mask of keys and the bias of scores as one mask. `parts` are query, key and past keys.
 fn mask(
     cx: &mut NodeCx<'_>,
     keys: usize,

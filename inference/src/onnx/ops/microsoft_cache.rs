@@ -17,7 +17,7 @@ pub(crate) fn group_query_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> 
             return Err(unsupported(key, given, &["NONE"]));
         }
     }
-    // Of a norm whose weights would be inputs 14 and 15.
+    // An attribute of a norm, whose weights (inputs 14 and 15) are refused below.
     cx.ignore(&["qk_norm_epsilon"]);
     if let Some(given) = (12..cx.inputs.len()).find(|&i| cx.input(i).is_some()) {
         return Err(format!("input {given} is not supported"));
@@ -49,14 +49,14 @@ pub(crate) fn group_query_attention(cx: &mut NodeCx<'_>) -> Result<(), Refusal> 
 
 /// Inputs x, positions, cosines, sines.
 pub(crate) fn rotary_embedding(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // ONNX Runtime's CPU kernel ignores the one, and the other says which positions may occur.
+    // ONNX Runtime's CPU kernel ignores `scale`; `is_packed_batching` tells which positions occur.
     if let Some(scale) = cx.float("scale")?.filter(|s| *s != 1.) {
         return Err(format!("attribute 'scale' is {scale}, supported: 1"));
     }
     cx.ignore(&["is_packed_batching"]);
     let op = RotaryEmbedding {
         interleaved: cx.flag("interleaved")?.unwrap_or(false),
-        // 0 stands for what the cosines tell.
+        // With 0 the cosines tell the number of heads.
         heads: cx.size("num_heads")?.filter(|&heads| heads > 0),
         rotated: cx.size("rotary_embedding_dim")?.unwrap_or(0),
     };

@@ -15,7 +15,7 @@ type Table = [Option<ValueId>; 3];
 
 /// Word, position and, where there are any, segment embeddings, summed and normalised.
 pub(crate) fn embed_layer_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // What shape inference is told of the second output.
+    // A hint about the second output for shape inference.
     cx.ignore(&["mask_index_type"]);
     let tables = [2, 3, 4, 5, 6].map(|i| [cx.input(i), None, None]);
     let positions = cx.input(8);
@@ -23,7 +23,7 @@ pub(crate) fn embed_layer_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     mask_index(cx)
 }
 
-/// The same with tables of bytes: their scales are inputs from 8 on, the zero points from 13 on.
+/// [`embed_layer_norm`] with tables of bytes: scales are inputs from 8 on, zero points from 13 on.
 pub(crate) fn quantized_embed_layer_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let tables = [2, 3, 4, 5, 6].map(|i| [cx.input(i), cx.input(i + 6), cx.input(i + 11)]);
     embedded(cx, tables, None)?;
@@ -67,7 +67,7 @@ fn rows(cx: &mut NodeCx<'_>, [table, scale, zero]: Table, ids: Option<ValueId>) 
     floats(cx, [Some(rows), scale, zero]).unwrap_or(rows)
 }
 
-/// As many rows of the positions' table as a sequence is long.
+/// The first rows of the positions' table, as many as a sequence is long.
 fn first_rows(cx: &mut NodeCx<'_>, [table, scale, zero]: Table) -> Result<ValueId, Refusal> {
     let ids = cx.input(0);
     let length = cx.emit(Shape { start: 1, end: Some(2) }, vec![ids]);

@@ -1,4 +1,4 @@
-//! What ONNX Runtime's optimiser makes of image models and of diffusion: channels come last.
+//! The fused operators of ONNX Runtime's optimiser for image and diffusion models, channels last.
 
 use super::conv::{check_kernel, pads};
 use super::microsoft::add;
@@ -17,7 +17,7 @@ pub(super) fn channels_first(cx: &mut NodeCx<'_>, x: Option<ValueId>, rank: usiz
     cx.emit(Transpose { perm: Some(perm) }, vec![x])
 }
 
-/// Ends the node with its channels as the last axis.
+/// Ends the node with `x`, its channels moved to the last axis.
 pub(super) fn map_channels_last(
     cx: &mut NodeCx<'_>,
     x: ValueId,
@@ -61,7 +61,7 @@ pub(crate) fn nhwc_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     map_channels_last(cx, y, rank)
 }
 
-/// A convolution, plus input 3 where there is one, and an activation. The weight is ONNX's.
+/// A convolution, plus input 3 where there is one, and an activation. The weight has ONNX's layout.
 pub(crate) fn nhwc_fused_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     check_kernel(cx, 1)?;
     let weight = cx.constant(1).map(|w| w.shape().rank());
@@ -81,14 +81,15 @@ pub(crate) fn group_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     normalised(cx, cx.input(0))
 }
 
-/// Inputs x, scale, shift, skip, bias (optional): the norm of a sum, which is the second output.
+/// Inputs x, scale, shift, skip, bias (optional): the norm of `x + skip + bias`. The sum is the
+/// second output.
 pub(crate) fn skip_group_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     if cx.flag("channels_last")? == Some(false) {
         return Err("attribute 'channels_last' is 0, supported: 1".into());
     }
     let skip = match cx.input(3).and_then(|skip| super::ml::rank(cx, skip)) {
         Some(4) => cx.input(3),
-        // A row for all places: `[n, c]` as `[n, 1, 1, c]`.
+        // One row for all pixels: `[n, c]` as `[n, 1, 1, c]`.
         Some(2) => Some(cx.emit(Unsqueeze { axes: Some(vec![1, 2]) }, vec![cx.input(3)])),
         _ => return Err("the skip's rank is not known to be 2 or 4".into()),
     };

@@ -1,12 +1,11 @@
-//! What of ONNX Runtime's operators is refused rather than half understood. What is not is compared
-//! in `tests/fused`.
+//! Uses of ONNX Runtime's operators that are refused. Supported uses are compared in `tests/fused`.
 
 use crate::onnx::proto::{ModelProto, OperatorSetIdProto};
 use crate::{Attr, GraphBuilder, Model, Result, Session, SessionOptions, Value};
 use lgp_memory::{DType, Tensor, TensorType};
 use prost::Message;
 
-/// What compiling one node with as many inputs says.
+/// The error of compiling one node with this number of inputs.
 fn refusal(op: &str, inputs: usize, attributes: &[(&str, Attr)]) -> Result<String> {
     let mut g = GraphBuilder::new("g");
     let ty = |dtype| TensorType { dtype, shape: None };
@@ -101,7 +100,7 @@ fn without_a_zero_point_results_have_the_dtype_of_what_goes_in() -> Result<()> {
     Ok(())
 }
 
-/// Ranks and widths that no input declares, but the operators on the way tell.
+/// Ranks and widths that no input declares, but that the operators before tell.
 #[test]
 fn ranks_are_known_after_other_operators() -> Result<()> {
     let ty = |dims: &[usize]| TensorType::concrete(DType::F32, &dims.into());

@@ -40,8 +40,8 @@ fn post_transform(cx: &mut NodeCx<'_>) -> Result<PostTransform, Refusal> {
     })
 }
 
-/// The classes' labels, integers or strings, from the attribute that is there; integers have two
-/// names.
+/// The classes' labels, integers or strings, from the attribute that the node has; `ints` names the
+/// one of integers, which differs between operators.
 fn labels(cx: &mut NodeCx<'_>, ints: &'static str) -> Result<Tensor, Refusal> {
     let labels = cx.ints(ints)?.unwrap_or_default();
     let texts = cx.texts("classlabels_strings")?;
@@ -55,7 +55,7 @@ fn labels(cx: &mut NodeCx<'_>, ints: &'static str) -> Result<Tensor, Refusal> {
     Tensor::from_slice([labels.len()], &labels).map_err(|e| e.to_string())
 }
 
-/// Ends a classifier: the class of each row by its label, and the scores.
+/// Ends a classifier with the label of each row's class, and the scores.
 fn classes(
     cx: &mut NodeCx<'_>,
     raw: ValueId,

@@ -16,10 +16,10 @@ pub(crate) fn batch_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.ignore(&["consumed_inputs"]);
     let epsilon = cx.float("epsilon")?.unwrap_or(EPSILON);
     let momentum = cx.float("momentum")?.unwrap_or(0.9);
-    // Statistics per activation went out with opset 9.
+    // Opset 9 removed statistics per activation.
     let spatial = cx.flag("spatial")?.unwrap_or(true);
-    // A flag tells training from inference, except that opsets 7 to 13 have none: there the
-    // outputs tell. Before that, files of the time left the flag out and meant inference.
+    // A flag tells training from inference. Opsets 7 to 13 have none, and older files may lack it:
+    // there, only training declares further outputs.
     let training = match (cx.flag("training_mode")?, cx.flag("is_test")?) {
         (Some(training), _) => training,
         (None, Some(test)) => !test,
@@ -48,8 +48,8 @@ pub(crate) fn batch_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Mean and variance of the batch, with the running ones as the second and third output and
-/// those of the batch, which training saved, as the last two.
+/// Mean and variance of the batch. The second and third output are the running ones; the last two
+/// are those of the batch, which training saved.
 fn batch_statistics(
     cx: &mut NodeCx<'_>,
     spatial: bool,
@@ -98,7 +98,7 @@ pub(crate) fn instance_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 pub(crate) fn layer_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis")?.unwrap_or(-1);
     let epsilon = cx.float("epsilon")?.unwrap_or(EPSILON);
-    // The precision of the statistics; inside ours it is never lower than f32.
+    // The precision of the statistics, which are never computed below f32 here.
     let stash = cx.int("stash_type")?.unwrap_or(1);
     if cx.output(1).is_some() || cx.output(2).is_some() {
         let to = dtype::from_onnx(stash)
@@ -123,7 +123,7 @@ pub(crate) fn rms_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(op)
 }
 
-/// `x / norm`; what is all zero stays so.
+/// `x / norm`; a vector of zeros stays zero.
 pub(crate) fn lp_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let axis = cx.int("axis")?.unwrap_or(-1);
     let kind = match cx.int("p")?.unwrap_or(2) {
@@ -147,7 +147,7 @@ pub(crate) fn mean_variance_norm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let squares = cx.emit(Binary::new(BinaryKind::Mul), vec![centred, centred]);
     let variance = cx.emit(average(), vec![Some(squares)]);
     let deviation = cx.emit(Unary::new(UnaryKind::Sqrt), vec![Some(variance)]);
-    // ONNX's own definition adds this to the deviation.
+    // ONNX's definition adds 1e-9 to the deviation.
     let shift = UnaryKind::Linear { scale: 1., shift: 1e-9 };
     let deviation = cx.emit(Unary::new(shift), vec![Some(deviation)]);
     cx.map_with(Binary::new(BinaryKind::Div), vec![centred, Some(deviation)])

@@ -39,7 +39,7 @@ pub(crate) fn global_lp_pool(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     lp(cx, GlobalPool { kind: GlobalPoolKind::Sum })
 }
 
-/// The p-th root of a sum of p-th powers. Opset 1 had a p that is no whole number.
+/// The p-th root of a sum of p-th powers. In opset 1 p is a float.
 fn lp(cx: &mut NodeCx<'_>, sum: impl Op) -> Result<(), Refusal> {
     let p = if cx.opset < 2 {
         cx.float("p")?.unwrap_or(2.)

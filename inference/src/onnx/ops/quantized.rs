@@ -1,6 +1,6 @@
-//! ONNX's quantised operators. Those with scales on both sides become what they are defined by:
-//! back to floats, the float operator, and quantised again. A pass makes integer kernels of it,
-//! whichever way the model spelt it.
+//! ONNX's quantised operators. An operator with scales of inputs and output is mapped to its
+//! definition: dequantise, the float operator, quantise. A pass turns that form into integer
+//! kernels, also where the model itself has it.
 
 use super::conv::check_kernel;
 use super::conv::pads;
@@ -70,12 +70,12 @@ fn conv(cx: &mut NodeCx<'_>) -> Result<Conv, Refusal> {
     })
 }
 
-/// Three inputs in a row: values, their scale, their zero point.
+/// Dequantises three consecutive inputs: values, scale, zero point.
 pub(crate) fn dequantized(cx: &mut NodeCx<'_>, first: usize, axis: i64) -> ValueId {
     dequantize(cx, [cx.input(first), cx.input(first + 1), cx.input(first + 2)], axis)
 }
 
-/// The same of values.
+/// As [`dequantized`], for values of the graph.
 pub(super) fn dequantize(
     cx: &mut NodeCx<'_>,
     [x, scale, zero]: [Option<ValueId>; 3],
@@ -86,7 +86,7 @@ pub(super) fn dequantize(
     cx.emit(op, vec![x, scale, zero])
 }
 
-/// Quantises the node's result with a scale and the zero point after it.
+/// Ends the node with `x`, quantised with input `scale` and the zero point after it.
 pub(crate) fn quantized(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result<(), Refusal> {
     let zero = cx.input(scale + 1);
     let scale = cx.input(scale);
@@ -95,7 +95,7 @@ pub(crate) fn quantized(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result
     cx.map_with(op, vec![Some(x), scale, zero])
 }
 
-/// Quantises a value with a scale and the zero point after it.
+/// Quantises a value with input `scale` and the zero point after it.
 pub(super) fn quantize(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result<ValueId, Refusal> {
     let zero = cx.input(scale + 1);
     let scale = cx.input(scale);
@@ -104,7 +104,7 @@ pub(super) fn quantize(cx: &mut NodeCx<'_>, x: ValueId, scale: usize) -> Result<
     Ok(cx.emit(op, vec![Some(x), scale, zero]))
 }
 
-/// The result has its zero point's dtype, and without one that of the first tensor that goes in.
+/// The result has the dtype of its zero point, or of the first quantised input without one.
 fn quantizer(cx: &NodeCx<'_>, zero: Option<ValueId>) -> Result<QuantizeLinear, Refusal> {
     if zero.is_some() {
         return Ok(QuantizeLinear::default());
@@ -121,7 +121,7 @@ fn quantizer(cx: &NodeCx<'_>, zero: Option<ValueId>) -> Result<QuantizeLinear, R
     Ok(QuantizeLinear { to: Some(to.ty.dtype), ..QuantizeLinear::default() })
 }
 
-/// Scales may have half precision, which the operators between them need not share.
+/// Scales may have half precision, in which the operators between them would then compute.
 fn single_precision(cx: &mut NodeCx<'_>, scale: Option<ValueId>) -> Option<ValueId> {
     scale.map(|s| cx.emit(Cast { to: DType::F32 }, vec![Some(s)]))
 }
@@ -154,7 +154,7 @@ pub(super) fn dequantized_conv(cx: &mut NodeCx<'_>, x: ValueId) -> Result<ValueI
     Ok(cx.emit(conv, inputs))
 }
 
-/// Adds an operator with several outputs in front.
+/// Adds an operator and returns its `count` outputs, for the operators that follow.
 pub(crate) fn emit_all(
     cx: &mut NodeCx<'_>,
     op: impl Op,

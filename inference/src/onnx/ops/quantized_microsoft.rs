@@ -103,7 +103,7 @@ pub(crate) fn q_linear_conv(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     map_channels_last(cx, y, rank)
 }
 
-/// Inputs condition, then three for each side.
+/// Inputs: the condition, then values, scale and zero point of each side.
 pub(crate) fn q_linear_where(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let [x, y] = [1, 4].map(|first| Some(dequantized(cx, first, 0)));
     let z = cx.emit(Where, vec![cx.input(0), x, y]);
@@ -127,7 +127,7 @@ pub(crate) fn q_linear_concat(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     quantized(cx, y, 0)
 }
 
-/// Without a scale for the output it stays a float.
+/// The output stays a float where it has no scale.
 pub(crate) fn q_gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let alpha = cx.float("alpha")?.unwrap_or(1.);
     let trans_a = cx.flag("transA")?.unwrap_or(false);
@@ -140,7 +140,7 @@ pub(crate) fn q_gemm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         let op = DequantizeLinear { axis: -1, ..DequantizeLinear::default() };
         inputs.push(Some(cx.emit(op, vec![Some(bias), Some(scale)])));
     }
-    // The addend's scale has the factor in it.
+    // The addend is quantised with the scale `alpha · a_scale · b_scale`.
     let gemm = Gemm { alpha, beta: alpha, trans_a, trans_b };
     if cx.input(7).is_none() {
         return cx.map_with(gemm, inputs);
@@ -163,7 +163,7 @@ pub(crate) fn mat_mul_integer_to_float(cx: &mut NodeCx<'_>) -> Result<(), Refusa
     scaled(cx, y, cx.input(2), cx.input(3), cx.input(6))
 }
 
-/// Two matrices of bytes, their zero points and scales: their product as floats.
+/// The product, as floats, of two matrices of bytes with zero points and scales.
 pub(super) fn integer_product(
     cx: &mut NodeCx<'_>,
     [a, b, a_zero, b_zero]: [Option<ValueId>; 4],
@@ -196,7 +196,7 @@ fn scaled(
 }
 
 pub(crate) fn mat_mul_n_bits(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // How exactly to multiply is a wish; here it is always in full precision.
+    // `accuracy_level` allows less precision; products here always have full precision.
     cx.ignore(&["accuracy_level", "weight_prepacked"]);
     if cx.input(4).is_some() {
         return Err("input 'g_idx' is not supported".into());

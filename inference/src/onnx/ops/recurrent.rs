@@ -21,8 +21,8 @@ pub(crate) fn lstm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     layer(cx, Cell::Lstm { input_forget })
 }
 
-/// ONNX Runtime's `LSTM` with weights of bytes, `[directions, inputs, gates]`. They become floats, and
-/// the activations stay what they are, where ONNX Runtime rounds them to bytes at every step.
+/// ONNX Runtime's `LSTM` with weights of bytes, `[directions, inputs, gates]`. The weights become
+/// floats. Activations stay floats; ONNX Runtime rounds them to bytes at every step.
 pub(crate) fn dynamic_quantize_lstm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let w = float_weight(cx, 1, 8)?;
     let r = float_weight(cx, 2, 10)?;
@@ -31,7 +31,7 @@ pub(crate) fn dynamic_quantize_lstm(cx: &mut NodeCx<'_>) -> Result<(), Refusal> 
     lstm(cx)
 }
 
-/// A weight with its scales and zero points, one a direction or one a gate, as `LSTM` takes it.
+/// A weight as `LSTM` takes it, from bytes with scales and zero points per direction or per gate.
 fn float_weight(cx: &mut NodeCx<'_>, weight: usize, scale: usize) -> Result<ValueId, Refusal> {
     let axes = match cx.constant(scale).map(|scale| scale.shape().rank()) {
         Some(1) => vec![1, 2],
@@ -50,7 +50,7 @@ fn float_weight(cx: &mut NodeCx<'_>, weight: usize, scale: usize) -> Result<Valu
 }
 
 fn layer(cx: &mut NodeCx<'_>, cell: Cell) -> Result<(), Refusal> {
-    // The weights tell the size; opset 1 asked whether the first output is wanted.
+    // The weights tell `hidden_size`; `output_sequence` of opset 1 asked for the first output.
     cx.ignore(&["hidden_size", "output_sequence"]);
     let mut op = Recurrent::new(cell);
     op.direction = match cx.text("direction")?.unwrap_or("forward") {
@@ -67,7 +67,7 @@ fn layer(cx: &mut NodeCx<'_>, cell: Cell) -> Result<(), Refusal> {
     op.clip = cx.float("clip")?;
     op.batch_first = cx.flag("layout")?.unwrap_or(false);
     let names = cx.texts("activations")?;
-    // Each function takes the next of the parameters that it has.
+    // Each function takes the next values of the parameters that it uses.
     let mut alpha = cx.floats("activation_alpha")?.unwrap_or_default().into_iter();
     let mut beta = cx.floats("activation_beta")?.unwrap_or_default().into_iter();
     if !names.is_empty() {

@@ -44,9 +44,9 @@ fn reduction(cx: &mut NodeCx<'_>) -> Result<ScatterReduction, Refusal> {
     }
 }
 
-/// The number was an attribute before opset 10.
+/// `k` was an attribute before opset 10.
 pub(crate) fn top_k(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // What need not be sorted may be.
+    // The result is always sorted, also where the node does not need that.
     cx.ignore(&["sorted"]);
     let op = TopK {
         axis: cx.int("axis")?.unwrap_or(-1),
@@ -98,7 +98,7 @@ pub(crate) fn eye_like(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(EyeLike { dtype, k })
 }
 
-/// The dtype that an attribute names.
+/// The dtype whose ONNX number an attribute holds.
 pub(crate) fn element_type(key: &str, code: i64) -> Result<lgp_memory::DType, Refusal> {
     dtype::from_onnx(code)
         .map_err(|given| format!("attribute '{key}' is {given}, which is not supported"))
@@ -127,7 +127,7 @@ pub(crate) fn bit_cast(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(BitCast { to })
 }
 
-/// Before opset 13 all axes from the named one on were one.
+/// Before opset 13 all axes from `axis` on were taken as one.
 pub(crate) fn hardmax(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let flatten = cx.opset < 13;
     let axis = cx.int("axis")?.unwrap_or(if flatten { 1 } else { -1 });

@@ -1,4 +1,4 @@
-//! Operators that move elements or speak of dimensions.
+//! Operators that move elements or deal with dimensions.
 
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{
@@ -115,7 +115,7 @@ pub(crate) fn transpose(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(Transpose { perm: (!perm.is_empty()).then_some(perm) })
 }
 
-/// A list, and in opset 1 two numbers for images.
+/// The scales: a list, or in opset 1 two numbers for images.
 fn upsample_scales(cx: &mut NodeCx<'_>) -> Result<Option<Vec<f32>>, Refusal> {
     let (height, width) = (cx.float("height_scale")?, cx.float("width_scale")?);
     match (height, width) {
@@ -157,7 +157,7 @@ pub(crate) fn resize(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
         "cubic" => ResizeMode::Cubic { a },
         other => return Err(unsupported("mode", other, &["nearest", "linear", "cubic"])),
     };
-    // Opset 11 has no way to leave an input out but an empty tensor.
+    // In opset 11 an empty tensor stands for an input that is left out.
     let given = |cx: &NodeCx<'_>, i| match cx.constant(i) {
         Some(tensor) if tensor.is_empty() => None,
         _ => cx.input(i),

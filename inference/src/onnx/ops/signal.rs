@@ -77,7 +77,7 @@ pub(crate) fn grid_sample(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map(GridSample { mode, padding, align_corners })
 }
 
-/// The half pixel came with opset 16.
+/// Opset 16 added the half pixel and made it the default.
 pub(crate) fn roi_align(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     const KEY: &str = "coordinate_transformation_mode";
     let default = if cx.opset < 16 { "output_half_pixel" } else { "half_pixel" };

@@ -23,7 +23,7 @@ pub(crate) fn regex_full_match(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
 }
 
 pub(crate) fn normalizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // Case is changed by Unicode's rules, which are those of all but a few locales.
+    // Case changes by Unicode's rules, which all but a few locales follow.
     cx.ignore(&["locale"]);
     let case = match cx.text("case_change_action")? {
         None | Some("NONE") => CaseChange::None,

@@ -1,12 +1,12 @@
-//! Steps of optimisers, by decomposition.
+//! Steps of optimisers, as simpler operators.
 
 use crate::graph::ValueId;
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
 use lgp_compute::ops::{Binary, BinaryKind, Cast, Unary, UnaryKind, Where};
 use lgp_memory::{DType, Tensor};
 
-/// What an optimiser is given: the learning rate, the count of updates, then as many tensors, as
-/// gradients and as each of its states.
+/// The inputs of an optimiser: the learning rate, the count of updates, the tensors, as many
+/// gradients, and as many of each state.
 struct Step<'a, 'b> {
     cx: &'a mut NodeCx<'b>,
     tensors: usize,
@@ -14,7 +14,7 @@ struct Step<'a, 'b> {
 }
 
 impl<'a, 'b> Step<'a, 'b> {
-    /// `groups` is how often each tensor has something among the inputs, itself included.
+    /// `groups` is the number of inputs per tensor: the tensor, its gradient and its states.
     fn new(cx: &'a mut NodeCx<'b>, groups: usize) -> Result<Self, Refusal> {
         let norm = cx.float("norm_coefficient")?.unwrap_or(0.);
         let given = cx.inputs.len().saturating_sub(2);
@@ -28,7 +28,7 @@ impl<'a, 'b> Step<'a, 'b> {
         self.cx.input(2 + group * self.tensors + tensor)
     }
 
-    /// The type of an input, where the model tells; otherwise what is usual.
+    /// The dtype of an input; f32 where the model does not tell.
     fn dtype(&self, input: Option<ValueId>) -> DType {
         input.and_then(|id| self.cx.graph.info(id)).map_or(DType::F32, |info| info.ty.dtype)
     }
@@ -71,7 +71,7 @@ impl<'a, 'b> Step<'a, 'b> {
         Ok(Some(self.cx.emit(Where, vec![later, yes, no])))
     }
 
-    /// The gradient with that of the regularisation.
+    /// The gradient, plus that of the regularisation.
     fn gradient(&mut self, tensor: usize) -> Option<ValueId> {
         let gradient = self.input(1, tensor);
         if self.norm == 0. {

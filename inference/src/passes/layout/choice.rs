@@ -1,5 +1,5 @@
-//! Which nodes move to channels-last: those for which transposes at the borders cost less than
-//! faster operators gain, as a minimum cut.
+//! Chooses the nodes that move to channels-last by a minimum cut: their operators must gain more
+//! than the transposes at the borders cost.
 
 use super::{CHANNELS_FIRST, CHANNELS_LAST, form};
 use crate::division::{self, NodeCost, ValueCost};
@@ -7,19 +7,18 @@ use crate::graph::{Graph, Node, ValueId};
 use lgp_compute::ValueInfo;
 use lgp_memory::Dim;
 
-/// Multiply-adds that an operator must do for each element that a transpose at the border moves. A
-/// transpose moves an element in the time of some ten to twenty of them; less than that cannot pay
-/// even if the operator came for free.
+/// The multiply-adds that an operator must do for each element that a transpose at the border
+/// moves. A transpose moves an element in the time of some ten to twenty multiply-adds.
 const PRODUCTS_AN_ELEMENT: u64 = 16;
-/// What unknown dimensions but the first are taken for.
+/// The size assumed for unknown dimensions other than the first.
 const SIDE: usize = 32;
-/// What no gain reaches.
+/// More than any gain.
 const NEVER: u64 = 1 << 32;
 
 /// For each node, whether it moves.
 pub(super) fn choose(graph: &Graph) -> Vec<bool> {
     let mut nodes = Vec::with_capacity(graph.nodes.len());
-    // The value that each input and output is in the layout of its node, where it has one.
+    // For each value, the node that makes it in the node's own layout, if there is one.
     let mut from: Vec<Option<usize>> = vec![None; graph.values.len()];
     let mut readers: Vec<Vec<usize>> = vec![Vec::new(); graph.values.len()];
     let mut plain = vec![false; graph.values.len()];
@@ -59,11 +58,11 @@ pub(super) fn choose(graph: &Graph) -> Vec<bool> {
     division::moved(&nodes, &values)
 }
 
-/// What a node costs in either layout, which inputs it reads in the layout that it has, and which
-/// outputs it writes in it.
+/// The cost of a node in either layout, and the inputs that it reads and the outputs that it writes
+/// in its own layout.
 fn stance(graph: &Graph, node: &Node) -> (NodeCost, Vec<bool>, Vec<bool>) {
     let given = graph.infos(node);
-    // The model's own transposes have channels-last tensors for nothing on one side.
+    // One side of the model's own transposes is channels-last already.
     if let Some(order) = order(node, &given) {
         let always = NodeCost { moved: Some(0), stays: NEVER };
         if order == CHANNELS_FIRST {
@@ -85,15 +84,15 @@ fn stance(graph: &Graph, node: &Node) -> (NodeCost, Vec<bool>, Vec<bool>) {
     }
 }
 
-/// The order in which a node that only reorders four axes gives them.
+/// The order of the axes after a node that only reorders four axes.
 fn order(node: &Node, given: &[Option<&ValueInfo>]) -> Option<Vec<usize>> {
     let x = given.first().copied().flatten().filter(|x| node.op.moves() && x.rank() == Some(4))?;
     let outputs = node.op.infer(given).ok()?;
-    // A shape of the same rank could also come of a reshape that keeps all axes.
+    // A reshape may keep the rank too, so the axes must tell the order.
     node.op.axes(&[Some(x)], &outputs).permutation(4)
 }
 
-/// About how many multiply-adds a node does.
+/// The approximate number of multiply-adds of a node.
 fn products(node: &Node, given: &[Option<&ValueInfo>]) -> u64 {
     let sized: Vec<Option<ValueInfo>> = given.iter().map(|info| info.map(sized)).collect();
     let sized: Vec<Option<&ValueInfo>> = sized.iter().map(Option::as_ref).collect();
@@ -101,7 +100,7 @@ fn products(node: &Node, given: &[Option<&ValueInfo>]) -> u64 {
     node.op.multiply_adds(&sized, &outputs)
 }
 
-/// A value with sizes for the dimensions that are not known: one image of a usual size.
+/// The value with assumed sizes for unknown dimensions: one image of a usual size.
 fn sized(info: &ValueInfo) -> ValueInfo {
     let mut info = info.clone();
     if let Some(shape) = &mut info.ty.shape {
@@ -114,8 +113,8 @@ fn sized(info: &ValueInfo) -> ValueInfo {
     info
 }
 
-/// About how many elements of a value a transpose moves: next to none where one pixel or one channel
-/// is all there is.
+/// The approximate number of elements that a transpose of a value moves: almost none if there is
+/// only one pixel or one channel.
 fn moved_elements(graph: &Graph, id: ValueId) -> u64 {
     let Some(shape) = graph.info(id).and_then(|info| sized(info).ty.concrete_shape()) else {
         return 0;

@@ -1,4 +1,4 @@
-//! Graphs before and after the pass compute the same; borders have transposes, insides none.
+//! The pass keeps the results of graphs; transposes stand at borders only.
 
 use super::ChannelsLast;
 use crate::graph::{Graph, ValueId};
@@ -10,7 +10,7 @@ use lgp_compute::Context;
 use lgp_memory::{Tensor, TensorView};
 use std::collections::HashMap;
 
-/// Numbers without a pattern, from -1 to 1.
+/// Noise from -1 to 1.
 fn noise(dims: &[usize], seed: u32) -> Tensor {
     let mut state = seed.wrapping_mul(747_796_405).wrapping_add(1);
     let count: usize = dims.iter().product();
@@ -23,7 +23,7 @@ fn noise(dims: &[usize], seed: u32) -> Tensor {
     Tensor::from_slice(dims, &values).expect("it is small")
 }
 
-/// The graph's outputs, node by node.
+/// The graph's outputs, computed node by node.
 fn evaluate(graph: &Graph, x: &Tensor) -> Result<Vec<Tensor>> {
     let ctx = Context::new(1);
     let mut values: HashMap<ValueId, Tensor> = HashMap::from([(graph.inputs[0], x.clone())]);
@@ -43,7 +43,7 @@ fn evaluate(graph: &Graph, x: &Tensor) -> Result<Vec<Tensor>> {
     Ok(graph.outputs.iter().map(|(_, id)| get(&values, *id)).collect())
 }
 
-/// 3×3 from `c` to `m` channels, as large as before.
+/// A convolution of 3×3 from `c` to `m` channels that keeps the image's size.
 fn conv(g: &mut GraphBuilder, x: Value, c: usize, m: usize, group: usize) -> Value {
     let w = g.initializer(format!("weight of {x:?}"), noise(&[m, c / group, 3, 3], 3));
     let b = g.initializer(format!("bias of {x:?}"), noise(&[m], 4));
@@ -63,8 +63,8 @@ fn floats(g: &mut GraphBuilder, dims: &[usize], seed: u32) -> Value {
     g.initializer(format!("{dims:?} {seed}"), noise(dims, seed))
 }
 
-/// What stands behind a convolution in a case, and how many transposes may be left: one at each
-/// end of the region, and none behind what ends it.
+/// Name, the nodes after a convolution, and the most transposes that may be left: one at each end
+/// of the region, and none behind the nodes that end it.
 type Case = (&'static str, fn(&mut GraphBuilder, Value) -> Value, usize);
 
 const CASES: [Case; 17] = [
@@ -280,7 +280,7 @@ fn sums_gates_and_limits_become_part_of_the_convolution() -> Result<()> {
         ("relu", 1),
         ("residual", 2),
         ("gates", 2),
-        // Global pooling, the convolution with its activation, the product.
+        // Two convolutions, the global pooling and the product.
         ("squeeze and excite", 4),
     ] {
         let build = CASES.iter().find(|case| case.0 == name).expect("a case").1;

@@ -1,4 +1,4 @@
-//! Quantised graphs before and after they run on integers.
+//! Compares quantised graphs before and after they run on integers.
 
 use super::QuantizedFusion;
 use crate::graph::Graph;
@@ -33,7 +33,7 @@ impl Net {
         Ok(Self { g, scale, zero })
     }
 
-    /// Through bytes and back.
+    /// Quantises a value and dequantises it again.
     fn through(&mut self, x: Value) -> Value {
         let q = self.g.node("QuantizeLinear", &[x, self.scale, self.zero], []);
         self.g.node("DequantizeLinear", &[q, self.scale, self.zero], [])
@@ -146,7 +146,7 @@ fn operators_that_hold_data_are_not_the_same() -> Result<()> {
     Ok(())
 }
 
-/// Sums have steps of 0.05 here, outputs of 0.1.
+/// Sums have steps of 0.05 here, and outputs steps of 0.1.
 #[test]
 fn a_bias_between_the_steps_of_the_sums_stays_in_floats() -> Result<()> {
     for (bias, fused) in [(0.05f32, true), (0.102, true), (0.07, false)] {

@@ -1,10 +1,10 @@
-//! What a pickle may name, and what calling it makes.
+//! The globals that a pickle may name, and the results of calling them.
 
 use super::{Global, Heap, Id, Node, RANK_MAX, Storage, View};
 use crate::weights::Fail;
 use lgp_memory::DType;
 
-/// Looks a name up.
+/// The global of a name.
 pub(super) fn global(module: &str, name: &str) -> Result<Global, Fail> {
     let found = match (module, name) {
         ("collections", "OrderedDict") => Some(Global::OrderedDict),
@@ -68,7 +68,7 @@ fn dtype(name: &str) -> Option<DType> {
     })
 }
 
-/// What calling a global with arguments makes.
+/// The result of calling a global with arguments.
 pub(super) fn call(heap: &mut Heap<'_>, callee: Id, args: Id) -> Result<Node, Fail> {
     let Node::Global(callee) = heap.get(callee) else {
         return Err(Fail::from("a pickle calls something that is no name"));
@@ -108,10 +108,10 @@ pub(super) fn call(heap: &mut Heap<'_>, callee: Id, args: Id) -> Result<Node, Fa
     }
 }
 
-/// A dictionary of pairs.
+/// A dictionary from a list of pairs.
 fn dict(heap: &mut Heap<'_>, pairs: Id) -> Result<Node, Fail> {
     let len = heap.sequence(pairs).ok_or("a dictionary of no list")?.len();
-    // The same list can be given again and again.
+    // A pickle may use the same list again and again, so copies are limited.
     let copies = heap.copies.checked_sub(len);
     heap.copies = copies.ok_or("dictionaries of more pairs than the file is long")?;
     let pairs =
@@ -135,7 +135,7 @@ fn view(heap: &Heap<'_>, storage: Id, dtype: DType, layout: [Id; 3]) -> Result<N
     Ok(Node::Tensor(Box::new(View { storage, dtype, offset, shape, strides })))
 }
 
-/// The storage that a persistent identifier stands for.
+/// The storage of a persistent identifier.
 pub(super) fn storage(heap: &Heap<'_>, id: Id) -> Result<Node, Fail> {
     let fail = || Fail::from("a persistent identifier that is no storage");
     let Node::Tuple(items) = heap.get(id) else { return Err(fail()) };
@@ -147,7 +147,7 @@ pub(super) fn storage(heap: &Heap<'_>, id: Id) -> Result<Node, Fail> {
     };
     let key = *key;
     let elements = heap.size(*elements).ok_or_else(fail)?;
-    // The format before zip files has views of storages: their key, offset and length.
+    // The format before zip files has views of storages: key, offset and length.
     let offset = match rest.first().map(|&view| heap.get(view)) {
         Some(Node::Tuple(view)) => {
             view.get(1).and_then(|&offset| heap.size(offset)).ok_or_else(fail)?

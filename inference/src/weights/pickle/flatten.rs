@@ -3,21 +3,20 @@
 use super::{Heap, Id, Node, View};
 use crate::weights::Fail;
 
-/// More levels than any checkpoint has.
+/// More than the depth of any checkpoint.
 const DEPTH_MAX: usize = 32;
 
-/// Bytes that all names may take together for each byte of the pickle, where names of outer
-/// dictionaries are repeated in those of inner ones.
+/// Bytes of all names together for each byte of the pickle: inner names repeat the outer ones.
 const NAME_GROWTH: usize = 16;
 
-/// What a dictionary holds under a name.
+/// A named value of a dictionary.
 pub(crate) enum Item<'h> {
     Tensor(&'h View),
     /// A number or text.
     Note(String),
 }
 
-/// Everything below `root` by name: the keys of the levels, joined by dots.
+/// All named values below `root`. A name has the keys of all levels, joined by dots.
 pub(crate) fn flatten<'h>(heap: &'h Heap<'_>, root: Id) -> Result<Vec<(String, Item<'h>)>, Fail> {
     let visits = heap.pickle.len();
     let mut walk = Walk { heap, visits, names: visits.saturating_mul(NAME_GROWTH), items: vec![] };
@@ -27,9 +26,9 @@ pub(crate) fn flatten<'h>(heap: &'h Heap<'_>, root: Id) -> Result<Vec<(String, I
 
 struct Walk<'h, 'a> {
     heap: &'h Heap<'a>,
-    /// Values that may still be seen: one that is held in many places counts in each.
+    /// Values that may still be visited: a value in several places counts in each.
     visits: usize,
-    /// Bytes that names may still take.
+    /// Bytes that names and notes may still take.
     names: usize,
     items: Vec<(String, Item<'h>)>,
 }
@@ -50,7 +49,7 @@ impl<'h> Walk<'h, '_> {
             }
             Node::Dict(pairs) => {
                 for &(key, value) in pairs {
-                    // Other keys, such as tuples, name nothing that a graph could ask for.
+                    // Other keys, such as tuples, are no names of tensors.
                     if let Some(key) = self.key(key) {
                         self.visit(join(&name, &key), value, depth + 1)?;
                     }

@@ -1,4 +1,4 @@
-//! The stack machine that a pickle is a program for.
+//! The stack machine that runs a pickle.
 
 use super::calls;
 use super::{Heap, Id, Node};
@@ -6,16 +6,16 @@ use crate::weights::Fail;
 use crate::weights::bytes::{Cursor, text};
 use std::collections::HashMap;
 
-/// More values than any model has; they bound the memory that a small file can ask for.
+/// More than the values of any model: bounds the memory that a small file can take.
 const NODES_MAX: usize = 1 << 22;
 
-/// The values that are made once.
+/// The values that exist only once.
 const NONE: Id = 0;
 const TRUE: Id = 1;
 const FALSE: Id = 2;
 const EMPTY: Id = 3;
 
-/// Runs the pickle at `start`: its values, which of them is the result, and where it ends.
+/// Runs the pickle at `start`; answers its values, the result among them, and the pickle's end.
 pub(crate) fn run(bytes: &[u8], start: usize) -> Result<(Heap<'_>, Id, usize), Fail> {
     let mut cursor = Cursor::new(bytes);
     cursor.skip(start)?;
@@ -45,7 +45,7 @@ struct Machine<'a> {
 impl Machine<'_> {
     fn step(&mut self, op: u8) -> Result<(), Fail> {
         match op {
-            // The protocol's number and the length of a frame change nothing.
+            // The protocol's number and a frame's length have no effect.
             0x80 => _ = self.cursor.u8()?,
             0x95 => _ = self.cursor.u64()?,
             b'(' => self.marks.push(self.stack.len()),
@@ -70,7 +70,7 @@ impl Machine<'_> {
                 let made = calls::call(&mut self.heap, callee, args)?;
                 self.push(made)?;
             }
-            // The state of a dictionary or tensor holds notes about it, not its content.
+            // The state of a dictionary or tensor only holds notes about it.
             b'b' => {
                 self.pop()?;
                 self.top()?;
@@ -114,7 +114,7 @@ impl Machine<'_> {
         Ok(top)
     }
 
-    /// All that was pushed since the last mark.
+    /// The values pushed since the last mark.
     fn pop_mark(&mut self) -> Result<Vec<Id>, Fail> {
         let mark = self.marks.pop().ok_or("a pickle lacks a mark")?;
         // Nothing pops below a mark.
@@ -137,7 +137,7 @@ impl Machine<'_> {
                 let negative = digits.last().is_some_and(|&b| b > 0x7f);
                 let mut value = [if negative { 0xff } else { 0 }; 8];
                 let Some(low) = value.get_mut(..digits.len()) else {
-                    // No size is as large; a seed may be.
+                    // No size is that large, but a seed may be.
                     return self.push(Node::Other);
                 };
                 low.copy_from_slice(digits);
@@ -163,7 +163,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Makes a tuple, list or dictionary of what is on the stack.
+    /// Makes a tuple, list or dictionary from values on the stack.
     fn collect(&mut self, op: u8) -> Result<(), Fail> {
         let node = match op {
             b't' => Node::Tuple(self.pop_mark()?),
@@ -178,7 +178,7 @@ impl Machine<'_> {
         self.push(node)
     }
 
-    /// Adds to the list, set or dictionary below.
+    /// Adds values to the list, set or dictionary below them.
     fn extend(&mut self, op: u8) -> Result<(), Fail> {
         let items = match op {
             b'a' => vec![self.pop()?],

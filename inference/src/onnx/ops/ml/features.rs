@@ -1,4 +1,4 @@
-//! What is done to features before a model sees them.
+//! Operators that prepare features for a model.
 
 use super::{floats, vector};
 use crate::onnx::node::{NodeCx, Refusal, unsupported};
@@ -47,7 +47,7 @@ pub(crate) fn binarizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(like(), vec![Some(above), x])
 }
 
-/// Whatever equals the replaced value, 0 by default, becomes the feature's imputed value.
+/// An element equal to the replaced value, 0 by default, becomes its feature's imputed value.
 pub(crate) fn imputer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let (floats, ints) = (cx.floats("imputed_value_floats")?, cx.ints("imputed_value_int64s")?);
     let old_float = cx.float("replaced_value_float")?;
@@ -71,8 +71,8 @@ pub(crate) fn imputer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     cx.map_with(Where, vec![Some(missing), Some(imputed), x])
 }
 
-/// All inputs as f32, side by side: rows of as many features as their sizes say, filled up with
-/// zeros. A vector is one row.
+/// All inputs as f32, side by side. Rows are cut, or filled up with zeros, to the sizes that the
+/// attribute gives; a vector is then one row.
 pub(crate) fn feature_vectorizer(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let sizes = cx.ints("inputdimensions")?.unwrap_or_default();
     let inputs = cx.inputs.clone();
@@ -114,8 +114,8 @@ pub(crate) fn array_feature_extractor(cx: &mut NodeCx<'_>) -> Result<(), Refusal
     cx.map_with(Gather { axis: -1 }, vec![x, Some(index)])
 }
 
-/// A column for each category, 1 where the input is that category. One that is none of them is an
-/// error where the model wants no rows of zeros.
+/// A column for each category, 1 where the input is that category. An input of no category makes a
+/// row of zeros, or an error if `zeros` is 0.
 pub(crate) fn one_hot_encoder(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let text = |e: lgp_memory::Error| e.to_string();
     let zeros = cx.flag("zeros")?.unwrap_or(true);

@@ -1,10 +1,10 @@
-//! Labels by other labels.
+//! Maps labels to other labels.
 
 use crate::onnx::node::{NodeCx, Refusal};
 use lgp_compute::ops::{Cast, Concat, Gather, IndexOf};
 use lgp_memory::{DType, Tensor};
 
-/// What the attributes of a list are called, by their type.
+/// The names of a list's attributes, one for each type.
 struct Names {
     tensor: &'static str,
     texts: &'static str,
@@ -29,7 +29,7 @@ fn text(e: lgp_memory::Error) -> Refusal {
     e.to_string()
 }
 
-/// The one list that is there.
+/// The list, from the first of its attributes that the node has.
 fn list(cx: &mut NodeCx<'_>, names: &Names) -> Result<Tensor, Refusal> {
     if let Some(tensor) = cx.tensor(names.tensor)? {
         return Ok(tensor);
@@ -46,9 +46,9 @@ fn list(cx: &mut NodeCx<'_>, names: &Names) -> Result<Tensor, Refusal> {
     }
 }
 
-/// What stands for an element that is no key, in the dtype of the values or a number to cast.
+/// The value of an element that is no key: in the dtype of the values, or a number to cast.
 fn default(cx: &mut NodeCx<'_>, values: DType) -> Result<Tensor, Refusal> {
-    // Those of other types may be there and mean nothing.
+    // Defaults of other types may be there too, and mean nothing.
     let tensor = cx.tensor("default_tensor")?;
     let string = cx.text("default_string")?.unwrap_or("_Unused");
     let int = cx.int("default_int64")?.unwrap_or(-1);
@@ -64,7 +64,7 @@ fn default(cx: &mut NodeCx<'_>, values: DType) -> Result<Tensor, Refusal> {
     .map_err(text)
 }
 
-/// The value that stands where the input stands among the keys.
+/// The value at the position that the input has among the keys.
 fn look_up(cx: &mut NodeCx<'_>, keys: &Tensor, values: Tensor) -> Result<(), Refusal> {
     if keys.len() != values.len() {
         return Err(format!("{} keys for {} values", keys.len(), values.len()));
@@ -84,8 +84,8 @@ fn look_up(cx: &mut NodeCx<'_>, keys: &Tensor, values: Tensor) -> Result<(), Ref
     cx.map_with(Gather { axis: 0 }, vec![Some(values), Some(index)])
 }
 
-/// Whether the input is strings, where a declaration says so, or else what the model has a
-/// default for.
+/// Whether the input is strings: by its declared type, or else by the node's default, which has the
+/// type of the output.
 fn from_strings(cx: &NodeCx<'_>) -> bool {
     let declared = cx.input(0).and_then(|id| cx.graph.values.get(id.0)?.info.as_ref());
     match declared {
@@ -95,7 +95,7 @@ fn from_strings(cx: &NodeCx<'_>) -> bool {
 }
 
 pub(crate) fn label_encoder(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // The first version had one list, of which the other is the positions.
+    // The first version has one list, of strings; the integers are their positions.
     if let texts @ [_, ..] = cx.texts("classes_strings")? {
         let ints: Vec<i64> = (0..).take(texts.len()).collect();
         return between(cx, texts, &ints);

@@ -35,7 +35,7 @@ pub(crate) fn svm_regressor(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let vectors = cx.floats("support_vectors")?.unwrap_or_default();
     let rho = cx.floats("rho")?.unwrap_or_default();
     let x = floats(cx);
-    // Without support vectors the coefficients are the features' own, which is one linear vector.
+    // Without support vectors there is one coefficient per feature: they are one linear vector.
     let (vectors, count, coefficients) =
         if count == 0 { (coefficients, 1, vec![1.]) } else { (vectors, count, coefficients) };
     let op = Svm::new(kernel, SvmDecision::Regression, vectors, count, coefficients, rho);
@@ -125,7 +125,7 @@ fn linear(
     }
     let weights = Tensor::from_slice([count, coefficients.len() / count], coefficients);
     let weights = cx.emit_constant(weights.map_err(|e| e.to_string())?);
-    // One for all classes.
+    // One offset serves all classes.
     let bias = super::vector(cx, &rho[..1])?;
     let gemm = Gemm { alpha: 1., beta: 1., trans_a: false, trans_b: true };
     let raw = cx.emit(gemm, vec![Some(x), Some(weights), Some(bias)]);

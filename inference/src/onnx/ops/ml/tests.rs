@@ -1,4 +1,4 @@
-//! What ONNX Runtime and ONNX leave open is refused, and tables are filled up.
+//! Cases that ONNX leaves open are refused, and rows of features are filled up or cut.
 
 use crate::model::{Attr, Model, ModelNode, ValueSpec};
 use crate::{Result, Session, SessionOptions};
@@ -71,7 +71,7 @@ fn base_values_that_other_engines_forget_are_refused() {
     }
 }
 
-/// As ONNX Runtime has it.
+/// As ONNX Runtime does it.
 #[test]
 fn rows_of_features_are_filled_up_or_cut() {
     let data = [0f32, 1., 2., 3.];

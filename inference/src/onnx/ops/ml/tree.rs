@@ -48,7 +48,7 @@ pub(crate) fn tree_ensemble_classifier(cx: &mut NodeCx<'_>) -> Result<(), Refusa
         Some(class) => {
             let probability = leaves.weights.iter().all(|w| *w >= 0.);
             let threshold = if probability { 0.5 } else { 0. };
-            // ONNX does not say what becomes of these, and ONNX Runtime forgets the base values.
+            // ONNX does not define this case, and ONNX Runtime ignores the base values.
             if base.len() == 2 - class {
                 let (count, which) = (base.len(), ["first", "second"][class]);
                 return Err(format!(
@@ -56,7 +56,7 @@ pub(crate) fn tree_ensemble_classifier(cx: &mut NodeCx<'_>) -> Result<(), Refusa
                 ));
             }
             if class == 0 {
-                // The one score that there is belongs to the second class.
+                // The only score belongs to the second class.
                 leaves.targets.fill(0);
                 scores = 1;
                 ClassRule::Above { threshold, probability }
@@ -73,7 +73,7 @@ pub(crate) fn tree_ensemble_classifier(cx: &mut NodeCx<'_>) -> Result<(), Refusa
     Ok(())
 }
 
-/// The class that all weights are for, where there are two.
+/// The class of all weights, if there are two classes and all weights have the same.
 fn one_of_two(leaves: &Leaves, classes: usize) -> Option<usize> {
     let first = *leaves.targets.first().filter(|&&class| class < 2)?;
     (classes == 2 && leaves.targets.iter().all(|&t| t == first)).then_some(first)

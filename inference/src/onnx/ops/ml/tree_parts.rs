@@ -6,7 +6,7 @@ use lgp_compute::{Context, Op};
 use lgp_memory::DType;
 use std::collections::HashMap;
 
-/// What leaves add: entry by entry the tree, the node, the target and the weight.
+/// The weights that leaves add: each entry has a tree, a node, a target and a weight.
 pub(super) struct Leaves {
     pub(super) trees: Vec<i64>,
     pub(super) nodes: Vec<i64>,
@@ -32,7 +32,7 @@ pub(super) fn numbers(
     Ok(cx.floats(list)?.unwrap_or_default().into_iter().map(f64::from).collect())
 }
 
-/// Reads the attributes `nodes_…`. A tree's root is its node that is nobody's child.
+/// Reads the attributes `nodes_…`. A tree's root is its node that is no child.
 pub(super) fn from_node_lists(cx: &mut NodeCx<'_>, leaves: &Leaves) -> Result<Trees, Refusal> {
     cx.ignore(&["nodes_hitrates", "nodes_hitrates_as_tensor"]);
     let lists = Lists {
@@ -68,7 +68,7 @@ pub(super) fn from_node_lists(cx: &mut NodeCx<'_>, leaves: &Leaves) -> Result<Tr
         trees.splits.push(lists.split(i, yes, no)?);
     }
     trees.roots = (0..is_child.len()).filter(|&i| !is_child[i]).map(|i| children[i]).collect();
-    // A tree without a root is a circle, which the ensemble would not even see.
+    // A tree without a root is a circle of nodes, which the ensemble would never reach.
     let rooted: std::collections::HashSet<i64> =
         (0..is_child.len()).filter(|&i| !is_child[i]).map(|i| lists.trees[i]).collect();
     match lists.trees.iter().find(|tree| !rooted.contains(tree)) {
@@ -113,7 +113,7 @@ impl Lists<'_> {
         Ok(())
     }
 
-    /// Where the node with a tree and a number stands in the lists, and what each node becomes.
+    /// The position in the lists of each node by tree and number, and the split or leaf it becomes.
     #[allow(clippy::type_complexity, reason = "said by the names of its parts")]
     fn number(&self) -> Result<(HashMap<(i64, i64), usize>, Vec<TreeChild>), Refusal> {
         let mut index = HashMap::with_capacity(self.ids.len());
@@ -134,7 +134,7 @@ impl Lists<'_> {
         Ok((index, children))
     }
 
-    /// What each leaf adds. Weights of inner nodes are never reached.
+    /// The targets and weights of each leaf. Weights of inner nodes are left out.
     fn leaves(
         &self,
         given: &Leaves,
