@@ -174,6 +174,7 @@ mod executor;
 #[doc(hidden)]
 pub mod inside;
 mod net;
+mod parse;
 mod proto;
 mod run_trace;
 mod task;

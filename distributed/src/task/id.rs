@@ -1,9 +1,7 @@
 //! Ids and states of tasks.
 
-use crate::error::Error;
 use serde::{Deserialize, Serialize, Serializer};
 use std::fmt;
-use std::str::FromStr;
 
 /// Identifies a task; ids of different runs of a coordinator never coincide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
@@ -21,32 +19,9 @@ impl fmt::Display for TaskId {
     }
 }
 
-impl FromStr for TaskId {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let parse = || {
-            let (epoch, seq) = text.split_once('-')?;
-            let hex = |s: &str| u64::from_str_radix(s, 16).ok();
-            Some(Self { epoch: hex(epoch)?, seq: hex(seq)? })
-        };
-        parse().ok_or_else(|| Error::Parse {
-            what: "task id",
-            given: text.chars().take(64).collect(),
-            expected: "EPOCH-NUMBER in hexadecimal",
-        })
-    }
-}
-
 impl Serialize for TaskId {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-impl TryFrom<String> for TaskId {
-    type Error = Error;
-    fn try_from(text: String) -> Result<Self, Error> {
-        text.parse()
     }
 }
 
@@ -83,18 +58,6 @@ impl TaskState {
             Self::Failed => "failed",
             Self::Cancelled => "cancelled",
         }
-    }
-}
-
-impl FromStr for TaskState {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let all = [Self::Queued, Self::Running, Self::Succeeded, Self::Failed, Self::Cancelled];
-        all.into_iter().find(|state| state.name() == text).ok_or_else(|| Error::Parse {
-            what: "task state",
-            given: text.chars().take(64).collect(),
-            expected: "queued, running, succeeded, failed or cancelled",
-        })
     }
 }
 

@@ -1,9 +1,7 @@
 //! The roles of members of a cluster, and the protocols that each may speak.
 
-use crate::error::Error;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::str::FromStr;
 
 /// What a certificate allows its holder to do. Stated as a DNS name in the certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -52,17 +50,6 @@ impl Role {
 impl fmt::Display for Role {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
-    }
-}
-
-impl FromStr for Role {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        Self::ALL.into_iter().find(|role| role.name() == text).ok_or_else(|| Error::Parse {
-            what: "role",
-            given: text.chars().take(64).collect(),
-            expected: "worker, client or admin",
-        })
     }
 }
 
