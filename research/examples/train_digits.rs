@@ -1,7 +1,7 @@
 //! Trains the digits model: `train_digits DATA.csv.gz OUT.onnx [BUNDLED.onnx]`.
 //!
-//! The written file is read back and run by our own session on the test part. With a bundled model
-//! the two accuracies are compared.
+//! A session runs the written file on the test part. With a bundled model, both accuracies are
+//! compared.
 
 use lgp_inference::{Model, Session, SessionOptions};
 use lgp_memory::TensorView;
@@ -11,10 +11,10 @@ use std::fs::File;
 use std::io::BufReader;
 use std::time::Instant;
 
-/// What a model must reach on the test part.
+/// The least accuracy on the test part.
 const ACCURACY_MIN: f64 = 0.975;
-/// Another machine adds in another order, and after thousands of steps a few images on the edge
-/// between two digits fall to the other side: so many may differ.
+/// The most test images by which the accuracies may differ. Machines add in different orders, so
+/// after thousands of steps two models may disagree on images between two digits.
 const IMAGES_APART_MAX: f64 = 3.0;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Accuracy of a model file on `test`.
+/// The accuracy of a model file on `test`.
 fn measure(path: &str, test: &DigitSet) -> Result<f64, Box<dyn Error>> {
     let session = Session::new(&Model::load(path)?, SessionOptions::default())?;
     let images = TensorView::from_slice([test.len(), 1, SIDE, SIDE], &test.pixels)?;

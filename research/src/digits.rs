@@ -1,4 +1,4 @@
-//! The digits model: its data, its network, its training and its way to ONNX.
+//! The digits model: its data, network, training and export to ONNX.
 
 mod augment;
 mod data;

@@ -1,39 +1,39 @@
-//! The crate's one error type.
+//! The crate's error type.
 
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong while weights are made.
+/// Errors of training, and of reading its data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// A row of a data file does not fit the format.
     #[error("row {row} of the digits data: {found}, expected {expected}")]
     Row {
-        /// Which row, counted from 0.
+        /// The row, counted from 0.
         row: usize,
-        /// What was found in it.
+        /// What the row has.
         found: String,
-        /// What belongs there.
+        /// What the row should have.
         expected: &'static str,
     },
-    /// A data file that cannot be read.
+    /// A data file cannot be read.
     #[error("cannot read the digits data")]
     Data(#[from] csv::Error),
-    /// There is nothing to train or to measure on.
+    /// A part of the data holds no images.
     #[error("the {part} part holds no images, expected at least one")]
     Empty {
         /// `train` or `test`.
         part: &'static str,
     },
-    /// A setting that makes no sense.
+    /// A setting has a value that is not allowed.
     #[error("{name} is {value}, expected {expected}")]
     Setting {
         /// The setting's name.
         name: &'static str,
         /// Its value.
         value: String,
-        /// What it may be.
+        /// The allowed values.
         expected: &'static str,
     },
     /// The network cannot be written as a model.
@@ -42,7 +42,7 @@ pub enum Error {
     /// A tensor cannot be made.
     #[error("cannot store the weights")]
     Memory(#[from] lgp_memory::Error),
-    /// The autograd toolkit failed.
+    /// Candle, the autograd toolkit, failed.
     #[error("training failed")]
     Candle(#[from] candle_core::Error),
 }

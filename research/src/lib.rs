@@ -1,7 +1,7 @@
-//! What produces weights: training now; compression, search and the other techniques as they come.
+//! Produces weights, by training.
 //!
-//! This is the one layer that uses candle, as its autograd toolkit. Its results leave through
-//! `lgp-inference`'s ONNX writer, so every other layer runs them without knowing about training.
+//! Only this layer uses candle, its autograd toolkit. `lgp-inference` writes the results as ONNX,
+//! so other layers run them and know nothing of training.
 
 #![forbid(unsafe_code)]
 

@@ -17,6 +17,7 @@ mod logging;
 mod loopback;
 mod many;
 mod measure;
+mod model;
 mod near;
 mod npy;
 mod output;

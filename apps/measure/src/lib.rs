@@ -21,5 +21,7 @@ pub use memory::{Freed, MemoryTrace, PoolTimes, measure_pools, trace_memory};
 pub use random::Random;
 pub use report::generate_report;
 pub use results::agree;
-pub use session::{CpuNode, CpuProfile, Latency, LatencyOptions, measure_latency, profile_cpu};
+pub use session::{
+    CpuNode, CpuProfile, Latency, LatencyOptions, data, measure_latency, profile_cpu,
+};
 pub use trial::{TRIAL_KINDS, Trial, TrialSize, difference, trials};

@@ -212,7 +212,8 @@ fn ms(time: Duration) -> f64 {
 }
 
 /// The inputs in the form that a session takes, independent of the kinds of its outputs.
-pub(crate) fn data(inputs: &[NamedTensor]) -> Vec<(&str, Datum)> {
+#[must_use]
+pub fn data(inputs: &[NamedTensor]) -> Vec<(&str, Datum)> {
     inputs.iter().map(|input| (input.name.as_str(), input.tensor.clone().into())).collect()
 }
 

@@ -253,8 +253,8 @@ impl Catalog {
 
     /// Whether a model can be used.
     pub(crate) fn readiness(&self, entry: &ModelEntry) -> Readiness {
-        if let Some(ensemble) = entry.ensemble() {
-            return self.readiness_of_all(ensemble);
+        if entry.ensemble().is_some() {
+            return self.readiness_of_all(entry);
         }
         self.readiness_of(entry.model())
     }

@@ -14,5 +14,5 @@ mod value;
 
 pub(crate) use draft::Draft;
 pub(crate) use file::{FILE, FILE_BYTES_MAX, ModelName};
-pub(crate) use plan::{Ensemble, Models};
+pub(crate) use plan::{Ensemble, Signature};
 pub(crate) use run::run;

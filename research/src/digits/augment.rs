@@ -1,20 +1,20 @@
-//! Small random shifts, turns and stretches of an image, so that few digits teach as many.
+//! Small random shifts, turns and stretches of images, so that few images train as many would.
 
 use super::data::{PIXELS, SIDE};
 use rand::{Rng, RngExt};
 
-/// How far an image may be moved about.
+/// How far an image may be moved, turned and stretched.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Jitter {
-    /// Largest shift in pixels, either way in both directions.
+    /// The largest shift in pixels, along each axis and either way.
     pub(super) shift: f32,
-    /// Largest turn in radians, either way.
+    /// The largest turn in radians, either way.
     pub(super) turn: f32,
-    /// Largest relative stretch, either way.
+    /// The largest relative stretch along each axis, either way.
     pub(super) stretch: f32,
 }
 
-/// An affine map from a pixel of the new image to the place in the old one that it shows.
+/// An affine map from the pixels of the new image to positions in the old one.
 #[derive(Debug, Clone, Copy)]
 struct Affine {
     matrix: [f32; 4],
@@ -36,7 +36,7 @@ impl Jitter {
 }
 
 impl Affine {
-    /// Bilinear; paper surrounds the image.
+    /// Appends the new image to `out`, by bilinear interpolation. Outside the old image is paper.
     fn sample(&self, image: &[f32], out: &mut Vec<f32>) {
         let middle = (SIDE as f32 - 1.0) / 2.0;
         for at in 0..PIXELS {
@@ -59,7 +59,7 @@ fn at_or_paper(image: &[f32], y: f32, x: f32) -> f32 {
     if !inside.contains(&y) || !inside.contains(&x) {
         return 0.0;
     }
-    // Both are whole numbers inside the image here, so the casts are exact.
+    // Both are whole numbers within the image, so the casts are exact.
     image.get(y as usize * SIDE + x as usize).copied().unwrap_or(0.0)
 }
 
@@ -94,7 +94,7 @@ mod tests {
         let mut out = Vec::new();
         let affine = Affine { matrix: [0.0, -1.0, 1.0, 0.0], offset: [0.0, 0.0] };
         affine.sample(&ramp(), &mut out);
-        // The new corner (0, 0) shows what was at (7, 0).
+        // The pixel (7, 0) moves to (0, 0).
         assert_eq!(out[0], (7 * SIDE) as f32);
     }
 

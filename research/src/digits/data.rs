@@ -8,15 +8,15 @@ use std::io::Read;
 pub const SIDE: usize = 8;
 /// Pixels of an image.
 pub const PIXELS: usize = SIDE * SIDE;
-/// How many digits there are.
+/// The number of digits.
 pub const CLASSES: usize = 10;
 
 /// The largest pixel value.
 const INK: u8 = 16;
-/// Every so many rows, one belongs to the test part.
+/// One of so many rows belongs to the test part.
 const TEST_EVERY: usize = 5;
 
-/// Images with their labels. Pixels are row-major, `PIXELS` an image, from 0 to 16.
+/// Images with their labels. Each image has `PIXELS` pixels from 0 to 16, row-major.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DigitSet {
     /// All pixels, image after image.
@@ -30,7 +30,7 @@ impl DigitSet {
     /// Returns `(train, test)`.
     ///
     /// # Errors
-    /// Data that is not gzip or not CSV, a row that has not 65 fields, a value out of range.
+    /// Data that is not gzip or not CSV, a row without exactly 65 fields, a value out of range.
     pub fn read_split(gzipped: impl Read) -> Result<(Self, Self)> {
         let mut reader = csv::ReaderBuilder::new()
             .has_headers(false)
@@ -45,13 +45,13 @@ impl DigitSet {
         Ok((train, test))
     }
 
-    /// How many images there are.
+    /// The number of images.
     #[must_use]
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()

@@ -1,4 +1,4 @@
-//! Writes the digits network as an ONNX model that any engine reads.
+//! Writes the digits network as an ONNX model.
 
 use super::data::{CLASSES, SIDE};
 use super::network::{DigitsNetwork, KERNEL, STRIDES};

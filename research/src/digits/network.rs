@@ -10,10 +10,10 @@ const CHANNELS: [usize; 3] = [16, 32, 32];
 /// Height and width of every convolution's kernel; its padding is 1.
 pub(super) const KERNEL: usize = 3;
 pub(super) const STRIDES: [usize; 3] = [1, 2, 1];
-/// What the last convolution leaves of an image: 32 channels of 4×4.
+/// The values of an image after the last convolution: 32 channels of 4×4.
 const FEATURES: usize = CHANNELS[2] * (SIDE / 2) * (SIDE / 2);
 
-/// The digits network with its weights. It takes pixels as they are in the data, 0–16.
+/// The digits network with its weights. It takes the pixels of the data, 0–16.
 #[derive(Debug)]
 pub struct DigitsNetwork {
     /// Kernel `[out, in, 3, 3]` and bias `[out]` of each convolution.
@@ -23,7 +23,7 @@ pub struct DigitsNetwork {
 }
 
 impl DigitsNetwork {
-    /// A network with random weights (He's uniform initialisation), zero biases.
+    /// A network with random weights (He's uniform initialisation) and zero biases.
     ///
     /// # Errors
     /// Out of memory.
@@ -44,8 +44,8 @@ impl DigitsNetwork {
             layer(&[b, a, KERNEL, KERNEL])?,
             layer(&[c, b, KERNEL, KERNEL])?,
         ];
-        // Pixels run to 16, and the scaling to 0–1 is part of the first kernel: one operation
-        // less for whoever runs the model, and exact, for 16 is a power of two.
+        // The first kernel scales pixels to 0–1, which saves an operation in each run of the model.
+        // Dividing weights by 16, a power of two, is exact.
         let scaled = (convolutions[0].0.as_tensor() / 16.0)?;
         convolutions[0].0.set(&scaled)?;
         Ok(Self { convolutions, linear: layer(&[CLASSES, FEATURES])? })
@@ -61,7 +61,7 @@ impl DigitsNetwork {
     /// Logits `[n, 10]` of `pixels`, which hold whole images one after the other.
     ///
     /// # Errors
-    /// When the pixels are not a whole number of images.
+    /// If the pixels are not a whole number of images.
     pub fn forward(&self, pixels: &[f32]) -> Result<Tensor> {
         let images = pixels.len() / PIXELS;
         let mut x = Tensor::from_slice(pixels, (images, 1, SIDE, SIDE), &Device::Cpu)?;

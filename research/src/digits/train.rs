@@ -1,4 +1,4 @@
-//! Trains the digits network for a fixed number of epochs; the test part is never looked at.
+//! Trains the digits network for a fixed number of epochs, without the test part.
 
 use super::augment::Jitter;
 use super::data::{DigitSet, PIXELS};
@@ -8,16 +8,16 @@ use candle_core::{Device, Tensor};
 use candle_nn::{AdamW, Optimizer, ParamsAdamW, loss};
 use rand::{SeedableRng, rngs::StdRng, seq::SliceRandom};
 
-/// How to train. The defaults made the bundled model.
+/// The settings of training. The defaults made the bundled model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DigitsConfig {
     /// Seeds the weights, the order of the images and their jitter.
     pub seed: u64,
-    /// How often every image is seen.
+    /// The number of passes over all images.
     pub epochs: usize,
-    /// Images of one step.
+    /// The number of images of one step.
     pub batch: usize,
-    /// The first learning rate; it falls to zero along half a cosine.
+    /// The first learning rate. It falls to zero along half a cosine.
     pub learning_rate: f64,
 }
 
@@ -27,12 +27,12 @@ impl Default for DigitsConfig {
     }
 }
 
-/// What one epoch did.
+/// The result of one epoch.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Report {
-    /// Which epoch, counted from 1.
+    /// The epoch, counted from 1.
     pub epoch: usize,
-    /// Mean cross entropy over the epoch's moved images.
+    /// The mean cross entropy over the epoch's moved images.
     pub loss: f32,
 }
 
@@ -41,7 +41,7 @@ const JITTER: Jitter = Jitter { shift: 0.8, turn: 0.15, stretch: 0.1 };
 /// Trains on `train` and calls `progress` after each epoch.
 ///
 /// # Errors
-/// An empty training part, a setting that makes no sense, or a failure of the toolkit.
+/// An empty training part, a setting of 0, or a failure of candle.
 pub fn train_digits(
     train: &DigitSet,
     config: &DigitsConfig,
@@ -82,7 +82,8 @@ pub fn train_digits(
     Ok(network)
 }
 
-/// The share of images, from 0 to 1, whose largest of ten `logits` is at their label.
+/// The share of images, from 0 to 1, whose largest logit is that of their label. `logits` has ten
+/// values for each label.
 ///
 /// # Errors
 /// No images at all.

@@ -5,9 +5,10 @@ mod offload;
 use crate::device::{self, Limits};
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
+use crate::model;
 use crate::output::{self, Output};
 use lgp_inference::{DeviceMemoryReport, MemoryReport};
-use lgp_sdk::model::{Model, Session, SessionOptions, ValueSpec};
+use lgp_sdk::model::{Model, Session, ValueSpec};
 use lgp_sdk::tensor::{Dim, Shape};
 use offload::Offload;
 use serde::Serialize;
@@ -80,9 +81,6 @@ struct OptimalBatch {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let options = args
-        .threads
-        .map_or_else(SessionOptions::default, |n| SessionOptions::with_threads(n.into()));
     let accelerator = match &args.device {
         Some(device) => device::resolve_within(device, &args.limits)?,
         None if args.limits.host_memory.is_some() => {
@@ -92,7 +90,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         None => None,
     };
     let (model, accelerators) = (Model::load(&args.model)?, accelerator.into_iter().collect());
-    let session = Session::on_devices(model, options, accelerators)?;
+    let session = Session::on_devices(model, model::options(args.threads), accelerators)?;
     let batch = usize::try_from(args.batch).map_err(Failure::internal)?;
     let report = match session.accelerator() {
         Some(_) => on_device(args, &session, batch)?,

@@ -4,13 +4,11 @@ mod chart;
 mod memory;
 mod trace;
 
-use crate::commands::run::{self, Loaded, Machine};
-use crate::dims::Dims;
 use crate::failure::Result;
 use crate::files::{self, Staged};
+use crate::measure;
+use crate::model::{InputFiles, Loaded, Opened, Setup};
 use crate::output::{self, Output};
-use crate::picture;
-use crate::{inputs, measure};
 use lgp_sdk::measure::profile_cpu;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -29,19 +27,13 @@ const NODES_SHOWN: usize = 15;
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,
-    /// A file for an input; NAME= may be left out where the model has one input
-    #[arg(long = "input", value_name = "NAME=FILE")]
-    inputs: Vec<String>,
+    #[command(flatten)]
+    files: InputFiles,
     /// Where to write the trace and the picture
     #[arg(long, value_name = "DIR", default_value = ".")]
     output_dir: PathBuf,
     #[command(flatten)]
-    machine: Machine,
-    /// The size of the leading dimension where the model leaves it open [default: 1]
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
-    batch: Option<u32>,
-    #[command(flatten)]
-    dims: Dims,
+    setup: Setup,
     /// Runs; the fastest one is shown
     #[arg(long, value_name = "N", default_value_t = 10,
           value_parser = clap::value_parser!(u32).range(1..=10_000))]
@@ -93,14 +85,13 @@ struct Node {
 
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
-    let scaling = picture::scaling_of(&args.model)?;
-    let Loaded { session, device, threads, .. } = run::load(&args.model, &args.machine)?;
-    let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
-    let (given, batch) = inputs::complete(given, session.inputs(), args.batch, &args.dims)?;
+    let Opened { loaded, inputs, batch } =
+        args.setup.open(Some(args.model.as_path()), &args.files)?;
+    let Loaded { session, device, threads, .. } = loaded;
     if let Some(accelerator) = session.accelerator() {
         accelerator.pool().start_log(memory::EVENTS_MAX);
     }
-    let profile = profile_cpu(&session, &given, args.runs)?.fastest;
+    let profile = profile_cpu(&session, &inputs, args.runs)?.fastest;
     let stem = args.model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let trace_file = args.output_dir.join(format!("{stem}.trace.json"));
     let svg_file = args.output_dir.join(format!("{stem}.svg"));
@@ -149,7 +140,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         device,
         threads,
         batch,
-        precision: args.machine.precision.name(),
+        precision: args.setup.machine.precision.name(),
         runs: args.runs,
         total_ms: measure::ms(profile.total),
         overhead_ms: measure::ms(profile.overhead()),

@@ -3,17 +3,15 @@
 mod each;
 
 use crate::classes::{self, Classes, Found, Wanted};
-use crate::device::Limits;
 use crate::failure::{Failure, Result};
 use crate::inputs::{self, Given};
+use crate::model::{Loaded, Machine, load_with};
 use crate::output::{self, Output};
 use crate::outputs::{self, Written};
-use crate::picture;
-use crate::simd::Simd;
-use crate::{device, measure, settings, task};
-use clap::ValueEnum;
+use crate::{measure, picture, task};
 use lgp_common::class_names;
-use lgp_sdk::model::{Model, Session, SessionOptions};
+use lgp_measure::data;
+use lgp_sdk::model::Model;
 use lgp_sdk::tensor::{Datum, NamedTensor};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,105 +52,6 @@ pub(crate) struct Args {
     classes: Wanted,
     #[command(flatten)]
     machine: Machine,
-}
-
-/// Where and how a model runs.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Machine {
-    /// The device: auto, cpu, opencl:0, cuda:0 …; a list cuts a model over several
-    #[arg(short, long, default_value = "auto")]
-    pub(crate) device: String,
-    #[command(flatten)]
-    pub(crate) limits: Limits,
-    /// Threads to compute with [default: all cores]
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) threads: Option<u16>,
-    /// How precisely to compute
-    #[arg(long, value_enum, default_value_t = Precision::F32)]
-    pub(crate) precision: Precision,
-    /// The widest vector instructions to use [default: $RADEON_SIMD, or auto]
-    #[arg(long, value_enum)]
-    pub(crate) simd: Option<Simd>,
-}
-
-/// How precisely a model computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Precision {
-    /// As the model is written
-    F32,
-    /// Products and convolutions in bf16, where the machine has instructions for it
-    Fast,
-    /// Matrix products in 8 bits, quantised when the model is loaded; other operators stay f32
-    Int8,
-}
-
-impl Precision {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::F32 => "f32",
-            Self::Fast => "fast",
-            Self::Int8 => "int8",
-        }
-    }
-
-    fn of_session(self) -> lgp_sdk::model::Precision {
-        match self {
-            Self::F32 => lgp_sdk::model::Precision::Exact,
-            Self::Fast => lgp_sdk::model::Precision::Fast,
-            Self::Int8 => lgp_sdk::model::Precision::Int8,
-        }
-    }
-}
-
-/// A model that is ready to run.
-pub(crate) struct Loaded {
-    pub(crate) session: Session,
-    pub(crate) device: String,
-    pub(crate) threads: usize,
-    pub(crate) load_ms: f64,
-}
-
-/// Opens the devices, then loads a model.
-pub(crate) fn load(path: &Path, machine: &Machine) -> Result<Loaded> {
-    load_read(|| Ok(Model::load(path)?), machine)
-}
-
-/// As [`load`], for a model that `read` reads.
-pub(crate) fn load_read(read: impl FnOnce() -> Result<Model>, machine: &Machine) -> Result<Loaded> {
-    load_with(read, machine, |_| ()).map(|(loaded, ())| loaded)
-}
-
-/// As [`load_read`], with what `look` finds in the model.
-fn load_with<T>(
-    read: impl FnOnce() -> Result<Model>,
-    machine: &Machine,
-    look: impl FnOnce(&Model) -> T,
-) -> Result<(Loaded, T)> {
-    let accelerators = device::resolve_all(&machine.device, &machine.limits)?;
-    let device = lgp_sdk::device::device_names(&accelerators);
-    if !accelerators.is_empty() && machine.precision != Precision::F32 {
-        let precision = machine.precision.name();
-        let message =
-            format!("--precision {precision} is for the processor, and {device} computes in f32");
-        return Err(Failure::usage(message).hint("leave --precision out, or use --device cpu"));
-    }
-    let options = match machine.threads {
-        Some(threads) => SessionOptions::with_threads(usize::from(threads)),
-        None => SessionOptions::default(),
-    };
-    let isa = Simd::resolve(machine.simd, settings::environment)?.isa();
-    let options = SessionOptions { isa, precision: machine.precision.of_session(), ..options };
-    let start = Instant::now();
-    let model = read()?;
-    let found = look(&model);
-    let session = Session::on_devices(model, options, accelerators)?;
-    let load_ms = measure::ms(start.elapsed());
-    Ok((Loaded { session, device, threads: options.threads, load_ms }, found))
-}
-
-/// The inputs in the form that a session takes for outputs of any kind.
-pub(crate) fn data(inputs: &[NamedTensor]) -> Vec<(&str, Datum)> {
-    inputs.iter().map(|input| (input.name.as_str(), input.tensor.clone().into())).collect()
 }
 
 #[derive(Debug, Serialize)]

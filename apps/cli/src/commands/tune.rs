@@ -1,9 +1,9 @@
 //! `tune`: measures a device's fastest kernel schedules for a model, and which nodes are faster on the CPU.
 
-use crate::commands::run::{self, Loaded, Machine};
 use crate::device;
 use crate::dims::Dims;
 use crate::failure::{Failure, Result};
+use crate::model::{self, Loaded, Machine};
 use crate::output::{self, Output};
 use lgp_inference::{MeasuredPlacement, TunedModel, TunedNode};
 use lgp_sdk::tensor::Shape;
@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
         let message = format!("--device {} names several, tune takes one", args.machine.device);
         return Err(Failure::usage(message).hint("tune them one after the other"));
     }
-    let Loaded { session, device, .. } = run::load(&args.model, &args.machine)?;
+    let Loaded { session, device, .. } = model::load(&args.model, &args.machine)?;
     if let Some(accelerator) = session.accelerator() {
         // Without this the results would be lost.
         device::keep_programs(accelerator)?;

@@ -2,9 +2,10 @@
 
 mod kept;
 
+use super::entry::Models;
 use super::found::Found;
 use super::{Catalog, ModelEntry, Readiness, lock};
-use crate::ensemble::{Draft, Ensemble, FILE, ModelName, Models};
+use crate::ensemble::{Draft, FILE, ModelName};
 use crate::fault::Fault;
 use crate::faults::disk;
 pub(super) use kept::Ensembles;
@@ -90,9 +91,9 @@ impl Catalog {
             let found = self.model_of_step(model).await;
             models.insert(model.clone(), found.map_err(|reason| format!("{title}: {reason}"))?);
         }
-        let ensemble = draft.with(models)?;
+        let ensemble = draft.with(|name| models.get(name).map(ModelEntry::signature))?;
         let model = ModelRef { name: name.to_owned(), version: VERSION, sha256 };
-        Ok(ModelEntry::of_ensemble(model, folder, ensemble))
+        Ok(ModelEntry::of_ensemble(model, folder, ensemble, models))
     }
 
     /// The model that a step names, directly or by an alias.
@@ -143,8 +144,8 @@ impl Catalog {
     }
 
     /// The readiness of an ensemble: ready when all of its models are.
-    pub(super) fn readiness_of_all(&self, ensemble: &Ensemble) -> Readiness {
-        for (name, seen) in ensemble.models() {
+    pub(super) fn readiness_of_all(&self, ensemble: &ModelEntry) -> Readiness {
+        for (name, seen) in ensemble.models_of_steps() {
             match self.readiness_of_step(name, seen) {
                 Readiness::Ready | Readiness::Parked => {}
                 Readiness::Loading => return Readiness::Loading,

@@ -2,7 +2,7 @@
 
 use crate::cache::ResponseCache;
 use crate::deployment::ModelConfig;
-use crate::ensemble::Ensemble;
+use crate::ensemble::{Ensemble, ModelName, Signature};
 use crate::sequences::Stateful;
 use lgp_common::vision::Scaling;
 use lgp_common::{Beside, class_names};
@@ -13,6 +13,9 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
+
+/// The models that an ensemble names, in their present versions.
+pub(super) type Models = BTreeMap<ModelName, ModelEntry>;
 
 /// A registered version of a model. Clones share its data.
 #[derive(Debug, Clone)]
@@ -37,6 +40,8 @@ struct Inner {
     stateful: Option<Arc<Stateful>>,
     /// The steps, if the entry is an ensemble.
     ensemble: Option<Arc<Ensemble>>,
+    /// The models that the steps name; empty if the entry is no ensemble.
+    models: Models,
 }
 
 impl ModelEntry {
@@ -153,6 +158,25 @@ impl ModelEntry {
         self.0.ensemble.as_ref()
     }
 
+    /// The models that the steps run, which must be ready for the ensemble to be ready.
+    pub(super) fn models_of_steps(&self) -> impl Iterator<Item = (&ModelName, &Self)> {
+        let runs = |name: &ModelName| self.0.ensemble.as_ref().is_some_and(|it| it.runs(name));
+        self.0.models.iter().filter(move |(name, _)| runs(name))
+    }
+
+    /// Whether the steps of both ensembles name the same models in the same versions.
+    pub(super) fn has_models_of(&self, other: &Self) -> bool {
+        let (own, others) = (&self.0.models, &other.0.models);
+        let same = |(a, b): (&Self, &Self)| a.model() == b.model();
+        own.len() == others.len() && own.values().zip(others.values()).all(same)
+    }
+
+    /// What a step must know of the model to run it.
+    pub(super) fn signature(&self) -> Signature<'_> {
+        let (inputs, outputs) = (self.inputs(), self.outputs());
+        Signature { inputs, outputs, keeps_sequences: self.stateful().is_some() }
+    }
+
     /// A version with its model's config.
     pub(super) fn new(entry: Entry, config: Arc<ModelConfig>) -> Self {
         let Entry { name, version, path, sha256, mut inputs, outputs, metadata, .. } = entry;
@@ -163,14 +187,20 @@ impl ModelEntry {
         Self(Arc::new(Inner { inputs, outputs, metadata, ..Inner::bare(model, folder, config) }))
     }
 
-    /// An ensemble with its file in `folder`.
-    pub(super) fn of_ensemble(model: ModelRef, folder: PathBuf, ensemble: Ensemble) -> Self {
+    /// An ensemble with its file in `folder`, and the models that its steps name.
+    pub(super) fn of_ensemble(
+        model: ModelRef,
+        folder: PathBuf,
+        ensemble: Ensemble,
+        models: Models,
+    ) -> Self {
         let (inputs, outputs) = (ensemble.inputs().to_vec(), ensemble.outputs().to_vec());
         let ensemble = Some(Arc::new(ensemble));
         Self(Arc::new(Inner {
             inputs,
             outputs,
             ensemble,
+            models,
             ..Inner::bare(model, folder, Arc::default())
         }))
     }
@@ -212,6 +242,7 @@ impl Inner {
             cache: None,
             stateful: None,
             ensemble: None,
+            models: Models::new(),
         }
     }
 }

@@ -4,14 +4,18 @@ use super::draft::{Draft, Step, Work, nobody_makes};
 use super::file::ModelName;
 use super::kind::Kind;
 use super::steps::{BuiltIn, Given, Joint};
-use crate::catalog::ModelEntry;
 use lgp_memory::ValueKind;
 use lgp_sdk::model::ValueSpec;
 use lgp_sdk::tensor::{Dim, SymShape, TensorType};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
-/// The models that an ensemble names, in their present versions.
-pub(crate) type Models = BTreeMap<ModelName, ModelEntry>;
+/// What a step must know of a model to run it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Signature<'a> {
+    pub(crate) inputs: &'a [ValueSpec],
+    pub(crate) outputs: &'a [ValueSpec],
+    pub(crate) keeps_sequences: bool,
+}
 
 /// A checked ensemble.
 #[derive(Debug)]
@@ -21,7 +25,6 @@ pub(crate) struct Ensemble {
     /// The value of each output.
     pub(super) answered: Vec<String>,
     pub(super) steps: Vec<Step>,
-    models: Models,
 }
 
 impl Ensemble {
@@ -33,36 +36,29 @@ impl Ensemble {
         &self.outputs
     }
 
-    /// The models that must be ready for the ensemble to be ready.
-    pub(crate) fn models(&self) -> impl Iterator<Item = (&ModelName, &ModelEntry)> {
-        let runs = |name: &ModelName| {
-            self.steps.iter().any(|step| matches!(&step.work, Work::Model(run) if run == name))
-        };
-        self.models.iter().filter(move |(name, _)| runs(name))
-    }
-
-    /// Whether both ensembles use the same models.
-    pub(crate) fn has_models_of(&self, other: &Self) -> bool {
-        let same = |(a, b): (&ModelEntry, &ModelEntry)| a.model() == b.model();
-        self.models.len() == other.models.len()
-            && self.models.values().zip(other.models.values()).all(same)
+    /// Whether a step runs this model. Of other models, the steps need the labels alone.
+    pub(crate) fn runs(&self, model: &ModelName) -> bool {
+        self.steps.iter().any(|step| matches!(&step.work, Work::Model(run) if run == model))
     }
 }
 
 impl Draft {
-    /// Checks the types of all connections and makes the ensemble.
+    /// Checks the types of all connections and makes the ensemble; `signature` looks models up.
     ///
     /// # Errors
     /// If types contradict one another, or an input is not connected.
-    pub(crate) fn with(self, models: Models) -> Result<Ensemble, String> {
+    pub(crate) fn with<'a>(
+        self,
+        signature: impl Fn(&ModelName) -> Option<Signature<'a>>,
+    ) -> Result<Ensemble, String> {
         let Self { inputs, outputs, steps } = self;
         let typed = |spec: &ValueSpec| (spec.name.clone(), Kind::Tensor(spec.ty.clone()));
         let mut kinds: HashMap<String, Kind> = inputs.iter().map(typed).collect();
         for step in &steps {
             let made = match &step.work {
                 Work::BuiltIn(work) => built_in(work.as_ref(), step, &inputs, &kinds),
-                Work::Model(name) => match models.get(name) {
-                    Some(entry) => of_model(entry, step, &kinds),
+                Work::Model(name) => match signature(name) {
+                    Some(model) => of_model(model, step, &kinds),
                     None => Err(format!("no model '{name}'")),
                 },
             };
@@ -75,7 +71,7 @@ impl Draft {
         };
         let answered = outputs.iter().map(|(_, value)| value.clone()).collect();
         let outputs = outputs.iter().map(spec).collect::<Result<_, _>>()?;
-        Ok(Ensemble { inputs, outputs, answered, steps, models })
+        Ok(Ensemble { inputs, outputs, answered, steps })
     }
 }
 
@@ -127,14 +123,15 @@ fn built_in(
     step.outputs.iter().map(kind).collect()
 }
 
-fn of_model(entry: &ModelEntry, step: &Step, kinds: &HashMap<String, Kind>) -> Kinds {
+fn of_model(model: Signature<'_>, step: &Step, kinds: &HashMap<String, Kind>) -> Kinds {
+    let Signature { inputs, outputs, keeps_sequences } = model;
     let list = |specs: &[ValueSpec]| {
         specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ")
     };
-    if entry.stateful().is_some() {
+    if keeps_sequences {
         return Err("it keeps sequences, expected a model that steps can run alone".to_owned());
     }
-    for spec in entry.inputs() {
+    for spec in inputs {
         let value = step.inputs.get(&spec.name);
         let value = value.ok_or_else(|| format!("input '{}' gets no value", spec.name))?;
         let kind = kinds.get(value).ok_or_else(|| nobody_makes("it", value))?;
@@ -143,14 +140,13 @@ fn of_model(entry: &ModelEntry, step: &Step, kinds: &HashMap<String, Kind>) -> K
         })?;
     }
     let of = |specs: &[ValueSpec], port: &str| specs.iter().any(|spec| spec.name == port);
-    if let Some(port) = step.inputs.keys().find(|port| !of(entry.inputs(), port)) {
-        return Err(format!("it has no input '{port}', expected {}", list(entry.inputs())));
+    if let Some(port) = step.inputs.keys().find(|port| !of(inputs, port)) {
+        return Err(format!("it has no input '{port}', expected {}", list(inputs)));
     }
     let kind = |(port, value): (&String, &String)| {
-        let spec = entry.outputs().iter().find(|spec| spec.name == *port);
-        let spec = spec.ok_or_else(|| {
-            format!("it has no output '{port}', expected {}", list(entry.outputs()))
-        })?;
+        let spec = outputs.iter().find(|spec| spec.name == *port);
+        let spec =
+            spec.ok_or_else(|| format!("it has no output '{port}', expected {}", list(outputs)))?;
         match spec.kind {
             ValueKind::Tensor => Ok((value.clone(), Kind::Tensor(unnamed(&spec.ty)))),
             _ => Err(format!("output '{port}' is no tensor")),

@@ -1,8 +1,9 @@
 //! Decodes a request and finds the model that answers it.
 
+use super::blobs::Inputs;
 use super::off_loop::off_loop;
 use super::request::InferRequest;
-use super::{signature, task};
+use super::task;
 use crate::call::Call;
 use crate::catalog::{ModelEntry, Named};
 use crate::fault::Fault;
@@ -118,13 +119,33 @@ pub(super) fn check_pending(
 /// Refuses inputs that the model does not take, and an ensemble within another.
 fn check_kind(entry: &ModelEntry, request: &InferRequest) -> Result<(), Fault> {
     sequences::check(entry, request.sequence.as_ref())?;
-    signature::check_rows(entry, &request.inputs)?;
+    check_rows(entry, &request.inputs)?;
     match (entry.ensemble(), request.inputs.blobs.first()) {
         (None, Some(blobs)) => Err(blobs.is_no_text()),
         (Some(_), _) if request.is_step => {
             let what = format!("'{}' is an ensemble, and ensembles run models alone", entry.name());
             Err(Fault::bad_input(what))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Refuses more rows than the model's config file allows, with Triton's message.
+fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Fault> {
+    let Some(most) = entry.rows_max() else { return Ok(()) };
+    let has_rows = |name: &str| {
+        let spec = entry.inputs().iter().find(|spec| spec.name == name);
+        let shape = spec.and_then(|spec| spec.ty.shape.as_ref());
+        shape.and_then(|shape| shape.0.first()).is_some_and(|first| first.known().is_none())
+    };
+    let tensors = inputs.tensors.iter().map(|it| (&it.name, it.tensor.shape().dims()));
+    let all = tensors.chain(inputs.blobs.iter().map(|it| (&it.name, it.shape.as_slice())));
+    let rows = all.filter(|(name, _)| has_rows(name)).filter_map(|(_, dims)| dims.first());
+    match rows.max() {
+        Some(rows) if *rows > most => Err(Fault::bad_input(format!(
+            "inference request batch-size must be <= {most} for '{}', it is {rows}",
+            entry.name()
+        ))),
         _ => Ok(()),
     }
 }

@@ -2,7 +2,6 @@
 
 use super::blobs::Inputs;
 use super::datatype;
-use crate::catalog::ModelEntry;
 use crate::fault::Fault;
 use lgp_sdk::model::ValueSpec;
 use lgp_sdk::tensor::{DType, Dim, NamedTensor, Shape, SymShape};
@@ -32,26 +31,6 @@ pub(crate) fn check_all(specs: &[ValueSpec], inputs: &Inputs) -> Result<(), Faul
     let blobs = inputs.blobs.iter();
     let blobs = blobs.map(|b| Seen { name: &b.name, dtype: DType::Str, dims: &b.shape });
     compare(specs, &inputs.tensors.iter().map(Seen::from).chain(blobs).collect::<Vec<_>>())
-}
-
-/// Refuses more rows than the model's config file allows, with Triton's message.
-pub(crate) fn check_rows(entry: &ModelEntry, inputs: &Inputs) -> Result<(), Fault> {
-    let Some(most) = entry.rows_max() else { return Ok(()) };
-    let has_rows = |name: &str| {
-        let spec = entry.inputs().iter().find(|spec| spec.name == name);
-        let shape = spec.and_then(|spec| spec.ty.shape.as_ref());
-        shape.and_then(|shape| shape.0.first()).is_some_and(|first| first.known().is_none())
-    };
-    let tensors = inputs.tensors.iter().map(|it| (&it.name, it.tensor.shape().dims()));
-    let all = tensors.chain(inputs.blobs.iter().map(|it| (&it.name, it.shape.as_slice())));
-    let rows = all.filter(|(name, _)| has_rows(name)).filter_map(|(_, dims)| dims.first());
-    match rows.max() {
-        Some(rows) if *rows > most => Err(Fault::bad_input(format!(
-            "inference request batch-size must be <= {most} for '{}', it is {rows}",
-            entry.name()
-        ))),
-        _ => Ok(()),
-    }
 }
 
 /// Like [`check`], for one input whose elements are not parsed yet.

@@ -4,14 +4,10 @@ use super::Common;
 use super::frame::Prepared;
 use super::sample::Better;
 use crate::cluster::digits;
-use crate::commands::run::{self, Loaded, Machine};
-use crate::dims::Dims;
 use crate::failure::Result;
-use crate::inputs;
 use crate::measure::{self, Percentiles};
+use crate::model::{InputFiles, Loaded, Opened, Setup};
 use crate::output::{self, Output};
-use crate::picture;
-use lgp_common::vision::Scaling;
 use lgp_sdk::measure::{Latency, LatencyOptions, measure_latency};
 use serde::Serialize;
 use serde_json::json;
@@ -31,16 +27,10 @@ const RUNS_QUICK: u32 = 5;
 pub(super) struct Args {
     /// The ONNX file [default: the bundled model]
     model: Option<PathBuf>,
-    /// A file for an input; NAME= may be left out where the model has one input
-    #[arg(long = "input", value_name = "NAME=FILE")]
-    inputs: Vec<String>,
     #[command(flatten)]
-    machine: Machine,
-    /// The size of the leading dimension where the model leaves it open [default: 1]
-    #[arg(long, value_name = "B", value_parser = clap::value_parser!(u32).range(1..))]
-    batch: Option<u32>,
+    files: InputFiles,
     #[command(flatten)]
-    dims: Dims,
+    setup: Setup,
     /// Measured runs [default: 20]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     runs: Option<u32>,
@@ -80,17 +70,11 @@ struct LatencyMs {
 pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let prepared = Prepared::of("local", &args.common)?;
     let model = args.model.as_ref().map_or(digits::NAME.into(), |path| path.display().to_string());
-    let (scaling, loaded) = match &args.model {
-        Some(path) => (picture::scaling_of(path)?, run::load(path, &args.machine)?),
-        // The bundled model is part of the program.
-        None => (Scaling::default(), run::load_read(digits::model, &args.machine)?),
-    };
+    let Opened { loaded, inputs, batch } = args.setup.open(args.model(), &args.files)?;
     let Loaded { session, device, threads, load_ms } = loaded;
-    let given = inputs::read(&args.inputs, session.inputs(), &scaling)?;
-    let (given, batch) = inputs::complete(given, session.inputs(), args.batch, &args.dims)?;
-    let precision = args.machine.precision.name();
+    let precision = args.setup.machine.precision.name();
     let name = args.model.as_ref().and_then(|path| path.file_name());
-    let shapes = given.iter().map(|input| (input.name.clone(), input.tensor.shape().dims()));
+    let shapes = inputs.iter().map(|input| (input.name.clone(), input.tensor.shape().dims()));
     let config = json!({
         "model": name.map_or(digits::NAME.into(), |name| name.to_string_lossy()),
         "device": device,
@@ -103,7 +87,7 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let bar = out.progress(runs.into(), "runs");
     let on_run: &dyn Fn() = &|| bar.inc(1);
     let options = LatencyOptions { runs, on_run: Some(on_run), ..LatencyOptions::default() };
-    let latency = measure_latency(&session, &given, &options)?;
+    let latency = measure_latency(&session, &inputs, &options)?;
     bar.finish_and_clear();
     let peak_rss_bytes = measure::peak_rss_bytes();
     let Latency { min_ms: min, p50_ms: p50, p95_ms: p95, p99_ms: p99, samples_ms, .. } = latency;

@@ -9,7 +9,7 @@ use crate::measure::Runs;
 use crate::redact::Redactor;
 use lgp_hal::{Monitor, SelfTest, Status as FindingStatus, Telemetry};
 use lgp_inference::Isa;
-use lgp_measure::{TRIAL_KINDS, Trial, TrialSize, difference, measure_copies, trials};
+use lgp_measure::{TRIAL_KINDS, Trial, TrialSize, data, difference, measure_copies, trials};
 use lgp_sdk::device::{Accelerator, DeviceId, DeviceInfo, ProbeOptions};
 use lgp_sdk::model::{Model, Session, SessionOptions};
 use lgp_sdk::tensor::NamedTensor;
@@ -203,7 +203,7 @@ impl Plan {
                 let session = self.session(model, accelerator)?;
                 let (given, _) =
                     inputs::complete(Vec::new(), session.inputs(), None, &Dims::default())?;
-                let run = || session.run_data(crate::commands::run::data(&given)).map(drop);
+                let run = || session.run_data(data(&given)).map(drop);
                 run()?;
                 Ok(Runs::time(budget, most, run)?)
             };

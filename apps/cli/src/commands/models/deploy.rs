@@ -2,8 +2,16 @@
 
 use crate::failure::{Failure, Result};
 use crate::rest::{Target, named, segment};
+use clap::builder::PossibleValuesParser;
+use lgp_hal::BackendKind;
 use lgp_server::VersionPolicy;
 use serde_json::{Map, Value, json};
+
+/// The backends that models run on.
+fn backends() -> PossibleValuesParser {
+    let real = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Null);
+    PossibleValuesParser::new(real.map(BackendKind::name))
+}
 
 /// Flags of `models deploy`.
 #[derive(Debug, clap::Args)]
@@ -15,7 +23,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "SIZE", value_parser = lgp_common::parse_size)]
     memory: Option<u64>,
     /// The backend that it runs best on
-    #[arg(long, value_parser = ["cpu", "opencl", "cuda"])]
+    #[arg(long, value_parser = backends())]
     backend: Option<String>,
     /// The family of chips that it runs best on, such as Polaris
     #[arg(long)]

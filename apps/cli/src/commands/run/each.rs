@@ -1,12 +1,14 @@
 //! Many files, each with its own run and row.
 
-use super::{Args, Loaded, data};
+use super::Args;
 use crate::classes::Classes;
 use crate::failure::{Failure, Result};
 use crate::many::{Row, Rows};
+use crate::model::Loaded;
 use crate::output::Output;
 use crate::{files, inputs, outputs, task};
 use lgp_common::vision::Scaling;
+use lgp_measure::data;
 use lgp_sdk::model::ValueSpec;
 use lgp_sdk::tensor::{Datum, Dim, NamedTensor};
 use std::path::{Path, PathBuf};

@@ -78,8 +78,7 @@ impl Ensembles {
 }
 
 fn is_same(one: &ModelEntry, other: &ModelEntry) -> bool {
-    let models = one.ensemble().zip(other.ensemble());
-    one.model() == other.model() && models.is_some_and(|(one, other)| one.has_models_of(other))
+    one.model() == other.model() && one.has_models_of(other)
 }
 
 /// A file that was read; its text may be too long or not UTF-8.
