@@ -8,9 +8,6 @@ use anyhow::Result;
 use std::path::Path;
 use std::process::Command;
 
-/// pip's folder for the CUDA runtime that `perf_analyzer` links, below its environment.
-const CUDART: &str = "site-packages/nvidia/cuda_runtime/lib";
-
 /// Modes of `perf_analyzer`: a name, its arguments, and whether it needs a key.
 const WAYS: [(&str, &[&str], bool); 5] = [
     ("HTTP", &["-i", "http"], false),
@@ -94,11 +91,7 @@ fn perf_analyzer_program() -> Result<impl Fn() -> Result<Command>> {
     apt::libb64()?;
     let python = python::perf_analyzer()?;
     let folder = python.parent().unwrap_or(Path::new("")).to_owned();
-    let found = cmd::stdout(
-        cmd::command(&python)
-            .args(["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]),
-    )?;
-    let libraries = Path::new(found.output.trim()).with_file_name(CUDART);
+    let libraries = python::libraries(&python, "cuda_runtime")?;
     Ok(move || {
         let mut command = cmd::command(folder.join("perf_analyzer"));
         command.env("LD_LIBRARY_PATH", &libraries);

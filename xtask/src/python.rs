@@ -3,7 +3,7 @@
 
 use crate::cmd;
 use anyhow::{Result, bail};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What the agreement tests import, pinned so that every machine compares with the same thing.
 const PACKAGES: &[&str] =
@@ -37,6 +37,7 @@ const PERF_ANALYZER: &[&str] = &["tritonclient==2.48.0", "nvidia-cuda-runtime-cu
 
 /// NVIDIA's compiler, of the last series that compiles for cards before sm_75.
 const NVRTC: &[&str] = &["nvidia-cuda-nvrtc-cu12==12.9.86"];
+const NVRTC_FOLDER: &str = "target/venv-nvrtc";
 
 /// The schemas of Kubernetes' API, of each release up to this one.
 const KUBERNETES: &[&str] = &["kubernetes-validate==1.37.0"];
@@ -111,7 +112,19 @@ pub(crate) fn perf_analyzer() -> Result<PathBuf> {
 
 /// The interpreter that has NVIDIA's compiler, likewise.
 pub(crate) fn nvrtc() -> Result<PathBuf> {
-    environment("target/venv-nvrtc", NVRTC)
+    environment(NVRTC_FOLDER, NVRTC)
+}
+
+/// The folder of NVIDIA's compiler, for programs that load it; `None` until [`nvrtc`] installs it.
+pub(crate) fn nvrtc_libraries() -> Option<PathBuf> {
+    libraries(&prepared(NVRTC_FOLDER, NVRTC)?, "cuda_nvrtc").ok()
+}
+
+/// The folder of libraries that one of NVIDIA's wheels brought, such as `cuda_runtime`.
+pub(crate) fn libraries(python: &Path, wheel: &str) -> Result<PathBuf> {
+    let ask = ["-c", "import sysconfig; print(sysconfig.get_path('purelib'))"];
+    let found = cmd::stdout(cmd::command(python).args(ask))?;
+    Ok(Path::new(found.output.trim()).join("nvidia").join(wheel).join("lib"))
 }
 
 /// The interpreter that has Kubernetes' schemas, likewise.
@@ -134,14 +147,23 @@ pub(crate) fn package() -> Result<PathBuf> {
     environment("target/venv-package", PACKAGE)
 }
 
-fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
+/// The file that lists an environment's packages once they are installed.
+const STAMP: &str = "packages.txt";
+
+/// The interpreter of an environment that has these packages already.
+fn prepared(folder: &str, packages: &[&str]) -> Option<PathBuf> {
     let venv = cmd::root().join(folder);
     let python = venv.join("bin/python");
-    let stamp = venv.join("packages.txt");
-    let wanted = packages.join("\n");
-    if python.exists() && std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {
+    let installed = std::fs::read_to_string(venv.join(STAMP)).ok()?;
+    (python.exists() && installed == packages.join("\n")).then_some(python)
+}
+
+fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
+    if let Some(python) = prepared(folder, packages) {
         return Ok(python);
     }
+    let venv = cmd::root().join(folder);
+    let python = venv.join("bin/python");
     let create = cmd::capture(cmd::command("python3").args(["-m", "venv"]).arg(&venv));
     if !create.is_ok_and(|finished| finished.ok) {
         bail!("`python3 -m venv` does not work here");
@@ -156,6 +178,6 @@ fn environment(folder: &str, packages: &[&str]) -> Result<PathBuf> {
             installed.output.lines().rfind(|line| line.starts_with("ERROR")).map(str::to_owned);
         bail!("pip cannot install the packages: {}", why.unwrap_or_default());
     }
-    std::fs::write(stamp, wanted)?;
+    std::fs::write(venv.join(STAMP), packages.join("\n"))?;
     Ok(python)
 }

@@ -1,7 +1,7 @@
 //! Commands whose results count as tests.
 
-use crate::cmd;
 use crate::report::{Outcome, Skip};
+use crate::{cmd, python};
 use anyhow::Result;
 use std::path::PathBuf;
 use std::process::Command;
@@ -24,6 +24,11 @@ const THREADS: &str = "4";
 pub(crate) fn tests(selection: &[&str]) -> Result<Outcome> {
     let mut cargo = cmd::cargo();
     cargo.env("RUST_TEST_THREADS", THREADS);
+    if let Some(nvrtc) = python::nvrtc_libraries() {
+        let known = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        let folders = std::env::split_paths(&known).filter(|it| !it.as_os_str().is_empty());
+        cargo.env("LD_LIBRARY_PATH", std::env::join_paths(folders.chain([nvrtc]))?);
+    }
     cargo.args(["test", "--no-fail-fast"]).args(selection);
     // Tests that cannot run print why, and passing tests' output is shown only when asked for.
     cargo.args(["--", "--show-output"]);

@@ -7,6 +7,7 @@ use crate::{
     packages, polaris, promtool, python, readme, tidy, wheel,
 };
 use anyhow::{Result, bail, ensure};
+use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
@@ -21,8 +22,31 @@ const SEEDS_AMONG: u64 = 300;
 type Suite = (&'static str, fn() -> Result<Outcome>);
 /// The suite after which processors have idle time.
 const COMPILED: &str = "tests compile";
-/// Installs what tests need.
-type Install = fn() -> Result<()>;
+
+/// A program or library that tests look for.
+struct Need {
+    name: &'static str,
+    install: fn() -> Result<()>,
+    /// The suites with such tests. The first of them that runs installs it.
+    suites: &'static [&'static str],
+}
+
+const ALONE: &str = "the first and the last crate alone";
+const WORKSPACE: &str = "unit, integration and doc tests";
+const ON_OPENCL: &str = "networks on OpenCL";
+const ON_TWO: &str = "networks on two devices";
+
+/// The needs of tests. Further needs are installed by the suites that have them.
+const NEEDS: &[Need] = &[
+    Need { name: "OpenCL", install: apt::opencl, suites: &[ALONE, WORKSPACE, ON_OPENCL, ON_TWO] },
+    Need { name: "NVRTC", install: || python::nvrtc().map(drop), suites: &[ALONE, WORKSPACE] },
+    Need { name: "promtool", install: apt::promtool, suites: &[WORKSPACE] },
+    Need { name: "Chromium", install: apt::chromium, suites: &[WORKSPACE] },
+    Need { name: "axe-core", install: apt::axe, suites: &[WORKSPACE] },
+    Need { name: "PostgreSQL", install: apt::postgresql, suites: &[WORKSPACE] },
+    Need { name: "etcd and NATS", install: apt::etcd_and_nats, suites: &[WORKSPACE] },
+    Need { name: "a server of S3", install: || python::s3().map(drop), suites: &[WORKSPACE] },
+];
 
 const SUITES: &[Suite] = &[
     ("format", || step(cmd::cargo().args(["fmt", "--all", "--check"]))),
@@ -33,17 +57,17 @@ const SUITES: &[Suite] = &[
     }),
     ("tidy", tidy::suite),
     ("deny", deny),
-    ("the first and the last crate alone", alone::sample),
+    (ALONE, alone::sample),
     (COMPILED, || step(cmd::cargo().args(["test", "--quiet", "--workspace", "--no-run"]))),
-    ("unit, integration and doc tests", workspace),
+    (WORKSPACE, workspace),
     ("hal conformance", conformance::suite),
     ("ONNX conformance", conformance::onnx_suite),
     ("cluster simulation", simulation),
     ("a cluster that is killed", chaos::suite),
     ("agreement with ONNX Runtime", agreement),
-    ("networks on OpenCL", || networks("opencl:0")),
+    (ON_OPENCL, || networks("opencl:0")),
     ("networks on CUDA", || networks("cuda:0")),
-    ("networks on two devices", networks_on_two),
+    (ON_TWO, networks_on_two),
     ("tritonclient against the server", clients::tritonclient),
     ("kserve against the server", clients::kserve),
     ("perf_analyzer against the server", clients::perf_analyzer),
@@ -63,10 +87,13 @@ const SUITES: &[Suite] = &[
 /// Runs the suites whose name contains `only`; an error when anything failed.
 pub(crate) fn run(require: &[String], only: Option<&str>) -> Result<()> {
     let mut report = Report::new(require);
-    let mut ahead = None;
+    let (mut ahead, mut tried) = (None, BTreeSet::new());
     for (name, run) in SUITES {
         if only.is_none_or(|only| name.contains(only)) {
-            report.suite(name, run);
+            report.suite(name, || {
+                install(name, &mut tried);
+                run()
+            });
         }
         if only.is_none() && *name == COMPILED {
             ahead = readme::ahead().unwrap_or_else(|error| {
@@ -85,6 +112,23 @@ pub(crate) fn run(require: &[String], only: Option<&str>) -> Result<()> {
     Ok(())
 }
 
+/// Installs the needs of a suite that were not `tried` before. Tests whose needs are missing report
+/// that they were skipped.
+fn install(suite: &str, tried: &mut BTreeSet<&str>) {
+    for Need { name, install, .. } in needs(suite) {
+        if tried.insert(name)
+            && let Err(error) = install()
+        {
+            eprintln!("without {name}: {error:#}");
+        }
+    }
+}
+
+/// The needs of a suite's tests.
+fn needs(suite: &str) -> impl Iterator<Item = &'static Need> {
+    NEEDS.iter().filter(move |need| need.suites.contains(&suite))
+}
+
 fn deny() -> Result<Outcome> {
     if !cmd::capture(cmd::cargo().args(["deny", "--version"]))?.ok {
         let reason = "cargo-deny is not installed; `cargo install cargo-deny` brings it";
@@ -94,21 +138,6 @@ fn deny() -> Result<Outcome> {
 }
 
 fn workspace() -> Result<Outcome> {
-    // Tests whose needs are missing report that they were skipped.
-    let needed: [(&str, Install); 7] = [
-        ("OpenCL", apt::opencl),
-        ("promtool", apt::promtool),
-        ("Chromium", apt::chromium),
-        ("axe-core", apt::axe),
-        ("PostgreSQL", apt::postgresql),
-        ("etcd and NATS", apt::etcd_and_nats),
-        ("a server of S3", || python::s3().map(drop)),
-    ];
-    for (name, install) in needed {
-        if let Err(error) = install() {
-            eprintln!("without {name}: {error:#}");
-        }
-    }
     // The simulation's crate turns `lgp-distributed/planted` on, and programs are built without it:
     // both forms of the core are tried.
     tests(&["--workspace"])
@@ -194,4 +223,23 @@ fn simulation() -> Result<Outcome> {
     both.passed += of_core.passed;
     both.failed.extend(of_core.failed);
     Ok(both)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_are_installed_before_the_first_suite_that_has_them() {
+        let suites: Vec<&str> = SUITES.iter().map(|(name, _)| *name).collect();
+        for Need { name, suites: wanting, .. } in NEEDS {
+            let unknown = wanting.iter().find(|suite| !suites.contains(suite));
+            assert_eq!(unknown, None, "{name}");
+        }
+        let of = |suite| needs(suite).map(|need| need.name).collect::<Vec<_>>();
+        // The device crate's own tests run there first, under each backend's feature.
+        assert_eq!(of(ALONE), ["OpenCL", "NVRTC"]);
+        assert_eq!(of(WORKSPACE).len(), NEEDS.len());
+        assert_eq!(of("format"), Vec::<&str>::new());
+    }
 }
