@@ -39,7 +39,8 @@ pub(crate) enum Precision {
     F32,
     /// Products and convolutions in bf16, where the machine has instructions for it
     Fast,
-    /// Matrix products in 8 bits, quantised when the model is loaded; other operators stay f32
+    /// Matrix products and convolutions in 8 bits, quantised when the model is loaded; other
+    /// operators stay f32
     Int8,
 }
 

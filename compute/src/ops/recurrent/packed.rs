@@ -4,7 +4,7 @@
 use super::sizes::Sizes;
 use super::{Recurrent, allocated, check, cpu, weights};
 use crate::Axes;
-use crate::args::{float, optional, required};
+use crate::args::{optional, required};
 use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use crate::rewrite::{Operand, Step, operands};
@@ -98,10 +98,10 @@ pub(super) fn prepared(layer: &Recurrent, inputs: &[Option<&ValueInfo>]) -> Resu
     let (Some(weight), Some(recurrent)) = (constant(weight), constant(recurrent)) else {
         return Ok(None);
     };
-    if float(x.ty.dtype).is_err() || x.ty.dtype != DType::F32 {
+    if x.ty.dtype != DType::F32 {
         return Ok(None);
     }
-    // Shapes that do not belong together are for the plain layer to refuse.
+    // The layout relies on shapes that belong together.
     layer.infer_types(inputs)?;
     let (features, hidden) = (weight.shape()[2], recurrent.shape()[2]);
     let [input, state] = weights::all_words::<f32>(layer, features, hidden)?;
