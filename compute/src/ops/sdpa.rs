@@ -4,6 +4,7 @@
 
 mod cpu;
 mod device;
+mod few;
 #[cfg(test)]
 mod tests;
 
@@ -150,7 +151,7 @@ impl Op for Sdpa {
         let sizes = || {
             let ([_, _, s, d], [_, _, _, t]) = (shape(0, self.q)?, shape(1, self.k)?);
             let [_, _, _, e] = shape(2, self.v)?;
-            cpu::scratch(cpu::block(s, t), d, t, e)
+            cpu::scratch(s, d, t, e)
         };
         sizes().unwrap_or(0).saturating_mul(threads).saturating_mul(4)
     }

@@ -1,6 +1,7 @@
 //! Attention on the CPU.
 
 use super::Sdpa;
+use super::few::{self, Matrix};
 use crate::args::{concrete_one, optional, required};
 use crate::error::{Error, Result};
 use crate::gemm::{self, Packed, Rows};
@@ -37,6 +38,11 @@ impl<'a> Grid<'a> {
         }
         let data = x.as_slice::<f32>()?;
         Ok(Self { data, dims: axes.map(|a| dims[a]), steps: axes.map(|a| steps[a]) })
+    }
+
+    /// The matrix of a batch and head.
+    fn matrix(&self, b: usize, h: usize) -> Matrix<'a> {
+        Matrix { data: self.from(b, h), steps: [self.steps[2], self.steps[3]] }
     }
 
     /// The elements from a batch and head on.
@@ -103,7 +109,7 @@ pub(super) fn run(
         ctx.parts(units, heads.saturating_mul(s).saturating_mul(t).saturating_mul(d + e) / 8);
     let each = units.div_ceil(parts);
     let parts = units.div_ceil(each);
-    let size = scratch(block, d, t, e).ok_or_else(|| Error::invalid("the sizes are too large"))?;
+    let size = scratch(s, d, t, e).ok_or_else(|| Error::invalid("the sizes are too large"))?;
     let mut scratch = ctx.scratch(DType::F32, [parts, size])?;
     let scratch = Shared::new(scratch.as_mut_slice::<f32>()?);
     let target = Shared::new(out.as_mut_slice::<f32>()?);
@@ -113,24 +119,60 @@ pub(super) fn run(
         for unit in i * each..units.min((i + 1) * each) {
             let (head, piece) = (unit / pieces, unit % pieces);
             let rows = piece * rows..s.min((piece + 1) * rows);
-            job.head(head / h, head % h, rows, scratch, &target);
+            if s <= few::ROWS {
+                job.few(head / h, head % h, rows, scratch, &target);
+            } else {
+                job.head(head / h, head % h, rows, scratch, &target);
+            }
         }
     });
     Ok(vec![out])
 }
 
 /// Rows of scores that are computed at once; `t` is not 0.
-pub(super) fn block(s: usize, t: usize) -> usize {
+fn block(s: usize, t: usize) -> usize {
     (BLOCK / t.max(1)).clamp(12, 96).min(s)
 }
 
-/// Words of scratch memory that a thread needs.
-pub(super) fn scratch(block: usize, d: usize, t: usize, e: usize) -> Option<usize> {
+/// Words of scratch memory that a thread needs for `s` rows.
+pub(super) fn scratch(s: usize, d: usize, t: usize, e: usize) -> Option<usize> {
+    if s <= few::ROWS {
+        return Some(t);
+    }
+    let block = block(s, t);
     let packed = Packed::words(d, t)?.checked_add(Packed::words(t, e)?)?;
     packed.checked_add(block.checked_mul(t.checked_add(e)?)?)?.checked_add(block)
 }
 
 impl Job<'_> {
+    /// A few rows of one head, without packing. `scores` holds a row of them.
+    fn few(
+        &self,
+        b: usize,
+        h: usize,
+        rows: Range<usize>,
+        scores: &mut [f32],
+        out: &Shared<'_, f32>,
+    ) {
+        let (k, v) = (self.k.matrix(b, h), self.v.matrix(b, h));
+        for row in rows {
+            let q = &self.q.from(b, h)[row * self.q.steps[2]..][..self.q.dims[3]];
+            k.times(self.simd, q, scores);
+            let factor = 1. / self.softmax(scores, b, h, row);
+            // SAFETY: each row of each head is written by one part.
+            let to = unsafe { out.slice(self.place(b, h, row)) };
+            v.times(self.simd, scores, to);
+            to.iter_mut().for_each(|to| *to *= factor);
+        }
+    }
+
+    /// Where the output of a row is.
+    fn place(&self, b: usize, h: usize, row: usize) -> Range<usize> {
+        let [_, heads, s, e] = self.out;
+        let at = if self.swapped { (b * s + row) * heads + h } else { (b * heads + h) * s + row };
+        at * e..(at + 1) * e
+    }
+
     /// Some rows of one head.
     fn head(
         &self,
@@ -140,7 +182,7 @@ impl Job<'_> {
         scratch: &mut [f32],
         out: &Shared<'_, f32>,
     ) {
-        let [_, heads, s, e] = self.out;
+        let e = self.out[3];
         let (d, t) = (self.q.dims[3], self.k.dims[3]);
         let (Some(size_k), Some(size_v)) = (Packed::words(d, t), Packed::words(t, e)) else {
             return;
@@ -164,14 +206,8 @@ impl Job<'_> {
             let result = &mut result[..m * e];
             gemm::multiply_here(self.simd, m, Rows { words: scores, row: t }, v, (result, e));
             for (i, (from, sum)) in result.chunks_exact(e).zip(&*sums).enumerate() {
-                let row = first + i;
-                let at = if self.swapped {
-                    (b * s + row) * heads + h
-                } else {
-                    (b * heads + h) * s + row
-                };
                 // SAFETY: each row of each head is written by one part.
-                let to = unsafe { out.slice(at * e..(at + 1) * e) };
+                let to = unsafe { out.slice(self.place(b, h, first + i)) };
                 let factor = 1. / sum;
                 to.iter_mut().zip(from).for_each(|(to, from)| *to = from * factor);
             }

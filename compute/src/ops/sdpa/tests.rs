@@ -26,6 +26,7 @@ fn it_is_the_chain() {
         Sdpa { q: [0, 2, 1, 3], k: [0, 2, 3, 1], v: [0, 2, 1, 3], swapped: true, scale: 0.3 };
     let plain =
         Sdpa { q: [0, 1, 2, 3], k: [0, 1, 2, 3], v: [0, 1, 2, 3], swapped: false, scale: 1. };
+    let turned = Sdpa { k: [0, 1, 3, 2], v: [0, 1, 3, 2], ..plain.clone() };
     for (op, q, k, v, masks) in [
         (
             &heads,
@@ -34,7 +35,18 @@ fn it_is_the_chain() {
             [2, 70, 3, 40],
             vec![vec![2, 1, 1, 70], vec![130, 70], vec![]],
         ),
+        // Few rows, with sizes beside those of registers.
         (&heads, [1, 1, 2, 64], [1, 9, 2, 64], [1, 9, 2, 64], vec![vec![1, 1, 1, 9]]),
+        (
+            &heads,
+            [2, 3, 2, 37],
+            [2, 70, 2, 37],
+            [2, 70, 2, 150],
+            vec![vec![2, 1, 3, 70], vec![3, 1]],
+        ),
+        (&plain, [1, 2, 4, 19], [2, 1, 19, 133], [1, 1, 133, 65], vec![vec![2, 2, 4, 133]]),
+        (&plain, [1, 2, 1, 1], [1, 2, 1, 1], [1, 2, 1, 1], vec![vec![1]]),
+        (&turned, [1, 2, 2, 33], [1, 2, 7, 33], [1, 2, 65, 7], vec![vec![]]),
         (&plain, [1, 2, 5, 7], [2, 1, 7, 33], [1, 1, 33, 3], vec![vec![2, 2, 5, 33], vec![5, 1]]),
     ] {
         let (q, k, v) = (noise(&q, 1), noise(&k, 2), noise(&v, 3));

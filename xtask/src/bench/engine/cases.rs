@@ -79,10 +79,11 @@ impl Case {
         inputs::write(&self.data(), &self.prefix(folder))
     }
 
-    /// Who takes part. In bf16 ONNX Runtime only gives the outputs to compare with.
+    /// Who takes part. In bf16 ONNX Runtime only gives the outputs to compare with. rten and tract,
+    /// which are slower by more than threads change, are compared on one thread.
     pub(super) fn engines(&self) -> impl Iterator<Item = Engine> {
-        let fast = self.fast;
-        Engine::ALL.into_iter().filter(move |e| !fast || !matches!(e, Engine::Rten | Engine::Tract))
+        let all = !self.fast && self.threads == 1;
+        Engine::ALL.into_iter().filter(move |e| all || !matches!(e, Engine::Rten | Engine::Tract))
     }
 
     /// Whom the goal is about, and the most of its time that ours should take.
