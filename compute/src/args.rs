@@ -51,6 +51,14 @@ pub(crate) fn same_dtype(what: &str, expected: DType, given: DType) -> Result<()
     }
 }
 
+/// Fails for bool.
+pub(crate) fn not_bool(dtype: DType) -> Result<()> {
+    if dtype == DType::Bool {
+        return Err(Error::invalid("dtype is bool, expected a numeric one"));
+    }
+    Ok(())
+}
+
 /// Fails unless the dtype is a floating-point one.
 pub(crate) fn float(dtype: DType) -> Result<()> {
     if dtype.is_float() {

@@ -96,7 +96,7 @@ pub(crate) fn wrong_kind(input: usize, given: &str, expected: &str) -> Error {
 
 /// The error of an input whose dtype the operator does not take.
 pub(crate) fn wrong_dtype(input: usize, given: lgp_memory::DType) -> Error {
-    Error::invalid(format!("input {input} has dtype {given}, which it has no meaning for"))
+    Error::invalid(format!("input {input} has dtype {given}, which the operator does not take"))
 }
 
 /// A name as the beginning of a message; empty without a name.

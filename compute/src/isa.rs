@@ -80,6 +80,11 @@ impl Simd {
         self.isa
     }
 
+    /// Whether a multiplication and an addition may be one instruction.
+    pub(crate) fn fused(self) -> bool {
+        self.isa >= Isa::Avx2
+    }
+
     /// Whether 8-bit dot products (AVX-512 VNNI) may be used; implies [`Isa::Avx512`].
     #[must_use]
     pub fn vnni(self) -> bool {

@@ -54,7 +54,9 @@ pub(crate) fn product<T: Real>(
         && reach(m, n, row, 1).is_some_and(|r| r <= c.len())
         && (row >= n || m == 1);
     if !fits {
-        return Err(Error::invalid(format!("{m}x{k} by {k}x{n} leaves its operands")));
+        return Err(Error::invalid(format!(
+            "an operand is too short for a product of {m}x{k} by {k}x{n}"
+        )));
     }
     if (2..=FEW_ROWS).contains(&m) && b.row == 1 && k > 1 {
         for i in 0..m {

@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a thread spins for work, or for the end of work, before it sleeps.
-const SPIN: Duration = Duration::from_micros(40);
+const SPIN: Duration = Duration::from_micros(200);
 /// The shortest burst of work that wakes threads: waking takes some tens of microseconds.
 const WORTH_WAKING: Duration = Duration::from_micros(100);
 

@@ -158,7 +158,7 @@ impl Repository {
         let given = files::digest(&bytes, &external)?;
         if given != entry.sha256 {
             if let Err(error) = model {
-                tracing::warn!(path = %entry.path.display(), %error, "what lies there is no model");
+                tracing::warn!(path = %entry.path.display(), %error, "the file there is not a model");
             }
             let (path, expected) = (entry.path.clone(), entry.sha256.clone());
             return Err(Error::Digest { path, given, expected });

@@ -234,7 +234,8 @@ impl Accelerator {
         };
         let spare: Vec<usize> = scratch.iter().map(|tensor| tensor.buffer().bytes()).collect();
         if !prepared.recipe.fits(&sizes(inputs), &sizes(outputs), &spare) {
-            let message = "inputs or outputs have not the types that it was made for";
+            let message =
+                "the sizes of inputs or outputs differ from those that the launch was prepared for";
             return Err(Error::invalid(message).of("launch"));
         }
         if let Some(product) = prepared.recipe.library() {

@@ -5,7 +5,7 @@ mod device;
 
 use super::reduce::without;
 use crate::Axes;
-use crate::args::{axis, output, required};
+use crate::args::{axis, not_bool, output, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
@@ -49,9 +49,7 @@ impl Op for ArgReduce {
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
-        if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid("it has no meaning for bool"));
-        }
+        not_bool(x.ty.dtype)?;
         let shape = match x.sym_shape() {
             None => None,
             Some(dims) => {

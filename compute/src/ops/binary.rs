@@ -74,7 +74,7 @@ impl Op for Binary {
             _ => !bools && a.ty.dtype != DType::Str,
         };
         if !fits {
-            return Err(Error::invalid(format!("it has no meaning for {}", a.ty.dtype)));
+            return Err(Error::invalid(format!("dtype {} is not supported", a.ty.dtype)));
         }
         let shape = match (a.sym_shape(), b.sym_shape()) {
             (Some(a), Some(b)) => Some(dims::broadcast(a, b)?),

@@ -3,10 +3,10 @@
 mod cpu;
 
 use crate::Axes;
-use crate::args::{optional, output, required, same_dtype, single};
+use crate::args::{not_bool, optional, output, required, same_dtype, single};
 use crate::device::{Element, literal};
 use crate::epilogue::Activation;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::op::{Context, Given, Op, ValueInfo, as_large};
 use lgp_memory::{DType, Tensor, TensorView};
 use std::ops::RangeInclusive;
@@ -34,9 +34,7 @@ impl Op for Clip {
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
-        if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid("it has no meaning for bool"));
-        }
+        not_bool(x.ty.dtype)?;
         for (i, what) in [(1, "min"), (2, "max")] {
             if let Some(bound) = optional(inputs, i) {
                 same_dtype(what, x.ty.dtype, bound.ty.dtype)?;

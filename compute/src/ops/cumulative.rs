@@ -3,14 +3,14 @@
 mod device;
 
 use crate::Axes;
-use crate::args::{axis, concrete_one, optional, output, required, single};
+use crate::args::{axis, concrete_one, not_bool, optional, output, required, single};
 use crate::device::Launches;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::index::{index_dtype, ints};
 use crate::movement::around;
 use crate::number::{Number, with_type};
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::{DType, Tensor, TensorView};
+use lgp_memory::{Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `CumSum`, `CumProd`: inputs x of any numeric dtype and the axis (i32 or i64, one element).
@@ -35,9 +35,7 @@ impl Op for Cumulative {
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let (x, along) = (required(inputs, 0)?, required(inputs, 1)?);
-        if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid("it has no meaning for bool"));
-        }
+        not_bool(x.ty.dtype)?;
         index_dtype("the axis", along.ty.dtype)?;
         single("the axis", along)?;
         if let (Some(dims), Some(along)) = (x.sym_shape(), along.ints("the axis")?) {

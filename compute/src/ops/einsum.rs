@@ -7,13 +7,13 @@ mod equation;
 mod tests;
 
 use crate::Axes;
-use crate::args::{output, required, same_dtype};
+use crate::args::{not_bool, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use equation::{Equation, Label};
-use lgp_memory::{DType, Dim, Tensor, TensorView};
+use lgp_memory::{Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// `Einsum`: one or more inputs of one numeric dtype.
@@ -34,9 +34,7 @@ impl Op for Einsum {
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let first = required(inputs, 0)?;
-        if first.ty.dtype == DType::Bool {
-            return Err(Error::invalid("it has no meaning for bool"));
-        }
+        not_bool(first.ty.dtype)?;
         let mut shapes = Vec::with_capacity(inputs.len());
         for i in 0..inputs.len() {
             let x = required(inputs, i)?;

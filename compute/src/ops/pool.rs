@@ -8,7 +8,7 @@ mod tests;
 pub(crate) use device::Windows;
 
 use crate::Axes;
-use crate::args::{float, optional, output, required};
+use crate::args::{float, not_bool, optional, output, required};
 use crate::bytes::{Dequantized, OnBytes, Requantized};
 use crate::device::Launches;
 use crate::error::{Error, Result};
@@ -86,9 +86,7 @@ impl Op for Pool {
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
         if self.kind == PoolKind::Max {
-            if x.ty.dtype == DType::Bool {
-                return Err(Error::invalid("it has no meaning for bool"));
-            }
+            not_bool(x.ty.dtype)?;
         } else {
             float(x.ty.dtype)?;
         }

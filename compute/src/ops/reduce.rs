@@ -6,9 +6,9 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{axes, ints_or, optional, output, required};
+use crate::args::{axes, ints_or, not_bool, optional, output, required};
 use crate::device::Launches;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::Reordered;
 use crate::rewrite::{Operand, Step};
@@ -102,8 +102,8 @@ impl Op for Reduce {
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
         let extreme = matches!(self.kind, ReduceKind::Max | ReduceKind::Min);
-        if x.ty.dtype == DType::Bool && !extreme {
-            return Err(Error::invalid("it has no meaning for bool"));
+        if !extreme {
+            not_bool(x.ty.dtype)?;
         }
         let Some(dims) = x.sym_shape() else { return Ok(output(x.ty.dtype, None)) };
         let shape = match self.reduced(inputs, dims.len())? {

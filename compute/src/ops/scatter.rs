@@ -8,13 +8,13 @@ mod tests;
 use super::gather_elements::within;
 use super::gather_nd::too_wide;
 use crate::Axes;
-use crate::args::{axis, optional, output, required, same_dtype};
+use crate::args::{axis, not_bool, optional, output, required, same_dtype};
 use crate::device::Launches;
 use crate::dims;
 use crate::error::{Error, Result};
 use crate::index::index_dtype;
 use crate::op::{Context, Op, ValueInfo};
-use lgp_memory::{DType, Dim, Tensor, TensorView};
+use lgp_memory::{Dim, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
 /// How an update changes an element.
@@ -59,8 +59,8 @@ fn checked<'a>(
     let (indices, updates) = (required(inputs, 1)?, required(inputs, 2)?);
     index_dtype("indices", indices.ty.dtype)?;
     same_dtype("updates", x.ty.dtype, updates.ty.dtype)?;
-    if x.ty.dtype == DType::Bool && reduction != ScatterReduction::None {
-        return Err(Error::invalid("a reduction has no meaning for bool"));
+    if reduction != ScatterReduction::None {
+        not_bool(x.ty.dtype)?;
     }
     Ok([x, indices, updates])
 }

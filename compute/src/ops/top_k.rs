@@ -5,7 +5,7 @@ mod device;
 mod tests;
 
 use crate::Axes;
-use crate::args::{axis, ints_or, optional, required};
+use crate::args::{axis, ints_or, not_bool, optional, required};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::index::pick;
@@ -56,9 +56,7 @@ impl Op for TopK {
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
         let x = required(inputs, 0)?;
-        if x.ty.dtype == DType::Bool {
-            return Err(Error::invalid("it has no meaning for bool"));
-        }
+        not_bool(x.ty.dtype)?;
         let shape = match x.sym_shape() {
             None => None,
             Some(dims) => {

@@ -56,7 +56,7 @@ impl Op for Unary {
             _ => given.is_float(),
         };
         if !fits {
-            return Err(Error::invalid(format!("it has no meaning for {given}")));
+            return Err(Error::invalid(format!("dtype {given} is not supported")));
         }
         let asks = matches!(self.kind, UnaryKind::IsNaN | UnaryKind::IsInf { .. });
         let dtype = if asks { DType::Bool } else { given };

@@ -32,7 +32,7 @@ pub struct Placement {
 }
 
 /// The reason for a node that has kernels and runs on the CPU.
-const MEASURED: &str = "it was measured to be faster there";
+const MEASURED: &str = "measured: faster on the CPU";
 
 /// The work for a node.
 #[derive(Debug)]

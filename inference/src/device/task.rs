@@ -74,7 +74,7 @@ pub(super) fn within(task: Task, graph: &Graph, node: &Node, bytes_max: usize) -
     let all = inputs.chain(types.iter().filter_map(bytes)).chain(scratch.iter().copied());
     match all.max() {
         Some(largest) if largest > bytes_max => Task::Host(format!(
-            "a tensor of it has {largest} bytes, and the device's largest buffer {bytes_max}"
+            "one of its tensors takes {largest} bytes; the device's buffers hold at most {bytes_max}"
         )),
         _ => task,
     }

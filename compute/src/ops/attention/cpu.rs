@@ -272,7 +272,7 @@ fn softmax<T: Exp + Number>(simd: Simd, row: &mut [T]) {
                 row.fill(T::ZERO);
                 return;
             }
-            row.iter_mut().for_each(|x| *x = (*x - top).exp_());
+            row.iter_mut().for_each(|x| *x = (*x - top).weight_::<false>());
             let total = sum(
                 row,
                 #[inline(always)]

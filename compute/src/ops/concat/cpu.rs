@@ -3,7 +3,7 @@
 use super::Concat;
 use crate::args::{axis, concrete_one};
 use crate::error::Result;
-use crate::movement::around;
+use crate::movement::{WORD, around};
 use crate::op::Context;
 use lgp_memory::{Tensor, TensorView};
 
@@ -20,17 +20,20 @@ pub(super) fn run(
     }
     let (_, size, inner) = around(&shape, along);
     let bytes = inner * dtype.size();
-    let mut at = 0;
-    for x in inputs.iter().flatten() {
-        let run = x.shape()[along] * bytes;
-        if run == 0 {
-            continue;
+    let row = size * bytes;
+    ctx.split(out.as_bytes_mut()?, row, row / WORD, |first, rows| {
+        let mut at = 0;
+        for x in inputs.iter().flatten() {
+            let run = x.shape()[along] * bytes;
+            if run == 0 {
+                continue;
+            }
+            let from = x.as_bytes()[first * run..].chunks_exact(run);
+            for (to, from) in rows.chunks_exact_mut(row).zip(from) {
+                to[at..at + run].copy_from_slice(from);
+            }
+            at += run;
         }
-        let rows = out.as_bytes_mut()?.chunks_exact_mut(size * bytes);
-        for (to, from) in rows.zip(x.as_bytes().chunks_exact(run)) {
-            to[at..at + run].copy_from_slice(from);
-        }
-        at += run;
-    }
+    });
     Ok(vec![out])
 }

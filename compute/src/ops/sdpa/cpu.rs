@@ -8,7 +8,7 @@ use crate::gemm::{self, Packed, Rows};
 use crate::isa::Simd;
 use crate::number::Number;
 use crate::op::Context;
-use crate::ops::unary::Exp;
+use crate::ops::math;
 use crate::par::Shared;
 use crate::reduction::fold;
 use crate::simd::dispatch;
@@ -232,14 +232,18 @@ impl Job<'_> {
                     }
                     None => row.iter_mut().for_each(|x| *x *= scale),
                 }
-                exponentials(row)
+                if self.simd.fused() {
+                    exponentials::<true>(row)
+                } else {
+                    exponentials::<false>(row)
+                }
             },
         )
     }
 }
 
 #[inline(always)]
-fn exponentials(row: &mut [f32]) -> f32 {
+fn exponentials<const FUSED: bool>(row: &mut [f32]) -> f32 {
     let top = fold(
         row,
         f32::NEG_INFINITY,
@@ -248,7 +252,7 @@ fn exponentials(row: &mut [f32]) -> f32 {
         Number::most,
     );
     for x in row.iter_mut() {
-        *x = (*x - top).exp_();
+        *x = math::weight::<FUSED>(*x - top);
     }
     fold(
         row,

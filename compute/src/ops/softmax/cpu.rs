@@ -40,8 +40,9 @@ pub(super) fn normalize(
     let simd = ctx.simd();
     with_type!(out.dtype(), real T => {
         let x = x.map(TensorView::as_slice::<T>).transpose()?;
-        let one = |x: &[T], out: &mut [T]| match inner {
-            1 => row(simd, x, out, op.log),
+        let one = |x: &[T], out: &mut [T]| match (inner, simd.fused()) {
+            (1, true) => row::<T, true>(simd, x, out, op.log),
+            (1, false) => row::<T, false>(simd, x, out, op.log),
             _ => columns(simd, x, out, inner, op.log),
         };
         ctx.split(out.as_mut_slice::<T>()?, block, block * 20, |first, part| {
@@ -62,7 +63,7 @@ pub(super) fn normalize(
 }
 
 /// The softmax of one row.
-fn row<T: Exp + Number>(simd: Simd, x: &[T], out: &mut [T], log: bool) {
+fn row<T: Exp + Number, const FUSED: bool>(simd: Simd, x: &[T], out: &mut [T], log: bool) {
     dispatch(
         simd,
         #[inline(always)]
@@ -78,7 +79,7 @@ fn row<T: Exp + Number>(simd: Simd, x: &[T], out: &mut [T], log: bool) {
                 out,
                 x,
                 #[inline(always)]
-                move |x: T| (x - top).exp_(),
+                move |x: T| (x - top).weight_::<FUSED>(),
             );
             let sum = fold(
                 out,
@@ -116,7 +117,7 @@ fn columns<T: Exp + Number>(simd: Simd, x: &[T], out: &mut [T], inner: usize, lo
                     x,
                     &top,
                     #[inline(always)]
-                    |x: T, t: T| (x - t).exp_(),
+                    |x: T, t: T| (x - t).weight_::<false>(),
                 );
                 sum.iter_mut().zip(&*out).for_each(|(sum, o)| *sum = *sum + *o);
             }

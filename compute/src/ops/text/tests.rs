@@ -20,7 +20,7 @@ fn strings_join_with_broadcasting() {
     let number = t(&[1], &[1f32]);
     let views = [Some(a.view()), Some(number.view())];
     let error = crate::launch(&StringConcat, &Context::new(1), &views).unwrap_err().to_string();
-    assert_eq!(error, "StringConcat: input 1 has dtype f32, which it has no meaning for");
+    assert_eq!(error, "StringConcat: input 1 has dtype f32, which the operator does not take");
 }
 
 #[test]

@@ -8,6 +8,8 @@ use crate::matrix::Real;
 /// Functions that vectorise in f32, and are the standard library's in f64.
 pub(crate) trait Exp: Real {
     fn exp_(self) -> Self;
+    /// The exponential of a number of at most 0, as softmax sums it; see [`weight`].
+    fn weight_<const FUSED: bool>(self) -> Self;
     fn tanh_(self) -> Self;
     fn erf_(self) -> Self;
     /// `1 / (1 + exp(-x))`.
@@ -64,6 +66,18 @@ pub(crate) fn exp<const FUSED: bool>(x: f32) -> f32 {
     let half = n >> 1;
     let power = |n: i32| f32::from_bits((n.wrapping_add(127) << 23).cast_unsigned());
     y * power(half) * power(n.wrapping_sub(half))
+}
+
+/// `exp(x)` for x of at most 0, and 0 below -80. So small a weight adds nothing to a sum of at least 1.
+/// Its products with values would be subnormal numbers, which processors multiply a hundred times as
+/// slowly as others.
+#[inline(always)]
+pub(crate) fn weight<const FUSED: bool>(x: f32) -> f32 {
+    const LEAST: f32 = -80.;
+    let (y, shifted) = exp_parts::<FUSED>(if x < LEAST { LEAST } else { x });
+    // The power of two is a normal number here.
+    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(1f32.to_bits()));
+    if x < LEAST { 0. } else { y * power }
 }
 
 #[inline(always)]
@@ -136,6 +150,11 @@ impl Exp for f32 {
     }
 
     #[inline(always)]
+    fn weight_<const FUSED: bool>(self) -> Self {
+        weight::<FUSED>(self)
+    }
+
+    #[inline(always)]
     fn tanh_(self) -> Self {
         tanh::<false>(self)
     }
@@ -160,6 +179,11 @@ impl Exp for f32 {
 impl Exp for f64 {
     #[inline(always)]
     fn exp_(self) -> Self {
+        self.exp()
+    }
+
+    #[inline(always)]
+    fn weight_<const FUSED: bool>(self) -> Self {
         self.exp()
     }
 
@@ -227,7 +251,7 @@ mod tests {
     }
 
     fn agrees<const FUSED: bool>() {
-        let mut worst = [0f64; 4];
+        let mut worst = [0f64; 5];
         for i in -110_000..90_000 {
             let x = f32::lit(f64::from(i) * 1e-3);
             let wide = f64::from(x);
@@ -237,6 +261,9 @@ mod tests {
             };
             if i < 88_000 {
                 worst[0] = worst[0].max(error(exp::<FUSED>(x), wide.exp()));
+            }
+            if (-80_000..=0).contains(&i) {
+                worst[4] = worst[4].max(error(weight::<FUSED>(x), wide.exp()));
             }
             worst[1] = worst[1].max(error(tanh::<FUSED>(x), wide.tanh()));
             worst[2] = worst[2].max(error(erf::<FUSED>(x), wide.erf_()));
@@ -258,6 +285,8 @@ mod tests {
         assert_eq!([inf, -inf, 0.].map(sigmoid::<true>), [1., 0., 0.5]);
         assert_eq!([inf, -inf, 0.].map(exp::<true>), [inf, 0., 1.]);
         assert!(f32::NAN.sigmoid_().is_nan() && sigmoid::<true>(f32::NAN).is_nan());
+        assert_eq!([0., -80.01, -inf].map(weight::<false>), [1., 0., 0.]);
+        assert!(weight::<false>(f32::NAN).is_nan() && weight::<true>(f32::NAN).is_nan());
         assert!(f32::NAN.exp_().is_nan() && f32::NAN.tanh_().is_nan() && f32::NAN.erf_().is_nan());
     }
 
