@@ -27,9 +27,9 @@ pub(crate) struct Threads {
     workers: Vec<JoinHandle<()>>,
 }
 
-/// The body of the current work. The thread that holds `busy` writes the body before `ticket`, and
-/// threads that took a part of that ticket read the body.
-struct Job(std::cell::UnsafeCell<Option<Body>>);
+/// The body of the current work and the number of its parts. The thread that holds `busy` writes
+/// both before `ticket`, and threads that took a part of that ticket read them.
+struct Job(std::cell::UnsafeCell<Option<(Body, u32)>>);
 
 // SAFETY: reads and writes are ordered by `ticket` and `done`, see `Shared::part` and
 // `Threads::run`; the body itself is `Sync`.
@@ -37,12 +37,20 @@ unsafe impl Sync for Job {}
 // SAFETY: as above.
 unsafe impl Send for Job {}
 
+/// The side from which a thread takes parts. The caller takes the first ones and workers the last,
+/// so that with two threads a core reads in one operator what it wrote in the one before.
+#[derive(Clone, Copy)]
+enum Side {
+    First,
+    Last,
+}
+
 struct Shared {
     /// Whether a call owns the pool.
     busy: AtomicBool,
     job: Job,
-    /// The number of the work, the number of its parts, and the first part not taken: 32, 16 and 16
-    /// bits. They share a word, so that no thread takes a part of earlier work or beyond the last.
+    /// The number of the work, the end of the parts not taken, and the first of them: 32, 16 and 16
+    /// bits. They share a word, so that no thread takes a part of earlier work or a part twice.
     ticket: AtomicU64,
     /// Parts that have ended.
     done: AtomicU32,
@@ -151,7 +159,7 @@ impl Threads {
         let erased: Body = unsafe { std::mem::transmute(std::ptr::from_ref(body)) };
         // SAFETY: `busy` makes this thread the only writer, and all parts of the last ticket have
         // ended, so there is no reader.
-        unsafe { *shared.job.0.get() = Some(erased) };
+        unsafe { *shared.job.0.get() = Some((erased, u32::from(count))) };
         shared.done.store(0, Ordering::Relaxed);
         let number = ((shared.ticket.load(Ordering::Relaxed) >> 32) + 1) & 0xffff_ffff;
         shared.ticket.store(number << 32 | u64::from(count) << 16, Ordering::SeqCst);
@@ -164,7 +172,7 @@ impl Threads {
                 (0..needed).for_each(|_| shared.work.notify_one());
                 asleep = None;
             }
-            if !shared.part(number) {
+            if !shared.part(number, Side::First) {
                 break;
             }
         }
@@ -209,32 +217,33 @@ impl Shared {
     }
 
     /// Takes and runs one part of a ticket; `false` when none is left.
-    fn part(&self, number: u64) -> bool {
+    fn part(&self, number: u64, side: Side) -> bool {
         let mut ticket = self.ticket.load(Ordering::Acquire);
         let part = loop {
-            let (parts, part) = (ticket >> 16 & 0xffff, ticket & 0xffff);
-            if ticket >> 32 != number || part >= parts {
+            let (end, first) = (ticket >> 16 & 0xffff, ticket & 0xffff);
+            if ticket >> 32 != number || first >= end {
                 return false;
             }
+            let (part, rest) = match side {
+                Side::First => (first, ticket + 1),
+                Side::Last => (end - 1, ticket - (1 << 16)),
+            };
             let (taken, seen) = (Ordering::AcqRel, Ordering::Acquire);
-            match self.ticket.compare_exchange_weak(ticket, ticket + 1, taken, seen) {
+            match self.ticket.compare_exchange_weak(ticket, rest, taken, seen) {
                 Ok(_) => break part,
                 Err(now) => ticket = now,
             }
         };
         // SAFETY: this thread holds a part of the current ticket, whose work does not end before
         // `done` counts the part: until then the body lives and no thread writes the job.
-        let body = unsafe { *self.job.0.get() };
-        if let Some(body) = body {
-            // SAFETY: as above.
-            let body = unsafe { &*body };
-            let part = usize::try_from(part).unwrap_or(0);
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(part))) {
-                *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
-            }
+        let Some((body, parts)) = (unsafe { *self.job.0.get() }) else { return false };
+        // SAFETY: as above.
+        let body = unsafe { &*body };
+        let part = usize::try_from(part).unwrap_or(0);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(part))) {
+            *self.panic.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
         }
-        let parts = ticket >> 16 & 0xffff;
-        let last = u64::from(self.done.fetch_add(1, Ordering::SeqCst)) + 1 == parts;
+        let last = self.done.fetch_add(1, Ordering::SeqCst) + 1 == parts;
         if last && self.waiting.load(Ordering::SeqCst) {
             let _guard = self.locked();
             self.end.notify_all();
@@ -278,7 +287,7 @@ impl Shared {
                 return;
             }
             seen = self.ticket.load(Ordering::SeqCst) >> 32;
-            while self.part(seen) {}
+            while self.part(seen, Side::Last) {}
         }
     }
 }
