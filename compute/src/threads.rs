@@ -235,7 +235,8 @@ impl Shared {
             }
         };
         // SAFETY: this thread holds a part of the current ticket, whose work does not end before
-        // `done` counts the part: until then the body lives and no thread writes the job.
+        // `done` counts the part: until then the body lives and no thread writes the job. A ticket
+        // with parts has a job.
         let Some((body, parts)) = (unsafe { *self.job.0.get() }) else { return false };
         // SAFETY: as above.
         let body = unsafe { &*body };

@@ -69,8 +69,8 @@ pub(crate) fn exp<const FUSED: bool>(x: f32) -> f32 {
 }
 
 /// `exp(x)` for x of at most 0, and 0 below -80. So small a weight adds nothing to a sum of at least 1.
-/// Its products with values would be subnormal numbers, which processors multiply a hundred times as
-/// slowly as others.
+/// Its products with values would be subnormal numbers, which many processors multiply far more
+/// slowly than others.
 #[inline(always)]
 pub(crate) fn weight<const FUSED: bool>(x: f32) -> f32 {
     const LEAST: f32 = -80.;
@@ -80,6 +80,7 @@ pub(crate) fn weight<const FUSED: bool>(x: f32) -> f32 {
     if x < LEAST { 0. } else { y * power }
 }
 
+/// The hyperbolic tangent.
 #[inline(always)]
 pub(crate) fn tanh<const FUSED: bool>(x: f32) -> f32 {
     let z = x * x;
