@@ -119,10 +119,11 @@ impl Recurrent {
         Self { cell, direction, activations, clip: None, batch_first: false }
     }
 
-    /// Bytes of what the inputs of all steps add to the gates of one direction.
+    /// Bytes of what the inputs of all steps add to the gates of all directions.
     fn projected_bytes(&self, x: &Shape, hidden: usize, size: usize) -> usize {
+        let gates = self.direction.count() * self.cell.gates();
         let rows = x.iter().take(2).fold(size, |n, &d| n.saturating_mul(d));
-        rows.saturating_mul(self.cell.gates()).saturating_mul(hidden)
+        rows.saturating_mul(gates).saturating_mul(hidden)
     }
 
     /// The axes of the sequences, which are independent of each other.

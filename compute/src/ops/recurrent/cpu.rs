@@ -8,6 +8,7 @@ use super::{Direction, Recurrent};
 use crate::args::{optional, required};
 use crate::error::{Error, Result};
 use crate::op::Context;
+use crate::par::{Failure, Shared};
 use lgp_memory::{Tensor, TensorView};
 
 /// A layer whose weights `[weight, recurrent weight]` are laid out; of `inputs` the others are read.
@@ -16,23 +17,65 @@ pub(super) fn run<T: Weights>(
     ctx: &Context,
     inputs: &[Option<TensorView<'_>>],
     sizes: &Sizes,
-    weights: [&[T]; 2],
+    [weight, recurrent]: [&[T]; 2],
     outputs: &mut [Tensor],
 ) -> Result<()> {
-    if sizes.hidden == 0 || sizes.batch == 0 {
+    let &Sizes { steps, batch, hidden, gates, directions, .. } = sizes;
+    if hidden == 0 || batch == 0 {
         return Ok(());
     }
     let lengths = lengths(inputs, sizes)?;
-    outputs[0].as_mut_slice::<T>()?.fill(T::ZERO);
-    for direction in 0..sizes.directions {
-        let of = |weight: &'_ [T]| {
-            let words = weight.len() / sizes.directions;
+    let rows = steps * batch * gates * hidden;
+    let mut projected = ctx.scratch(T::DTYPE, [directions, rows])?;
+    let mut projected = projected.as_mut_slice::<T>()?.chunks_exact_mut(rows.max(1));
+    let mut ways = Vec::with_capacity(directions);
+    for direction in 0..directions {
+        let of = |weight: &[T]| {
+            let words = weight.len() / directions;
             direction * words..(direction + 1) * words
         };
-        let weights = weights.map(|weight| &weight[of(weight)]);
-        one_way(layer, ctx, inputs, sizes, &lengths, direction, weights, outputs)?;
+        let weights = [&weight[of(weight)], &recurrent[of(recurrent)]];
+        let projected = projected.next().unwrap_or_default();
+        ways.push(Way::new(layer, ctx, inputs, sizes, direction, weights, projected)?);
+    }
+    let y = outputs[0].as_mut_slice::<T>()?;
+    y.fill(T::ZERO);
+    walk(ctx, &mut ways, sizes, &lengths, y)?;
+    for way in &ways {
+        for (state, output) in
+            [&way.step.hidden, &way.step.cell_state].into_iter().zip(&mut outputs[1..])
+        {
+            let output = output.as_mut_slice::<T>()?;
+            for (b, from) in state.chunks_exact(hidden).enumerate() {
+                output[sizes.state(way.direction, b) * hidden..][..hidden].copy_from_slice(from);
+            }
+        }
     }
     Ok(())
+}
+
+/// Walks through the sequences, which writes the hidden states `y` of all steps: both ways at the
+/// same time where the threads are too few to gain more from sharing the products of a step.
+fn walk<T: Weights>(
+    ctx: &Context,
+    ways: &mut [Way<'_, T>],
+    sizes: &Sizes,
+    lengths: &[usize],
+    y: &mut [T],
+) -> Result<()> {
+    let y = Shared::new(y);
+    let directions = ways.len();
+    let products = sizes.batch * sizes.gates * sizes.hidden * sizes.hidden;
+    if directions == 1 || ctx.threads() == 1 || ctx.parts(products, products) > 2 * directions {
+        return ways.iter_mut().try_for_each(|way| way.walk(ctx, sizes, lengths, &y));
+    }
+    let (ways, alone, failure) = (Shared::new(ways), ctx.on_one_thread(), Failure::default());
+    ctx.parallel(directions, |i| {
+        // SAFETY: each part runs once and has a way of its own.
+        let way = unsafe { ways.slice(i..i + 1) };
+        failure.note(way[0].walk(&alone, sizes, lengths, &y));
+    });
+    failure.result()
 }
 
 /// The number of steps of each sequence.
@@ -47,60 +90,73 @@ fn lengths(inputs: &[Option<TensorView<'_>>], sizes: &Sizes) -> Result<Vec<usize
     given.as_slice::<i32>()?.iter().map(one).collect()
 }
 
-/// One direction, with its own weights.
-#[expect(clippy::too_many_arguments, reason = "those of a run, and the direction's")]
-fn one_way<T: Weights>(
-    op: &Recurrent,
-    ctx: &Context,
-    inputs: &[Option<TensorView<'_>>],
-    sizes: &Sizes,
-    lengths: &[usize],
+/// One direction of a layer, and what the inputs of all steps add to its gates.
+struct Way<'a, T> {
     direction: usize,
-    [weight, recurrent]: [&[T]; 2],
-    outputs: &mut [Tensor],
-) -> Result<()> {
-    let &Sizes { steps, batch, features, hidden, gates, .. } = sizes;
-    let all = gates * hidden;
-    let part = |i: usize, n: usize| {
-        let slice = optional(inputs, i).map(TensorView::as_slice::<T>).transpose()?;
-        Ok::<_, Error>(slice.map(|s| &s[direction * n..][..n]))
-    };
-    let x = required(inputs, 0)?.as_slice::<T>()?;
-    let (bias, peepholes) = (part(3, 2 * all)?, part(7, 3 * hidden)?);
-    let mut step = Step::new(op, sizes, direction, recurrent, bias, peepholes);
+    backwards: bool,
+    step: Step<'a, T>,
+    /// In the rows of x.
+    projected: &'a mut [T],
+}
 
-    let mut projected = ctx.scratch(T::DTYPE, [steps * batch, all])?;
-    let projected = projected.as_mut_slice::<T>()?;
-    let bias = step.projected_bias();
-    T::multiply(ctx, (steps * batch, all, features), x, weight, Some(&bias), projected)?;
-    for (i, state) in [(5, &mut step.hidden), (6, &mut step.cell_state)] {
-        if let Some(initial) = optional(inputs, i) {
+impl<'a, T: Weights> Way<'a, T> {
+    /// Computes `projected` and takes the initial states. The weights `[weight, recurrent weight]`
+    /// are those of the direction.
+    fn new(
+        op: &'a Recurrent,
+        ctx: &Context,
+        inputs: &[Option<TensorView<'a>>],
+        sizes: &Sizes,
+        direction: usize,
+        [weight, recurrent]: [&'a [T]; 2],
+        projected: &'a mut [T],
+    ) -> Result<Self> {
+        let &Sizes { steps, batch, features, hidden, gates, .. } = sizes;
+        let all = gates * hidden;
+        let part = |i: usize, n: usize| {
+            let slice = optional(inputs, i).map(TensorView::as_slice::<T>).transpose()?;
+            Ok::<_, Error>(slice.map(|s| &s[direction * n..][..n]))
+        };
+        let x = required(inputs, 0)?.as_slice::<T>()?;
+        let (bias, peepholes) = (part(3, 2 * all)?, part(7, 3 * hidden)?);
+        let mut step = Step::new(op, sizes, direction, recurrent, bias, peepholes);
+        let bias = step.projected_bias();
+        T::multiply(ctx, (steps * batch, all, features), x, weight, Some(&bias), projected)?;
+        for (i, state) in [(5, &mut step.hidden), (6, &mut step.cell_state)] {
+            let Some(initial) = optional(inputs, i) else { continue };
             let initial = initial.as_slice::<T>()?;
-            for b in 0..batch {
+            for (b, state) in state.chunks_exact_mut(hidden).enumerate() {
                 let from = &initial[sizes.state(direction, b) * hidden..][..hidden];
-                state[b * hidden..][..hidden].copy_from_slice(from);
+                state.copy_from_slice(from);
             }
         }
+        let backwards = op.direction == Direction::Reverse || direction == 1;
+        Ok(Self { direction, backwards, step, projected })
     }
-    let backwards = op.direction == Direction::Reverse || direction == 1;
-    for i in 0..steps {
-        // A long sequence is one operator, and a run that is asked to end does not wait for it.
-        ctx.check()?;
-        // Backwards, a sequence that has not begun yet keeps its initial state.
-        let t = if backwards { steps - 1 - i } else { i };
-        step.run(ctx, projected, t)?;
-        let y = outputs[0].as_mut_slice::<T>()?;
-        for (b, _) in lengths.iter().enumerate().filter(|(_, n)| t < **n) {
-            let new = step.accept(b);
-            y[sizes.output(t, direction, b) * hidden..][..hidden].copy_from_slice(new);
+
+    /// Runs all steps. Of `y` the rows of this direction alone are written.
+    fn walk(
+        &mut self,
+        ctx: &Context,
+        sizes: &Sizes,
+        lengths: &[usize],
+        y: &Shared<'_, T>,
+    ) -> Result<()> {
+        let &Sizes { steps, hidden, .. } = sizes;
+        for i in 0..steps {
+            // A long sequence is one operator, and a run that is asked to end does not wait for it.
+            ctx.check()?;
+            // Backwards, a sequence that has not begun yet keeps its initial state.
+            let t = if self.backwards { steps - 1 - i } else { i };
+            self.step.run(ctx, self.projected, t)?;
+            for (b, _) in lengths.iter().enumerate().filter(|(_, n)| t < **n) {
+                let row = sizes.output(t, self.direction, b) * hidden;
+                // SAFETY: no two directions share a row, and this part is the only one of its
+                // direction.
+                let to = unsafe { y.slice(row..row + hidden) };
+                to.copy_from_slice(self.step.accept(b));
+            }
         }
+        Ok(())
     }
-    for (state, output) in [&step.hidden, &step.cell_state].into_iter().zip(&mut outputs[1..]) {
-        let output = output.as_mut_slice::<T>()?;
-        for b in 0..batch {
-            let from = &state[b * hidden..][..hidden];
-            output[sizes.state(direction, b) * hidden..][..hidden].copy_from_slice(from);
-        }
-    }
-    Ok(())
 }
