@@ -21,7 +21,9 @@ use std::ops::RangeInclusive;
 ///
 /// Each of the first three is transposed first, by axes as in `Transpose`: q to `[b, h, s, d]`,
 /// k to `[b, h, d, t]`, v to `[b, h, t, e]`. The mask broadcasts to `[b, h, s, t]`; the batches and
-/// heads of all broadcast to each other.
+/// heads of all broadcast to each other. With sharing, k and v have fewer heads, each of which
+/// serves so many neighbouring heads of q, as in grouped-query attention
+/// (<https://arxiv.org/abs/2305.13245>).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sdpa {
     /// The axes of q; the last stays the last.
@@ -34,6 +36,8 @@ pub struct Sdpa {
     pub swapped: bool,
     /// Factor of the scores.
     pub scale: f32,
+    /// How many heads of q share a head of k and v; at least 1.
+    pub sharing: usize,
 }
 
 impl Sdpa {
@@ -48,8 +52,16 @@ impl Sdpa {
             Ok(Some(axes.map(|a| dims[a].clone())))
         };
         let (q, k, v) = (moved(0, self.q)?, moved(1, self.k)?, moved(2, self.v)?);
+        let shared = |dims: Option<[Dim; 4]>| -> Result<Option<[Dim; 4]>> {
+            let Some([b, h, rows, columns]) = dims else { return Ok(None) };
+            Ok(Some([b, dims::mul(&h, &Dim::Known(self.sharing))?, rows, columns]))
+        };
+        let (k, v) = (shared(k)?, shared(v)?);
         if self.q[3] != 3 {
             return Err(Error::unsupported("a first input whose last axis moves"));
+        }
+        if self.sharing == 0 {
+            return Err(Error::invalid("0 heads share a head of keys, expected at least 1"));
         }
         let (Some(q), Some(k), Some(v)) = (q, k, v) else { return Ok(None) };
         dims::expect("the depth of input 1", &q[3], &k[2])?;
@@ -82,12 +94,16 @@ impl Sdpa {
         // The mask's axis for an axis of the scores.
         let own = |axis: usize| Some((3, (axis + rank).checked_sub(4)?));
         let (rows, heads) = if self.swapped { (1, 2) } else { (2, 1) };
-        let axes = Axes::new()
+        let mut axes = Axes::new()
             .each([(0, q[0]), (1, k[0]), (2, v[0])].into_iter().chain(own(0)), [(0, 0)])
-            .each([(0, q[1]), (1, k[1]), (2, v[1])].into_iter().chain(own(1)), [(0, heads)])
             .each([(0, q[2])].into_iter().chain(own(2)), [(0, rows)])
             .each([(2, v[3])], [(0, 3)])
             .all([(0, q[3]), (1, k[2])], []);
+        // Heads that share keys cannot be told apart one by one.
+        if self.sharing == 1 {
+            let heads_of_all = [(0, q[1]), (1, k[1]), (2, v[1])].into_iter().chain(own(1));
+            axes = axes.each(heads_of_all, [(0, heads)]);
+        }
         let columns = own(3);
         let keys = |mask: Option<(usize, usize)>| [(1, k[3]), (2, v[2])].into_iter().chain(mask);
         let width = columns.and_then(|(_, axis)| mask?.dim(axis));

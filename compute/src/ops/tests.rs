@@ -405,6 +405,7 @@ fn every_op_refuses_no_input_and_no_rank() {
             v: [0, 1, 2, 3],
             swapped: false,
             scale: 1.,
+            sharing: 1,
         }),
         Box::new(Binary::new(BinaryKind::Add)),
         Box::new(Cast { to: DType::F32 }),

@@ -4,9 +4,9 @@
 use super::Pass;
 use super::pattern::{Pattern, Rewrite, rewrite};
 use crate::error::Result;
-use crate::graph::{Graph, ValueId};
-use lgp_compute::ops::{BinaryKind, MatMul, Sdpa, Softmax, Transpose};
-use lgp_memory::DType;
+use crate::graph::{Graph, Node, ValueId};
+use lgp_compute::ops::{BinaryKind, Expand, MatMul, Reshape, Sdpa, Softmax, Transpose, Unsqueeze};
+use lgp_memory::{DType, Dim};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -20,6 +20,11 @@ impl Pass for AttentionFusion {
     fn run(&self, graph: &mut Graph) -> Result<()> {
         rewrite(graph, |pattern, node| {
             let (op, inputs) = attention(pattern, pattern.output(node)?)?;
+            Some(Rewrite { node, op: Arc::new(op), inputs })
+        })?;
+        // The attention itself can read a head of keys and values for several heads of queries.
+        rewrite(graph, |pattern, node| {
+            let (op, inputs) = grouped(pattern, pattern.output(node)?)?;
             Some(Rewrite { node, op: Arc::new(op), inputs })
         })?;
         // The attention itself can write its heads side by side.
@@ -77,10 +82,49 @@ fn attention(pattern: &Pattern<'_>, out: ValueId) -> Option<(Sdpa, Vec<Option<Va
     if !typed || q_axes[3] != 3 || !masked || pattern.rank(out) != Some(4) {
         return None;
     }
-    let op = Sdpa { q: q_axes, k: k_axes, v: v_axes, swapped: false, scale };
+    let op = Sdpa { q: q_axes, k: k_axes, v: v_axes, swapped: false, scale, sharing: 1 };
     let mut inputs = vec![Some(q), Some(k), Some(v)];
     inputs.extend(mask.map(Some));
     Some((op, inputs))
+}
+
+/// The attention that makes a value, with the keys and values from before their heads are repeated.
+fn grouped(pattern: &Pattern<'_>, out: ValueId) -> Option<(Sdpa, Vec<Option<ValueId>>)> {
+    let (op, node) = pattern.made_by::<Sdpa>(out)?;
+    let &[q, Some(k), Some(v), ref mask @ ..] = node.inputs.as_slice() else { return None };
+    let ((k, times), (v, times_v)) = (repeated(pattern, k)?, repeated(pattern, v)?);
+    // The heads are the second axis before and after.
+    if times != times_v || op.k[1] != 1 || op.v[1] != 1 || op.sharing != 1 {
+        return None;
+    }
+    let inputs = [q, Some(k), Some(v)].into_iter().chain(mask.iter().copied()).collect();
+    Some((Sdpa { sharing: times, ..op.clone() }, inputs))
+}
+
+/// The value `[b, h, t, d]` whose heads are repeated so many times each, to `[b, h · times, t, d]`:
+/// an axis after that of the heads is widened and merged with it.
+fn repeated(pattern: &Pattern<'_>, id: ValueId) -> Option<(ValueId, usize)> {
+    let dims = |id| Some(pattern.graph.info(id)?.ty.shape.as_ref()?.0.as_slice());
+    let same = |a: &Dim, b: &Dim| *a != Dim::Unknown && a == b;
+    let first = |node: &Node| node.inputs.first().copied().flatten();
+    let wide = first(pattern.made_by::<Reshape>(id)?.1)?;
+    let expand = pattern.made_by::<Expand>(wide)?.1;
+    let narrow = first(expand)?;
+    let x = first(pattern.made_by::<Unsqueeze>(narrow)?.1)?;
+    let ([b, h, t, d], [_, _, one, _, _]) = (dims(x)?, dims(narrow)?) else { return None };
+    let ([w0, w1, Dim::Known(times), w3, w4], [y0, Dim::Known(heads), _, y3]) =
+        (dims(wide)?, dims(id)?)
+    else {
+        return None;
+    };
+    let target = expand.inputs.get(1).copied().flatten().and_then(|id| pattern.graph.constant(id));
+    let ones = target
+        .and_then(|target| target.as_slice::<i64>().ok())
+        .is_some_and(|target| matches!(target, [1, 1, _, 1, 1]));
+    let kept = ones || [(b, w0), (h, w1), (t, w3), (d, w4)].into_iter().all(|(a, b)| same(a, b));
+    // The number of elements settles the length.
+    let merged = same(b, y0) && same(d, y3) && h.known()?.checked_mul(*times)? == *heads;
+    (kept && merged && *one == Dim::Known(1) && *times > 0).then_some((x, *times))
 }
 
 /// Whether a mask of at most four dimensions keeps the rows and columns of the scores, as far as
@@ -170,9 +214,47 @@ mod tests {
                 v: [0, 2, 1, 3],
                 swapped: true,
                 scale: 0.25,
+                sharing: 1,
             };
             assert_eq!(graph.op::<Sdpa>(0), Some(&want));
             assert_eq!(graph.nodes[0].inputs.len(), 3 + usize::from(masked));
+        }
+        Ok(())
+    }
+
+    /// Heads of keys and values repeated as exporters write it are read by several heads of queries.
+    #[test]
+    fn repeated_heads_are_shared() -> Result<()> {
+        // What the axes are widened to, and whether that repeats each head.
+        for (axis, wide, shared) in [(2, [1, 1, 3, 1, 1], true), (1, [1, 3, 1, 1, 1], false)] {
+            let mut g = GraphBuilder::new("g");
+            let q = g.input("q", f32_type(&[Some(1), Some(6), None, Some(8)]));
+            let narrow = f32_type(&[Some(1), Some(2), None, Some(8)]);
+            let [k, v] = ["k", "v"].map(|name| g.input(name, narrow.clone()));
+            let ints = |g: &mut GraphBuilder, name: &str, x: &[i64]| -> Result<_> {
+                Ok(g.initializer(name, Tensor::from_slice([x.len()], x)?))
+            };
+            let axis = ints(&mut g, "axis", &[axis])?;
+            let wide = ints(&mut g, "wide", &wide)?;
+            let heads = ints(&mut g, "heads", &[0, 6, -1, 8])?;
+            let [k, v] = [k, v].map(|x| {
+                let x = g.node("Unsqueeze", &[x, axis], []);
+                let x = g.node("Expand", &[x, wide], []);
+                g.node("Reshape", &[x, heads], [])
+            });
+            let k = g.node("Transpose", &[k], [("perm", Attr::from(vec![0i64, 1, 3, 2]))]);
+            let scores = g.node("MatMul", &[q, k], []);
+            let weights = g.node("Softmax", &[scores], [("axis", Attr::from(-1))]);
+            let y = g.node("MatMul", &[weights, v], []);
+            g.output("y", y, f32_type(&[None, Some(6), None, Some(8)]));
+            let mut graph = graph_of(g)?;
+            graph.infer()?;
+            AttentionFusion.run(&mut graph)?;
+            DeadCodeElimination.run(&mut graph)?;
+            let ops = (0..graph.nodes.len()).find_map(|node| graph.op::<Sdpa>(node));
+            let sharing = ops.map(|op| op.sharing);
+            assert_eq!(sharing, Some(if shared { 3 } else { 1 }));
+            assert_eq!(graph.nodes.len() == 1, shared);
         }
         Ok(())
     }

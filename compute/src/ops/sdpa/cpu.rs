@@ -57,6 +57,7 @@ struct Job<'a> {
     v: Grid<'a>,
     mask: Option<Grid<'a>>,
     scale: f32,
+    sharing: usize,
     swapped: bool,
     /// Batches, heads, rows, columns of the output.
     out: [usize; 4],
@@ -95,6 +96,7 @@ pub(super) fn run(
         v,
         mask,
         scale: op.scale,
+        sharing: op.sharing,
         swapped: op.swapped,
         out: [b, h, s, e],
         block,
@@ -154,7 +156,8 @@ impl Job<'_> {
         scores: &mut [f32],
         out: &Shared<'_, f32>,
     ) {
-        let (k, v) = (self.k.matrix(b, h), self.v.matrix(b, h));
+        let shared = h / self.sharing;
+        let (k, v) = (self.k.matrix(b, shared), self.v.matrix(b, shared));
         for row in rows {
             let q = &self.q.from(b, h)[row * self.q.steps[2]..][..self.q.dims[3]];
             k.times(self.simd, q, scores);
@@ -191,8 +194,9 @@ impl Job<'_> {
         let (v, rest) = rest.split_at_mut(size_v);
         let (scores, rest) = rest.split_at_mut(self.block * t);
         let (result, sums) = rest.split_at_mut(self.block * e);
-        gemm::pack(self.k.from(b, h), (d, t), (self.k.steps[2], self.k.steps[3]), k);
-        gemm::pack(self.v.from(b, h), (t, e), (self.v.steps[2], self.v.steps[3]), v);
+        let shared = h / self.sharing;
+        gemm::pack(self.k.from(b, shared), (d, t), (self.k.steps[2], self.k.steps[3]), k);
+        gemm::pack(self.v.from(b, shared), (t, e), (self.v.steps[2], self.v.steps[3]), v);
         let (Some(k), Some(v)) = (Packed::new(k, d, t), Packed::new(v, t, e)) else { return };
         for first in rows.clone().step_by(self.block) {
             let m = self.block.min(rows.end - first);

@@ -46,7 +46,7 @@ pub(super) fn launches(
         dtype: DType::F32,
         batch,
         heads,
-        sharing: 1,
+        sharing: op.sharing,
         sizes: [rows, keys, depth, columns],
         operands: [query, key, value],
         y: Grid { argument: Argument::Output(0), steps },

@@ -8,25 +8,48 @@ fn moved(x: &Tensor, axes: [usize; 4]) -> Tensor {
     run(&Transpose { perm: Some(axes.to_vec()) }, &[x])
 }
 
+/// Each head so many times, one after the other.
+fn repeated(x: &Tensor, times: usize) -> Tensor {
+    let &[b, h, rows, columns] = x.shape().dims() else { panic!("rank 4") };
+    let size = rows * columns;
+    let x = x.as_slice::<f32>().unwrap();
+    let heads = (0..b * h * times).flat_map(|i| &x[i / times * size..][..size]);
+    t(&[b, h * times, rows, columns], &heads.copied().collect::<Vec<f32>>())
+}
+
 /// The chain that the operator replaces, step by step.
 fn chain(op: &Sdpa, q: &Tensor, k: &Tensor, v: &Tensor, mask: Option<&Tensor>) -> Tensor {
-    let scores = run(&MatMul, &[&moved(q, op.q), &moved(k, op.k)]);
+    let (k, v) = (repeated(&moved(k, op.k), op.sharing), repeated(&moved(v, op.v), op.sharing));
+    let scores = run(&MatMul, &[&moved(q, op.q), &k]);
     let mut scores = run(&Binary::new(BinaryKind::Mul), &[&scores, &t(&[], &[op.scale])]);
     if let Some(mask) = mask {
         scores = run(&Binary::new(BinaryKind::Add), &[&scores, mask]);
     }
     let weights = run(&Softmax { axis: -1, log: false, flatten: false }, &[&scores]);
-    let out = run(&MatMul, &[&weights, &moved(v, op.v)]);
+    let out = run(&MatMul, &[&weights, &v]);
     if op.swapped { moved(&out, [0, 2, 1, 3]) } else { out }
 }
 
 #[test]
 fn it_is_the_chain() {
-    let heads =
-        Sdpa { q: [0, 2, 1, 3], k: [0, 2, 3, 1], v: [0, 2, 1, 3], swapped: true, scale: 0.3 };
-    let plain =
-        Sdpa { q: [0, 1, 2, 3], k: [0, 1, 2, 3], v: [0, 1, 2, 3], swapped: false, scale: 1. };
+    let heads = Sdpa {
+        q: [0, 2, 1, 3],
+        k: [0, 2, 3, 1],
+        v: [0, 2, 1, 3],
+        swapped: true,
+        scale: 0.3,
+        sharing: 1,
+    };
+    let plain = Sdpa {
+        q: [0, 1, 2, 3],
+        k: [0, 1, 2, 3],
+        v: [0, 1, 2, 3],
+        swapped: false,
+        scale: 1.,
+        sharing: 1,
+    };
     let turned = Sdpa { k: [0, 1, 3, 2], v: [0, 1, 3, 2], ..plain.clone() };
+    let shared = Sdpa { sharing: 3, ..plain.clone() };
     for (op, q, k, v, masks) in [
         (
             &heads,
@@ -49,6 +72,9 @@ fn it_is_the_chain() {
         // Without depth, all keys have the same weight.
         (&heads, [1, 2, 2, 0], [1, 5, 2, 0], [1, 5, 2, 3], vec![vec![]]),
         (&heads, [1, 9, 2, 0], [1, 5, 2, 0], [1, 5, 2, 3], vec![vec![]]),
+        // Three heads of queries for each head of keys, with a few rows and with many.
+        (&shared, [2, 6, 2, 19], [2, 2, 19, 33], [2, 2, 33, 65], vec![vec![2, 1, 2, 33], vec![]]),
+        (&shared, [1, 6, 9, 19], [1, 2, 19, 33], [1, 2, 33, 65], vec![vec![9, 33], vec![]]),
         (&turned, [1, 2, 2, 33], [1, 2, 7, 33], [1, 2, 65, 7], vec![vec![]]),
         (&plain, [1, 2, 5, 7], [2, 1, 7, 33], [1, 1, 33, 3], vec![vec![2, 2, 5, 33], vec![5, 1]]),
     ] {
@@ -66,7 +92,14 @@ fn it_is_the_chain() {
 
 #[test]
 fn a_row_that_is_masked_out_is_nan_and_others_are_not() {
-    let op = Sdpa { q: [0, 1, 2, 3], k: [0, 1, 2, 3], v: [0, 1, 2, 3], swapped: false, scale: 1. };
+    let op = Sdpa {
+        q: [0, 1, 2, 3],
+        k: [0, 1, 2, 3],
+        v: [0, 1, 2, 3],
+        swapped: false,
+        scale: 1.,
+        sharing: 1,
+    };
     let x = noise(&[1, 1, 2, 2], 1);
     let low = f32::NEG_INFINITY;
     let mask = t(&[2, 2], &[low, low, 0., low]);
@@ -78,7 +111,14 @@ fn a_row_that_is_masked_out_is_nan_and_others_are_not() {
 
 #[test]
 fn wrong_operands_are_named() {
-    let op = Sdpa { q: [0, 1, 2, 3], k: [0, 1, 2, 3], v: [0, 1, 2, 3], swapped: false, scale: 1. };
+    let op = Sdpa {
+        q: [0, 1, 2, 3],
+        k: [0, 1, 2, 3],
+        v: [0, 1, 2, 3],
+        swapped: false,
+        scale: 1.,
+        sharing: 1,
+    };
     let x = |dims: [usize; 4]| noise(&dims, 0);
     let (q, k, v) = (x([1, 1, 2, 4]), x([1, 1, 4, 3]), x([1, 1, 3, 5]));
     assert!(

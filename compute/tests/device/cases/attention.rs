@@ -15,7 +15,7 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 fn fused() -> Vec<Case> {
-    let plain = Sdpa { q: PLAIN, k: PLAIN, v: PLAIN, swapped: false, scale: 0.3 };
+    let plain = Sdpa { q: PLAIN, k: PLAIN, v: PLAIN, swapped: false, scale: 0.3, sharing: 1 };
     let case = |name: &str, op: &Sdpa, shapes: &[&[usize]]| {
         let mut inputs: Vec<Tensor> =
             shapes.iter().zip(1..).map(|(shape, seed)| noise(shape, seed)).collect();
@@ -25,7 +25,9 @@ fn fused() -> Vec<Case> {
         }
         Case::new(name, op.clone(), inputs).within(TOLERANCE)
     };
-    let swapped = Sdpa { q: SWAP, k: [0, 2, 3, 1], v: SWAP, swapped: true, scale: 0.125 };
+    let swapped =
+        Sdpa { q: SWAP, k: [0, 2, 3, 1], v: SWAP, swapped: true, scale: 0.125, sharing: 1 };
+    let grouped = Sdpa { sharing: 3, ..plain.clone() };
     let exported: &[usize] = &[2, 70, 3, 64];
     let mut cases = vec![
         case("Sdpa", &plain, &[&[2, 3, 5, 8], &[2, 3, 8, 7], &[2, 3, 7, 6]]),
@@ -34,6 +36,7 @@ fn fused() -> Vec<Case> {
         case("Sdpa", &plain, &[&[2, 3, 5, 8], &[2, 3, 8, 7], &[2, 3, 7, 6]]).finished(),
         case("Sdpa of wide values", &plain, &[&[1, 1, 3, 4], &[1, 1, 4, 80], &[1, 1, 80, 200]]),
         case("Sdpa, shared keys", &plain, &[&[2, 4, 9, 8], &[2, 1, 8, 11], &[1, 1, 11, 8]]),
+        case("Sdpa, grouped heads", &grouped, &[&[2, 6, 9, 8], &[2, 2, 8, 11], &[2, 2, 11, 8]]),
         case("Sdpa without keys", &plain, &[&[1, 2, 3, 8], &[1, 2, 8, 0], &[1, 2, 0, 4]]),
     ];
     for mask in [vec![7], vec![5, 1], vec![2, 1, 1, 7], vec![2, 3, 5, 7]] {
