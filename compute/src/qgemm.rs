@@ -6,6 +6,7 @@
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+mod blocks;
 mod epilogue;
 mod pack;
 mod positions;
@@ -19,7 +20,7 @@ use crate::error::Result;
 use crate::isa::{Isa, Simd};
 use crate::op::Context;
 use crate::par::{Failure, Shared};
-use crate::simd::dispatch;
+use blocks::Block;
 use std::ops::Range;
 
 pub(crate) use epilogue::{Epilogue, LARGE, ToBytes, ToFloats, round};
@@ -154,8 +155,19 @@ impl<'a, E: Epilogue> Product<'a, E> {
         out: &Shared<'_, E::Out>,
         stride: usize,
     ) -> Result<()> {
-        let simd = self.simd;
-        let (mut at, step) = positions(self.weights.taps, BLOCK.min(lines.len()))?;
+        let level = Level::of(self.simd);
+        let most = BLOCK.min(lines.len());
+        #[cfg(target_arch = "x86_64")]
+        let most = match level {
+            Level::Avx2 => most.min(avx2::block(self.weights.panel(), most)),
+            _ => most,
+        };
+        let (mut at, step) = positions(self.weights.taps, most)?;
+        #[cfg(target_arch = "x86_64")]
+        let mut wide = match level {
+            Level::Avx2 => zeros(step.saturating_mul(self.weights.panel()).saturating_mul(2))?,
+            _ => Vec::new(),
+        };
         for start in lines.clone().step_by(step) {
             let count = step.min(lines.end - start);
             rows.fill(start, count, step, &mut at);
@@ -163,169 +175,29 @@ impl<'a, E: Epilogue> Product<'a, E> {
             let block = Block { at: &at, step, row: start, count, panels, out, stride };
             // SAFETY: as the caller vouches; the machine has what the level says.
             unsafe {
-                match Level::of(simd) {
-                    Level::Scalar => self.by_panels::<1>(&block),
+                match level {
                     #[cfg(target_arch = "x86_64")]
-                    Level::Avx2 => dispatch(
-                        simd,
-                        #[inline(always)]
-                        || self.by_panels::<4>(&block),
-                    ),
+                    Level::Avx2 => self.by_widened(&block, &mut wide),
                     #[cfg(target_arch = "x86_64")]
                     Level::Vnni => self.by_tiles(&block),
-                    #[cfg(not(target_arch = "x86_64"))]
-                    _ => self.by_panels::<1>(&block),
+                    _ => self.by_rows(&block),
                 }
             }
         }
         Ok(())
     }
-
-    /// A block by panels of 16 columns and `R` rows: one row is scalar, four rows are AVX2.
-    ///
-    /// # Safety
-    /// As [`Self::part`]; for four rows the machine has AVX2.
-    #[inline(always)]
-    unsafe fn by_panels<const R: usize>(&self, block: &Block<'_, E::Out>) {
-        for panel in block.panels.clone() {
-            let mut seeds = [0; PANEL];
-            seeds.copy_from_slice(&self.seeds[panel * PANEL..][..PANEL]);
-            for row in (0..block.count).step_by(R) {
-                let rows = R.min(block.count - row);
-                let mut sums = [seeds; 4];
-                // SAFETY: there are pointers for `rows` rows from `row` on.
-                unsafe {
-                    let at = block.at.as_ptr().add(row);
-                    #[cfg(target_arch = "x86_64")]
-                    if R == 4 {
-                        let w = self.weights;
-                        match rows {
-                            1 => avx2::rows::<1>(w, panel, at, block.step, &mut sums),
-                            2 => avx2::rows::<2>(w, panel, at, block.step, &mut sums),
-                            3 => avx2::rows::<3>(w, panel, at, block.step, &mut sums),
-                            _ => avx2::rows::<4>(w, panel, at, block.step, &mut sums),
-                        }
-                    }
-                    if R == 1 {
-                        scalar::row(self.weights, panel, at, block.step, &mut sums[0]);
-                    }
-                }
-                for (i, sums) in sums[..rows].iter().enumerate() {
-                    // SAFETY: as the caller vouches.
-                    let out = unsafe { self.piece(block, row + i, panel, 1) };
-                    for (j, (out, sum)) in out.iter_mut().zip(sums).enumerate() {
-                        *out = self.epilogue.element(*sum, panel * PANEL + j);
-                    }
-                    if E::FINISHES {
-                        self.epilogue.finish(self.position(block, row + i, panel), out);
-                    }
-                }
-            }
-        }
-    }
-
-    /// The columns of some panels in one row of a block.
-    ///
-    /// # Safety
-    /// As [`Self::part`].
-    #[inline(always)]
-    unsafe fn piece<'b>(
-        &self,
-        block: &Block<'b, E::Out>,
-        row: usize,
-        panel: usize,
-        panels: usize,
-    ) -> &'b mut [E::Out] {
-        let first = (block.row + row) * block.stride + panel * PANEL;
-        let columns = (panels * PANEL).min(self.weights.n - panel * PANEL);
-        // SAFETY: as the caller vouches.
-        unsafe { block.out.slice(first..first + columns) }
-    }
-
-    /// The position of a panel's columns of a row in a result without gaps.
-    #[inline(always)]
-    fn position(&self, block: &Block<'_, E::Out>, row: usize, panel: usize) -> usize {
-        (block.row + row) * self.weights.n + panel * PANEL
-    }
-
-    /// A block by the widest tiles that the columns allow.
-    ///
-    /// # Safety
-    /// As [`Self::part`].
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,avx2,fma")]
-    unsafe fn by_tiles(&self, block: &Block<'_, E::Out>) {
-        let mut panel = block.panels.start;
-        while panel < block.panels.end {
-            let wide = match block.panels.end - panel {
-                WIDE.. => WIDE,
-                2.. => 2,
-                _ => 1,
-            };
-            let tallest = if wide == WIDE { 6 } else { 12 };
-            let mut row = 0;
-            for left in (1..=block.count.div_ceil(tallest)).rev() {
-                let height = (block.count - row).div_ceil(left);
-                let tile = vnni::Tile {
-                    weights: self.weights,
-                    seeds: self.seeds,
-                    panel,
-                    rows: block.at[row..].as_ptr(),
-                    step: block.step,
-                };
-                let out = block.out.at((block.row + row) * block.stride + panel * PANEL);
-                // SAFETY: there are pointers and output for as many rows as the tile has, and as
-                // many panels.
-                unsafe {
-                    self.tile(&tile, (height, wide), out, block.stride);
-                    for i in if E::FINISHES { row..row + height } else { 0..0 } {
-                        let out = self.piece(block, i, panel, wide);
-                        self.epilogue.finish(self.position(block, i, panel), out);
-                    }
-                }
-                row += height;
-            }
-            panel += wide;
-        }
-    }
-
-    /// A tile of `size` rows and panels.
-    ///
-    /// # Safety
-    /// As [`vnni::tile`].
-    #[cfg(target_arch = "x86_64")]
-    #[inline(always)]
-    unsafe fn tile(
-        &self,
-        tile: &vnni::Tile<'_>,
-        size: (usize, usize),
-        out: *mut E::Out,
-        stride: usize,
-    ) {
-        macro_rules! sizes {
-            ($(($m:literal, $n:literal))*) => {
-                match size {
-                    // SAFETY: as the caller promises.
-                    $(($m, $n) => unsafe { vnni::tile::<$m, $n, E>(tile, self.epilogue, out, stride) },)*
-                    _ => {}
-                }
-            };
-        }
-        sizes!((1, 4)(2, 4)(3, 4)(4, 4)(5, 4)(6, 4));
-        sizes!((1, 2)(2, 2)(3, 2)(4, 2)(5, 2)(6, 2)(7, 2)(8, 2)(9, 2)(10, 2)(11, 2)(12, 2));
-        sizes!((1, 1)(2, 1)(3, 1)(4, 1)(5, 1)(6, 1)(7, 1)(8, 1)(9, 1)(10, 1)(11, 1)(12, 1));
-    }
 }
 
-/// Rows that are computed at once, and the panels of the result.
-struct Block<'a, T> {
-    /// For each tap, `step` apart, a pointer for each row.
-    at: &'a [*const u8],
-    step: usize,
-    /// The first row.
-    row: usize,
-    count: usize,
-    panels: Range<usize>,
-    out: &'a Shared<'a, T>,
-    stride: usize,
+/// So many zeros.
+///
+/// # Errors
+/// Out of memory.
+#[cfg(target_arch = "x86_64")]
+fn zeros(count: usize) -> Result<Vec<i32>> {
+    let mut zeros = Vec::new();
+    let bytes = count.saturating_mul(size_of::<i32>());
+    let room = zeros.try_reserve_exact(count);
+    room.map_err(|_| lgp_memory::Error::OutOfMemory { bytes })?;
+    zeros.resize(count, 0);
+    Ok(zeros)
 }

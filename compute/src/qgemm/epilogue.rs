@@ -1,13 +1,15 @@
 //! The outputs of 32-bit sums: bytes with a scale and zero point, or floats.
 
 #[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
 mod vnni;
 
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};
 use crate::quantized::Quant;
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::__m512i;
+use std::arch::x86_64::{__m256i, __m512i};
 
 /// The operations that make outputs of a row's sums.
 pub(crate) trait Epilogue: Sync {
@@ -36,6 +38,20 @@ pub(crate) trait Epilogue: Sync {
     unsafe fn store<const N: usize>(
         &self,
         sums: &[__m512i; N],
+        column: usize,
+        out: *mut Self::Out,
+        columns: usize,
+    );
+
+    /// Writes a panel of a row; `columns` of it exist.
+    ///
+    /// # Safety
+    /// The machine has AVX2; `out` may be written for `columns` columns, and the scales reach to
+    /// the end of the panel from `column` on.
+    #[cfg(target_arch = "x86_64")]
+    unsafe fn store_panel(
+        &self,
+        sums: &[__m256i; 2],
         column: usize,
         out: *mut Self::Out,
         columns: usize,
@@ -133,6 +149,13 @@ impl Epilogue for ToBytes {
         // SAFETY: as the caller vouches.
         unsafe { vnni::bytes(self, sums, column, out, columns) }
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn store_panel(&self, sums: &[__m256i; 2], column: usize, out: *mut u8, columns: usize) {
+        // SAFETY: as the caller vouches.
+        unsafe { avx2::bytes(self, sums, column, out, columns) }
+    }
 }
 
 impl Epilogue for ToFloats<'_> {
@@ -171,5 +194,18 @@ impl Epilogue for ToFloats<'_> {
     ) {
         // SAFETY: as the caller vouches.
         unsafe { vnni::floats(self, sums, column, out, columns) }
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn store_panel(
+        &self,
+        sums: &[__m256i; 2],
+        column: usize,
+        out: *mut f32,
+        columns: usize,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe { avx2::floats(self, sums, column, out, columns) }
     }
 }

@@ -1,10 +1,14 @@
 //! Depthwise convolution of bytes: each channel has its own weights.
 
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
+
 use super::rows::Window;
 use crate::error::Result;
-use crate::isa::Simd;
+use crate::isa::{Isa, Simd};
 use crate::qgemm::{Epilogue, PANEL, Rows, ToBytes, positions};
-use crate::simd::dispatch;
 
 /// Output pixels computed at once.
 const BLOCK: usize = 64;
@@ -79,23 +83,22 @@ impl DepthwiseWeights {
         for (block, out) in out.chunks_mut(step * self.channels).enumerate() {
             let count = out.len() / self.channels;
             window.fill(first + block * step, count, step, &mut at);
+            // SAFETY: the `Simd` proves that the machine has the instructions; every pointer is of a
+            // pixel or border of all channels, and `out` has `count` pixels.
             #[cfg(target_arch = "x86_64")]
-            if simd.vnni() {
-                // SAFETY: the `Simd` proves that the machine has the instructions; every pointer
-                // is of a pixel or border of all channels, and `out` has `count` pixels.
-                unsafe { self.vnni(&at, step, count, out) };
-                continue;
+            unsafe {
+                match simd.isa() {
+                    Isa::Avx512 if simd.vnni() => self.vnni(&at, step, count, out),
+                    Isa::Avx512 | Isa::Avx2 => self.avx2(&at, step, count, out),
+                    Isa::Scalar => self.plain(&at, step, count, out),
+                }
             }
-            dispatch(
-                simd,
-                #[inline(always)]
-                || self.plain(&at, step, count, out),
-            );
+            #[cfg(not(target_arch = "x86_64"))]
+            self.plain(&at, step, count, out);
         }
         Ok(())
     }
 
-    #[inline(always)]
     fn plain(&self, at: &[*const u8], step: usize, count: usize, out: &mut [u8]) {
         for (panel, weights) in self.weights.chunks_exact(self.taps.max(1)).enumerate() {
             let from = panel * PANEL;
@@ -116,76 +119,5 @@ impl DepthwiseWeights {
                 }
             }
         }
-    }
-
-    /// # Safety
-    /// The machine must have the instructions. For each tap, `at` must have `count` pointers to
-    /// pixels of all channels, `step` apart from those of the next tap; `out` has room for `count`.
-    #[cfg(target_arch = "x86_64")]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
-    unsafe fn vnni(&self, at: &[*const u8], step: usize, count: usize, out: &mut [u8]) {
-        for panel in 0..self.channels.div_ceil(PANEL) {
-            let mut pixel = 0;
-            while pixel < count {
-                let at = &at[pixel..];
-                let out = &mut out[pixel * self.channels + panel * PANEL..];
-                // SAFETY: by this function's contract; no tile takes more pixels than are left.
-                pixel += unsafe {
-                    match count - pixel {
-                        8.. => self.tile::<8>(at, step, panel, out),
-                        4.. => self.tile::<4>(at, step, panel, out),
-                        _ => self.tile::<1>(at, step, panel, out),
-                    }
-                };
-            }
-        }
-    }
-
-    /// 16 channels of `P` pixels.
-    ///
-    /// # Safety
-    /// As [`Self::vnni`], for `P` pixels.
-    #[cfg(target_arch = "x86_64")]
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
-    unsafe fn tile<const P: usize>(
-        &self,
-        at: &[*const u8],
-        step: usize,
-        panel: usize,
-        out: &mut [u8],
-    ) -> usize {
-        use std::arch::x86_64::*;
-        let from = panel * PANEL;
-        let n = PANEL.min(self.channels - from);
-        #[allow(clippy::cast_possible_truncation, reason = "as many bits as there are lanes")]
-        let mask = ((1u32 << n) - 1) as u16;
-        assert!(out.len() >= (P - 1) * self.channels + n && at.len() >= (self.taps - 1) * step + P);
-        // SAFETY: loads are masked to the channels that exist, which the pointers and the output
-        // have; weights, seeds and scales fill whole panels.
-        unsafe {
-            let seeds = _mm512_loadu_si512(self.seeds.as_ptr().add(from).cast());
-            let mut acc = [seeds; P];
-            let weights = self.weights.as_ptr().add(panel * self.taps);
-            let at = at.as_ptr();
-            for tap in 0..self.taps {
-                let w = _mm512_loadu_si512(weights.add(tap).cast());
-                for (p, acc) in acc.iter_mut().enumerate() {
-                    let x = (*at.add(tap * step + p)).add(from);
-                    let x = if n == PANEL {
-                        _mm_loadu_si128(x.cast())
-                    } else {
-                        _mm_maskz_loadu_epi8(mask, x.cast())
-                    };
-                    // The upper half of each lane is 0 on this side: one product remains.
-                    *acc = _mm512_dpwssd_epi32(*acc, _mm512_cvtepu8_epi32(x), w);
-                }
-            }
-            for (p, acc) in acc.into_iter().enumerate() {
-                let out = out.as_mut_ptr().add(p * self.channels);
-                self.epilogue.store(&[acc], from, out, n);
-            }
-        }
-        P
     }
 }

@@ -16,13 +16,17 @@ impl Pixel {
         Self { image, y: pixel / x.output, x: pixel % x.output }
     }
 
-    fn advance(&mut self, [y, x]: &[Axis; 2]) {
+    fn advance(&mut self, axes: &[Axis; 2]) {
         self.x += 1;
-        if self.x == x.output {
-            (self.x, self.y) = (0, self.y + 1);
-            if self.y == y.output {
-                (self.y, self.image) = (0, self.image + 1);
-            }
+        if self.x == axes[1].output {
+            self.next_line(axes);
+        }
+    }
+
+    fn next_line(&mut self, [y, _]: &[Axis; 2]) {
+        (self.x, self.y) = (0, self.y + 1);
+        if self.y == y.output {
+            (self.y, self.image) = (0, self.image + 1);
         }
     }
 }
@@ -49,19 +53,43 @@ impl Rows for Window<'_> {
         }
         for ky in 0..ay.kernel {
             for kx in 0..ax.kernel {
-                let mut pixel = Pixel::new(first, &self.axes);
-                for at in &mut at[(ky * ax.kernel + kx) * step..][..count] {
-                    let y = (pixel.y * ay.stride + ky * ay.dilation).wrapping_sub(ay.begin);
-                    let x = (pixel.x * ax.stride + kx * ax.dilation).wrapping_sub(ax.begin);
-                    *at = if y < ay.input && x < ax.input {
-                        let from = (pixel.image * ay.input + y) * ax.input + x;
-                        self.x[from * self.c + self.first_channel..].as_ptr()
-                    } else {
-                        self.border.as_ptr()
-                    };
-                    pixel.advance(&self.axes);
-                }
+                let at = &mut at[(ky * ax.kernel + kx) * step..][..count];
+                self.tap(Pixel::new(first, &self.axes), [ky, kx], at);
             }
+        }
+    }
+}
+
+impl Window<'_> {
+    /// The position of one tap for the pixels from `pixel` on, a line of pixels at a time.
+    fn tap(&self, mut pixel: Pixel, [ky, kx]: [usize; 2], mut at: &mut [*const u8]) {
+        let [ay, ax] = &self.axes;
+        // The input's pixels of a line are those from the first that is not padding on.
+        let shift = kx * ax.dilation;
+        let inside = |x: usize| (x + ax.begin).saturating_sub(shift).div_ceil(ax.stride);
+        let (begin, end) = (inside(0), inside(ax.input));
+        while !at.is_empty() {
+            let count = at.len().min(ax.output - pixel.x);
+            let (line, rest) = at.split_at_mut(count);
+            let y = (pixel.y * ay.stride + ky * ay.dilation).wrapping_sub(ay.begin);
+            let from = begin.clamp(pixel.x, pixel.x + count) - pixel.x;
+            let to = end.clamp(pixel.x, pixel.x + count) - pixel.x;
+            if y < ay.input && from < to {
+                line[..from].fill(self.border.as_ptr());
+                line[to..].fill(self.border.as_ptr());
+                let first = (pixel.x + from) * ax.stride + shift - ax.begin;
+                let first = (pixel.image * ay.input + y) * ax.input + first;
+                let x = &self.x[first * self.c + self.first_channel..];
+                let step = ax.stride * self.c;
+                assert!((to - from - 1) * step < x.len(), "the pixels of a line");
+                for (i, at) in line[from..to].iter_mut().enumerate() {
+                    *at = x.as_ptr().wrapping_add(i * step);
+                }
+            } else {
+                line.fill(self.border.as_ptr());
+            }
+            at = rest;
+            pixel.next_line(&self.axes);
         }
     }
 }

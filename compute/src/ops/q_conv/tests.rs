@@ -46,6 +46,13 @@ fn agrees_with_floats_in_between() {
         pads: Pads::Explicit(vec![79, 41, 120, 161]),
         ..geometry(1, 3, 5)
     };
+    let apart = ConvGeometry {
+        kernel: [2, 3],
+        strides: [2, 3],
+        dilations: [3, 2],
+        pads: Pads::Explicit(vec![4, 7, 3, 9]),
+        ..geometry(37, 37, 37)
+    };
     for (geometry, x_quant, y_quant) in [
         (dense.clone(), u8s, u8s),
         (dense, i8s, i8s),
@@ -55,6 +62,10 @@ fn agrees_with_floats_in_between() {
         (far_apart, i8s, u8s),
         (geometry(2, 8, 6), i8s, u8s),
         (geometry(20, 20, 20), u8s, i8s),
+        // Fewer channels than a panel, several panels, and an even number of taps far apart.
+        (geometry(5, 5, 5), i8s, u8s),
+        (apart.clone(), u8s, u8s),
+        (ConvGeometry { group: 1, channels: 8, maps: 9, ..apart }, u8s, i8s),
     ] {
         let [kh, kw] = geometry.kernel;
         let x = quantize(&noise(&[2, geometry.channels, 7, 9], 1), x_quant);
