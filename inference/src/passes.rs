@@ -3,6 +3,7 @@
 mod affine;
 mod attention;
 mod bf16_values;
+mod byte_tables;
 mod cast;
 mod common;
 mod constant_folding;
@@ -60,6 +61,7 @@ const PASSES: &[(&dyn Pass, &[Stage])] = &[
     (&identity::IdentityElimination, &[Cpu]),
     (&quantized::QuantizedFusion, &[Cpu]),
     (&dynamic_products::DynamicProducts, &[Cpu]),
+    (&byte_tables::ByteTables, &[Cpu]),
     // Nodes that integer kernels have replaced must not be folded to floats.
     (&dead_code::DeadCodeElimination, &[Cpu]),
     (&constant_folding::ConstantFolding { keep_bytes: false }, &[Cpu, Device, Shapes]),
