@@ -30,8 +30,8 @@ pub(super) trait Vector: Copy {
 }
 
 /// `c = a · b` or `c += a · b` for `MR` rows and `NV` vectors of columns. Rows of `a` and `c` are
-/// `a_row` and `c_row` words apart, rows of `b` one panel. The kernel prefetches `next` into the
-/// cache and reads nothing from it.
+/// `a_row` and `c_row` words apart, rows of `b` one panel. At each step the kernel prefetches so many
+/// words into the cache, from `next` on, of which it reads nothing: at most two lines.
 ///
 /// # Safety
 /// The machine has the vectors' instructions, and the operands reach as far as the sizes say.
@@ -43,7 +43,7 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
     b: *const f32,
     (c, c_row): (*mut f32, usize),
     add: bool,
-    next: *const f32,
+    (next, ahead): (*const f32, usize),
 ) {
     // SAFETY: as the caller promises; `next` is only a hint and may lead anywhere.
     unsafe {
@@ -53,7 +53,8 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
         // run out of registers.
         for _ in 0..k {
             prefetch(next);
-            next = next.wrapping_add(4);
+            prefetch(next.wrapping_add(ahead / 2));
+            next = next.wrapping_add(ahead);
             let mut right = [V::zero(); NV];
             for j in 0..NV {
                 right[j] = V::load(b.add(j * V::LANES));

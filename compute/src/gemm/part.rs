@@ -203,14 +203,18 @@ impl Part<'_> {
         let column = panel * PANEL;
         let width = PANEL.min(self.b.columns - column);
         let b = self.b.words[panel * self.b.steps * PANEL + steps.start * PANEL..].as_ptr();
-        let mut next = b.wrapping_add(self.b.steps * PANEL);
         let tiles = lines.len().div_ceil(MR);
+        // While it multiplies this panel, a tile fetches its share of the next one. Weights come from
+        // memory, and few rows would wait for them.
+        let passes = PANEL / (NV * V::LANES);
+        let ahead = PANEL.div_ceil(tiles * passes);
+        let mut next = b.wrapping_add(self.b.steps * PANEL);
         let mut at = 0;
         for left in (1..=tiles).rev() {
             let height = (lines.len() - at).div_ceil(left);
             let a = (a.words[at * a.row..].as_ptr(), a.row);
             let c = self.c.at((lines.start + at) * self.c_row + column);
-            let tile = Tile { height, steps, a, b, next };
+            let tile = Tile { height, steps, a, b, next: (next, ahead) };
             // SAFETY: a tile lies inside the operands.
             unsafe {
                 if width == PANEL {
@@ -225,7 +229,7 @@ impl Part<'_> {
                     }
                 }
             }
-            next = next.wrapping_add(steps.len() / 4 * 16);
+            next = next.wrapping_add(steps.len() * passes * ahead);
             at += height;
         }
     }

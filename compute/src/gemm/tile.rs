@@ -11,8 +11,8 @@ pub(super) struct Tile<'a> {
     /// The first row, and the distance from row to row.
     pub(super) a: (*const f32, usize),
     pub(super) b: *const f32,
-    /// The words that a later tile reads, to be prefetched.
-    pub(super) next: *const f32,
+    /// The words that a later tile reads, to be prefetched, and how many of them at each step.
+    pub(super) next: (*const f32, usize),
 }
 
 impl Tile<'_> {
@@ -23,13 +23,15 @@ impl Tile<'_> {
         &self,
         c: (*mut f32, usize),
     ) {
+        let (k, add) = (self.steps.len(), self.steps.start > 0);
+        let (mut next, ahead) = self.next;
         for j in (0..PANEL).step_by(NV * V::LANES) {
             // SAFETY: as the caller promises.
             unsafe {
                 let (b, c) = (self.b.add(j), (c.0.add(j), c.1));
-                let (k, add) = (self.steps.len(), self.steps.start > 0);
-                rows_of::<V, MR, NV>(self.height, k, self.a, b, c, add, self.next);
+                rows_of::<V, MR, NV>(self.height, k, self.a, b, c, add, (next, ahead));
             }
+            next = next.wrapping_add(k * ahead);
         }
     }
 
@@ -71,7 +73,7 @@ unsafe fn rows_of<V: Vector, const MR: usize, const NV: usize>(
     b: *const f32,
     c: (*mut f32, usize),
     add: bool,
-    next: *const f32,
+    next: (*const f32, usize),
 ) {
     macro_rules! by_height {
         ($($n:literal)*) => {
