@@ -64,12 +64,20 @@ def inputs(session, options, folder):
     return arrays, args
 
 
+def of_bytes(model):
+    """Whether a model's layers are quantised."""
+    return model.stem.endswith("_qdq")
+
+
 def compare(runner, model, options, folder):
     """Largest absolute and relative error, and both engines' milliseconds."""
     settings = ort.SessionOptions()
     settings.intra_op_num_threads = options.threads
     settings.inter_op_num_threads = 1
     settings.log_severity_level = 3
+    if of_bytes(model):
+        # Its kernels of bytes saturate on processors without VNNI, but not the floats that they replace.
+        settings.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(str(model), settings, providers=["CPUExecutionProvider"])
     arrays, args = inputs(session, options, folder)
     expected = session.run(None, arrays)
@@ -128,7 +136,7 @@ def main():
                 continue
         absolute, relative, ours, theirs = result
         print(f"| {name} | {absolute:.2e} | {relative:.2e} | {ours:.2f} | {theirs:.2f} |", flush=True)
-        limit = LIMIT_OF_BYTES if name.endswith("_qdq") else LIMIT
+        limit = LIMIT_OF_BYTES if of_bytes(model) else LIMIT
         if not relative <= limit:
             failed.append(f"{name}: relative error {relative:.2e}, expected at most {limit:.0e}")
     for line in failed:
