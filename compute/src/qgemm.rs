@@ -165,7 +165,9 @@ impl<'a, E: Epilogue> Product<'a, E> {
         let (mut at, step) = positions(self.weights.taps, most)?;
         #[cfg(target_arch = "x86_64")]
         let mut wide = match level {
-            Level::Avx2 => zeros(step.saturating_mul(self.weights.panel()).saturating_mul(2))?,
+            Level::Avx2 => {
+                positions::filled(step.saturating_mul(self.weights.panel()).saturating_mul(2), 0)?
+            }
             _ => Vec::new(),
         };
         for start in lines.clone().step_by(step) {
@@ -186,18 +188,4 @@ impl<'a, E: Epilogue> Product<'a, E> {
         }
         Ok(())
     }
-}
-
-/// So many zeros.
-///
-/// # Errors
-/// Out of memory.
-#[cfg(target_arch = "x86_64")]
-fn zeros(count: usize) -> Result<Vec<i32>> {
-    let mut zeros = Vec::new();
-    let bytes = count.saturating_mul(size_of::<i32>());
-    let room = zeros.try_reserve_exact(count);
-    room.map_err(|_| lgp_memory::Error::OutOfMemory { bytes })?;
-    zeros.resize(count, 0);
-    Ok(zeros)
 }

@@ -15,10 +15,19 @@ pub(crate) fn positions(taps: usize, most: usize) -> Result<(Vec<*const u8>, usi
     while rows > 1 && taps.saturating_mul(rows) > POINTERS_MAX {
         rows /= 2;
     }
-    let bytes = taps.saturating_mul(rows).saturating_mul(size_of::<*const u8>());
-    let mut at = Vec::new();
-    let room = at.try_reserve_exact(taps.saturating_mul(rows));
-    room.map_err(|_| lgp_memory::Error::OutOfMemory { bytes })?;
-    at.resize(taps * rows, std::ptr::null());
+    let at = filled(taps.saturating_mul(rows), std::ptr::null())?;
     Ok((at, rows))
+}
+
+/// A vector of so many equal elements.
+///
+/// # Errors
+/// Out of memory.
+pub(super) fn filled<T: Clone>(count: usize, element: T) -> Result<Vec<T>> {
+    let bytes = count.saturating_mul(size_of::<T>());
+    let mut all = Vec::new();
+    let room = all.try_reserve_exact(count);
+    room.map_err(|_| lgp_memory::Error::OutOfMemory { bytes })?;
+    all.resize(count, element);
+    Ok(all)
 }

@@ -42,7 +42,7 @@ fn table(
     ctx: &Context,
 ) -> Option<(QLookup, ValueId)> {
     let node = &graph.nodes[index];
-    let (from, to) = bytes(graph, node)?;
+    let (_, to) = bytes(graph, node)?;
     let function = |id: &ValueId| {
         let before = &graph.nodes[producers[id.0]?];
         let [Some(x)] = before.inputs.as_slice() else { return None };
@@ -55,7 +55,7 @@ fn table(
         Some((_, from, _)) => *from == x || *id == x,
         None => *id == x,
     };
-    if !inputs.iter().zip(&functions).all(same) || (inputs.contains(&x) && dtype != from) {
+    if !inputs.iter().zip(&functions).all(same) {
         return None;
     }
     let all: Vec<u8> = (0..=u8::MAX).collect();

@@ -187,7 +187,7 @@ fn measure(
             if round >= wanted || *timed == 0 {
                 continue;
             }
-            // The first run after a long stop takes longer: 3.8 s instead of 2.1 with 950 MB.
+            // The first run after a long stop also pays for memory that the system took meanwhile.
             match peer.awake(|peer| peer.run(1, *timed)) {
                 Ok(mut times) => {
                     times.sort_by(f64::total_cmp);

@@ -83,20 +83,44 @@ impl DepthwiseWeights {
         for (block, out) in out.chunks_mut(step * self.channels).enumerate() {
             let count = out.len() / self.channels;
             window.fill(first + block * step, count, step, &mut at);
-            // SAFETY: the `Simd` proves that the machine has the instructions; every pointer is of a
-            // pixel or border of all channels, and `out` has `count` pixels.
-            #[cfg(target_arch = "x86_64")]
-            unsafe {
-                match simd.isa() {
-                    Isa::Avx512 if simd.vnni() => self.vnni(&at, step, count, out),
-                    Isa::Avx512 | Isa::Avx2 => self.avx2(&at, step, count, out),
-                    Isa::Scalar => self.plain(&at, step, count, out),
+            match simd.isa() {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 if simd.vnni() => {
+                    self.tiles(&at, count, out, |left, at, panel, out| {
+                        // SAFETY: the `Simd` proves that the machine has the instructions; every pointer
+                        // is of a pixel or border of all channels, and `out` has the pixels that are left.
+                        unsafe { self.vnni(left, (at, step), panel, out) }
+                    })
                 }
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 | Isa::Avx2 => self.tiles(&at, count, out, |left, at, panel, out| {
+                    // SAFETY: as above.
+                    unsafe { self.avx2(left, (at, step), panel, out) }
+                }),
+                _ => self.plain(&at, step, count, out),
             }
-            #[cfg(not(target_arch = "x86_64"))]
-            self.plain(&at, step, count, out);
         }
         Ok(())
+    }
+
+    /// All panels of `count` pixels. `tile` computes some of the pixels that are left and tells how
+    /// many; it gets pointers and output from the first of them and from the panel on.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn tiles(
+        &self,
+        at: &[*const u8],
+        count: usize,
+        out: &mut [u8],
+        tile: impl Fn(usize, &[*const u8], usize, &mut [u8]) -> usize,
+    ) {
+        for panel in 0..self.channels.div_ceil(PANEL) {
+            let mut pixel = 0;
+            while pixel < count {
+                let out = &mut out[pixel * self.channels + panel * PANEL..];
+                pixel += tile(count - pixel, &at[pixel..], panel, out);
+            }
+        }
     }
 
     fn plain(&self, at: &[*const u8], step: usize, count: usize, out: &mut [u8]) {

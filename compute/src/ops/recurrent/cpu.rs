@@ -55,7 +55,8 @@ pub(super) fn run<T: Weights>(
 }
 
 /// Walks through the sequences, which writes the hidden states `y` of all steps: both ways at the
-/// same time where the threads are too few to gain more from sharing the products of a step.
+/// same time where the threads are too few to gain more from sharing the products of a step. With
+/// two threads that was measured; that four still gain is an assumption.
 fn walk<T: Weights>(
     ctx: &Context,
     ways: &mut [Way<'_, T>],

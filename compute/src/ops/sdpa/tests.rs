@@ -8,6 +8,12 @@ fn moved(x: &Tensor, axes: [usize; 4]) -> Tensor {
     run(&Transpose { perm: Some(axes.to_vec()) }, &[x])
 }
 
+/// Attention on operands that lie as it computes.
+fn plain() -> Sdpa {
+    let axes = [0, 1, 2, 3];
+    Sdpa { q: axes, k: axes, v: axes, swapped: false, scale: 1., sharing: 1 }
+}
+
 /// Each head so many times, one after the other.
 fn repeated(x: &Tensor, times: usize) -> Tensor {
     let &[b, h, rows, columns] = x.shape().dims() else { panic!("rank 4") };
@@ -40,14 +46,7 @@ fn it_is_the_chain() {
         scale: 0.3,
         sharing: 1,
     };
-    let plain = Sdpa {
-        q: [0, 1, 2, 3],
-        k: [0, 1, 2, 3],
-        v: [0, 1, 2, 3],
-        swapped: false,
-        scale: 1.,
-        sharing: 1,
-    };
+    let plain = plain();
     let turned = Sdpa { k: [0, 1, 3, 2], v: [0, 1, 3, 2], ..plain.clone() };
     let shared = Sdpa { sharing: 3, ..plain.clone() };
     for (op, q, k, v, masks) in [
@@ -92,14 +91,7 @@ fn it_is_the_chain() {
 
 #[test]
 fn a_row_that_is_masked_out_is_nan_and_others_are_not() {
-    let op = Sdpa {
-        q: [0, 1, 2, 3],
-        k: [0, 1, 2, 3],
-        v: [0, 1, 2, 3],
-        swapped: false,
-        scale: 1.,
-        sharing: 1,
-    };
+    let op = plain();
     let x = noise(&[1, 1, 2, 2], 1);
     let low = f32::NEG_INFINITY;
     let mask = t(&[2, 2], &[low, low, 0., low]);
@@ -111,14 +103,7 @@ fn a_row_that_is_masked_out_is_nan_and_others_are_not() {
 
 #[test]
 fn wrong_operands_are_named() {
-    let op = Sdpa {
-        q: [0, 1, 2, 3],
-        k: [0, 1, 2, 3],
-        v: [0, 1, 2, 3],
-        swapped: false,
-        scale: 1.,
-        sharing: 1,
-    };
+    let op = plain();
     let x = |dims: [usize; 4]| noise(&dims, 0);
     let (q, k, v) = (x([1, 1, 2, 4]), x([1, 1, 4, 3]), x([1, 1, 3, 5]));
     assert!(
@@ -127,6 +112,11 @@ fn wrong_operands_are_named() {
     assert!(
         fails(&op, &[&q, &k, &x([1, 1, 2, 5])]).contains("the length of input 2 is 2, expected 3")
     );
+    let none = Sdpa { sharing: 0, ..op.clone() };
+    assert!(fails(&none, &[&q, &k, &v]).contains("0 heads share a head of keys"));
+    let two = Sdpa { sharing: 2, ..op.clone() };
+    let (q3, k2) = (x([1, 3, 2, 4]), x([1, 2, 4, 3]));
+    assert!(fails(&two, &[&q3, &k2, &v]).contains("cannot broadcast"));
     assert!(fails(&op, &[&q, &k, &noise(&[3, 5], 0)]).contains("rank 2"));
     assert!(fails(&op, &[&q, &k, &v, &noise(&[1, 1, 1, 1, 3], 0)]).contains("rank 5"));
     assert!(fails(&op, &[&q, &k, &v, &noise(&[7], 0)]).contains("cannot broadcast"));

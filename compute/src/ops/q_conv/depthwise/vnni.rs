@@ -5,24 +5,26 @@ use crate::qgemm::{Epilogue, PANEL};
 use std::arch::x86_64::*;
 
 impl DepthwiseWeights {
+    /// 16 channels of some of the `left` pixels: how many these are.
+    ///
     /// # Safety
-    /// The machine must have the instructions. For each tap, `at` must have `count` pointers to
-    /// pixels of all channels, `step` apart from those of the next tap; `out` has room for `count`.
+    /// The machine must have the instructions. For each tap, `at` must have `left` pointers to
+    /// pixels of all channels, `step` apart from those of the next tap; `out` has room for these
+    /// pixels from the panel on.
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,fma")]
-    pub(super) unsafe fn vnni(&self, at: &[*const u8], step: usize, count: usize, out: &mut [u8]) {
-        for panel in 0..self.channels.div_ceil(PANEL) {
-            let mut pixel = 0;
-            while pixel < count {
-                let at = &at[pixel..];
-                let out = &mut out[pixel * self.channels + panel * PANEL..];
-                // SAFETY: by this function's contract; no tile takes more pixels than are left.
-                pixel += unsafe {
-                    match count - pixel {
-                        8.. => self.tile::<8>(at, step, panel, out),
-                        4.. => self.tile::<4>(at, step, panel, out),
-                        _ => self.tile::<1>(at, step, panel, out),
-                    }
-                };
+    pub(super) unsafe fn vnni(
+        &self,
+        left: usize,
+        (at, step): (&[*const u8], usize),
+        panel: usize,
+        out: &mut [u8],
+    ) -> usize {
+        // SAFETY: by this function's contract; no tile takes more pixels than are left.
+        unsafe {
+            match left {
+                8.. => self.tile::<8>(at, step, panel, out),
+                4.. => self.tile::<4>(at, step, panel, out),
+                _ => self.tile::<1>(at, step, panel, out),
             }
         }
     }
