@@ -14,7 +14,6 @@ use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::process::ExitCode;
 
 /// The result of every command.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
@@ -119,12 +118,12 @@ impl Failure {
     }
 
     /// Writes the failure to stderr and answers the exit status.
-    pub(crate) fn report(&self, json: bool) -> ExitCode {
+    pub(crate) fn report(&self, json: bool) -> u8 {
         if ![BROKEN_PIPE, TOLD].contains(&&*self.code) {
             // A closed stderr cannot be helped.
             let _ = self.write(json);
         }
-        ExitCode::from(self.exit)
+        self.exit
     }
 
     fn write(&self, json: bool) -> std::io::Result<()> {

@@ -37,7 +37,6 @@ mod values;
 mod wire;
 
 use clap::Parser;
-use std::process::ExitCode;
 
 /// Sessions allocate and free tensors from several threads at once; mimalloc does that faster
 /// than the system's allocator and gives memory back sooner.
@@ -45,17 +44,17 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-fn main() -> ExitCode {
+fn main() -> ! {
     let json = output::is_json_wanted();
     failure::install_panic_hook(json);
     let result = std::panic::catch_unwind(|| match cli::Cli::try_parse() {
         Ok(cli) => commands::dispatch(&cli),
         Err(error) => cli::report_usage(&error),
     });
-    match result {
-        Ok(Ok(())) => ExitCode::SUCCESS,
+    lgp_hal::exit(match result {
+        Ok(Ok(())) => 0,
         Ok(Err(failure)) => failure.report(json),
         // The panic hook has already said what happened.
-        Err(_) => ExitCode::FAILURE,
-    }
+        Err(_) => 1,
+    })
 }

@@ -68,8 +68,7 @@ pub(crate) fn on_interrupt(
     std::thread::spawn(move || {
         runtime.block_on(signals.next());
         let word = word();
-        word.report(out.is_json());
-        std::process::exit(i32::from(word.exit));
+        lgp_hal::exit(word.report(out.is_json()));
     });
     Ok(())
 }

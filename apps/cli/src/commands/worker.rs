@@ -54,7 +54,7 @@ pub(crate) fn run() -> Result<()> {
     if let Err(error @ ClusterError::MustRestart) = ended {
         tracing::error!(%error, "the process ends, and its place is filled again");
         // The run that hangs holds a thread of the runtime, whose drop would wait for it.
-        std::process::exit(1);
+        lgp_hal::exit(1);
     }
     Ok(ended?)
 }
@@ -69,7 +69,7 @@ fn watch_stdin() -> oneshot::Receiver<()> {
         // The receiver is gone if the worker ends by itself.
         let _ = closed.send(());
         std::thread::sleep(FINISH);
-        std::process::exit(0);
+        lgp_hal::exit(0);
     });
     watched
 }

@@ -34,7 +34,7 @@ pub(super) fn check(devices: &[DeviceInfo]) -> Vec<Finding> {
     let start = Instant::now();
     let (sender, times) = mpsc::channel();
     let ids: Vec<DeviceId> = others.iter().map(|(id, _)| *id).collect();
-    // A driver may take forever over a kernel; the thread ends with the process.
+    // A driver may take forever over a kernel; the thread ends with the process (`lgp_hal::exit`).
     let spawned = std::thread::Builder::new().name("speed".to_owned()).spawn(move || {
         for id in [DeviceId::CPU].into_iter().chain(ids) {
             if sender.send(times_of(id)).is_err() {
