@@ -9,6 +9,7 @@ mod cpu;
 mod depthwise;
 mod direct;
 mod facts;
+mod grouped;
 mod kernel;
 mod pack;
 #[cfg(test)]
@@ -88,6 +89,8 @@ enum Algorithm {
     DirectBf16,
     /// A row of channels for each tap.
     Depthwise,
+    /// A register for each tap and input of a group, of which there are `per_group`.
+    Grouped { per_group: usize },
     /// Panels for each position of transformed tiles whose input is `side` wide, 4 or 6.
     Winograd { side: usize },
 }
@@ -199,6 +202,9 @@ impl ConvGeometry {
         if hints.bf16 && paired {
             return Algorithm::DirectBf16;
         }
+        if let Some(per_group) = grouped::per_group(self) {
+            return Algorithm::Grouped { per_group };
+        }
         if !eligible || self.group != 1 || self.channels.min(self.maps) < WINOGRAD_CHANNELS_MIN {
             return Algorithm::Direct;
         }
@@ -226,6 +232,11 @@ impl ConvGeometry {
         } else {
             Algorithm::Direct
         }
+    }
+
+    /// Whether groups of few channels are computed as they are: merging them would only add zeros.
+    pub(crate) fn is_grouped(&self) -> bool {
+        grouped::per_group(self).is_some()
     }
 
     fn specs(&self) -> Result<Vec<crate::window::Spec>> {
@@ -309,7 +320,7 @@ impl Op for ConvNhwc {
         let Ok(axes) = self.geometry.axes(h, w) else { return 0 };
         let maps = self.geometry.maps;
         match self.algorithm {
-            Algorithm::Direct | Algorithm::Depthwise => 0,
+            Algorithm::Direct | Algorithm::Depthwise | Algorithm::Grouped { .. } => 0,
             Algorithm::DirectBf16 => {
                 let is_f32 = optional(inputs, 0).is_some_and(|x| x.ty.dtype == DType::F32);
                 let words = if is_f32 { channels.div_ceil(2) } else { 0 };

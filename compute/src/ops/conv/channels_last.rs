@@ -19,9 +19,6 @@ pub(super) fn reordered<'a>(
     let weight = inputs.get(1).copied().flatten()?.constant.as_ref()?;
     let usable = *order == CHANNELS_LAST && weight.dtype() == DType::F32 && x.rank() == Some(4);
     let geometry = geometry(op, weight).filter(|_| usable && !weight.is_empty())?;
-    let weight = merged(geometry.group, weight);
-    let geometry = ConvGeometry { group: weight.0, ..geometry };
-    let weight = weight.1;
     let known = |axis: usize| x.dim(axis).and_then(Dim::known);
     let input = known(2).zip(known(3)).map(|(h, w)| [h, w]);
     let batch = known(0);
@@ -30,6 +27,11 @@ pub(super) fn reordered<'a>(
     let form = Reordered::new(reads, vec![true], move |hints| {
         let bf16 = hints.bf16 && Simd::detect(hints.isa).bf16();
         let hints = ConvHints { batch, input, bf16 };
+        let (group, weight) = match geometry.is_grouped() && !bf16 {
+            true => (geometry.group, Cow::Borrowed(weight)),
+            false => merged(geometry.group, weight),
+        };
+        let geometry = ConvGeometry { group, ..geometry };
         let (op, packed) = ConvNhwc::pack(geometry, &weight.view(), hints)?;
         let mut operands = vec![Operand::Input(0), Operand::Constant(packed)];
         operands.extend(bias);

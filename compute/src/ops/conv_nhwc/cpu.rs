@@ -2,6 +2,7 @@
 
 use super::depthwise::Depthwise;
 use super::direct::Direct;
+use super::grouped::Grouped;
 use super::kernel::{Epilogue, Width};
 use super::winograd::Winograd;
 use super::{Algorithm, ConvNhwc};
@@ -84,6 +85,11 @@ pub(super) fn run(
                 let (x, zeros) = (x.as_slice()?, &vec![0f32; channels][..]);
                 Depthwise { width, axes, images, channels, x, weight, zeros, epilogue }
                     .run(ctx, out.as_mut_slice()?.as_mut_ptr());
+            }
+            Algorithm::Grouped { per_group } => {
+                let (x, zeros) = (x.as_slice()?, &vec![0f32; channels][..]);
+                let of = Depthwise { width, axes, images, channels, x, weight, zeros, epilogue };
+                Grouped { of, per_group }.run(ctx, out.as_mut_slice()?.as_mut_ptr());
             }
             Algorithm::Winograd { side } => {
                 let (x, zeros) = (x.as_slice()?, &vec![0f32; channels][..]);

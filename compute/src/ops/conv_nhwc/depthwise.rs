@@ -20,6 +20,17 @@ pub(super) struct Depthwise<'a, T> {
     pub(super) epilogue: Epilogue<'a>,
 }
 
+/// Up to [`OUTPUTS`] neighbouring outputs of a row.
+pub(super) struct Strip<'a, T> {
+    /// The pixels that the window's rows inside the image see; padding is a pixel of zeros.
+    pub(super) pixels: &'a [[*const T; SPAN_MAX]],
+    /// The first such row of the window.
+    pub(super) first: usize,
+    /// The first output's element of channel 0.
+    pub(super) element: usize,
+    pub(super) outputs: usize,
+}
+
 // SAFETY: the pointers of the epilogue are only read.
 unsafe impl<T: Sync> Sync for Depthwise<'_, T> {}
 
@@ -39,17 +50,16 @@ impl<T: Element + Sync> Depthwise<'_, T> {
         ctx.parallel(parts, |i| {
             let (from, to) = share(rows, parts, i);
             for index in from..to {
-                let (image, oy) = (index / ay.output, index % ay.output);
                 // SAFETY: as the caller promises; each row is computed once.
                 unsafe {
                     match (ax.dilation, ax.kernel, ax.stride) {
-                        (1, 3, 1) => self.row::<3, 1>(image, oy, &out),
-                        (1, 3, 2) => self.row::<3, 2>(image, oy, &out),
-                        (1, 5, 1) => self.row::<5, 1>(image, oy, &out),
-                        (1, 5, 2) => self.row::<5, 2>(image, oy, &out),
-                        (1, 7, 1) => self.row::<7, 1>(image, oy, &out),
-                        (1, 7, 2) => self.row::<7, 2>(image, oy, &out),
-                        _ => self.any(image, oy, &out),
+                        (1, 3, 1) => self.row::<3, 1>(index, &out),
+                        (1, 3, 2) => self.row::<3, 2>(index, &out),
+                        (1, 5, 1) => self.row::<5, 1>(index, &out),
+                        (1, 5, 2) => self.row::<5, 2>(index, &out),
+                        (1, 7, 1) => self.row::<7, 1>(index, &out),
+                        (1, 7, 2) => self.row::<7, 2>(index, &out),
+                        _ => self.any(index, &out),
                     }
                 }
             }
@@ -62,12 +72,15 @@ impl<T: Element + Sync> Depthwise<'_, T> {
         self.x[at..at + self.channels].as_ptr()
     }
 
-    /// One row of outputs of a window `K` wide.
-    ///
-    /// # Safety
-    /// As `run`.
-    unsafe fn row<const K: usize, const S: usize>(&self, image: usize, oy: usize, out: &Out<T>) {
+    /// Calls `body` for each few neighbouring outputs of a row of all images' rows; the window is `K` wide and takes
+    /// steps of `S`.
+    pub(super) fn strips<const K: usize, const S: usize>(
+        &self,
+        row: usize,
+        mut body: impl FnMut(Strip<'_, T>),
+    ) {
         let [ay, ax] = &self.axes;
+        let (image, oy) = (row / ay.output, row % ay.output);
         let span = (OUTPUTS - 1) * S + K;
         let taps = ay.taps(oy);
         let mut pixels = vec![[self.zeros.as_ptr(); SPAN_MAX]; taps.len()];
@@ -84,28 +97,43 @@ impl<T: Element + Sync> Depthwise<'_, T> {
                     };
                 }
             }
-            let element = ((image * ay.output + oy) * ax.output + ox) * self.channels;
-            // SAFETY: the pixels were just looked up in the image; the weights have a row for
-            // each tap and the result a row for each output, `channels` long.
+            body(Strip {
+                pixels: &pixels,
+                first: taps.start,
+                element: (row * ax.output + ox) * self.channels,
+                outputs: OUTPUTS.min(ax.output - ox),
+            });
+        }
+    }
+
+    /// One row of outputs of a window `K` wide.
+    ///
+    /// # Safety
+    /// As `run`.
+    unsafe fn row<const K: usize, const S: usize>(&self, row: usize, out: &Out<T>) {
+        self.strips::<K, S>(row, |strip| {
+            // SAFETY: the strip's pixels lie in the image; the weights have a row for each tap and
+            // the result a row for each output, `channels` long.
             unsafe {
                 self.width.body(Row::<T, K, S> {
-                    pixels: &pixels,
-                    weight: self.weight.as_ptr().add(taps.start * K * self.channels),
+                    pixels: strip.pixels,
+                    weight: self.weight.as_ptr().add(strip.first * K * self.channels),
                     channels: self.channels,
-                    out: out.at(element),
-                    outputs: OUTPUTS.min(ax.output - ox),
-                    epilogue: self.epilogue.at(0, element),
+                    out: out.at(strip.element),
+                    outputs: strip.outputs,
+                    epilogue: self.epilogue.at(0, strip.element),
                 });
             }
-        }
+        });
     }
 
     /// One row of outputs of any window.
     ///
     /// # Safety
     /// As `run`.
-    unsafe fn any(&self, image: usize, oy: usize, out: &Out<T>) {
+    unsafe fn any(&self, row: usize, out: &Out<T>) {
         let [ay, ax] = &self.axes;
+        let (image, oy) = (row / ay.output, row % ay.output);
         let mut taps = Vec::with_capacity(ay.kernel * ax.kernel);
         for ox in 0..ax.output {
             taps.clear();
@@ -115,7 +143,7 @@ impl<T: Element + Sync> Depthwise<'_, T> {
                     taps.push((pixel, ky * ax.kernel + kx));
                 }
             }
-            let element = ((image * ay.output + oy) * ax.output + ox) * self.channels;
+            let element = (row * ax.output + ox) * self.channels;
             // SAFETY: as in `row`.
             unsafe {
                 self.width.body(Pixel {

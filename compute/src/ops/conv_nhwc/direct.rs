@@ -1,7 +1,7 @@
 //! Convolution as products of windows and packed weights.
 //!
-//! The windows of 14 pixels are copied beside each other, 256 elements deep (15 KiB, in the first
-//! cache), and multiplied with all columns, half a MiB of weights at a time (in the second).
+//! The windows of 14 to 18 pixels are copied beside each other, 256 elements deep (15 to 19 KiB, in
+//! the first cache), and multiplied with all columns, half a MiB of weights at a time (in the second).
 //! Copying an element costs a load and a store, as much as its products with some 16 columns.
 
 use super::kernel::gather::{Gather, Origin};
@@ -14,8 +14,8 @@ use lgp_memory::DType;
 use std::mem::MaybeUninit;
 
 /// Pixels whose sums are visited once for each part of the depth: they stay in the second-level
-/// cache beside the weights.
-const PIXELS: usize = 18 * GROUP_ROWS;
+/// cache beside the weights. Blocks of 14 and of 18 divide them.
+const PIXELS: usize = 252;
 /// Bytes of weights that are used for all those pixels before the next ones.
 const WEIGHT_BYTES: usize = 512 * 1024;
 
@@ -94,7 +94,7 @@ impl Direct<'_> {
         let image = pixels.saturating_mul(self.channels + self.maps);
         let by_panels = self.group == 1
             && panels >= 2 * parts
-            && (weights > image || pixels < 2 * parts * GROUP_ROWS);
+            && (weights > image || pixels < 2 * parts * self.width.rows());
         let mut memory = None;
         let shared = !out.is_null();
         if !shared {
@@ -168,7 +168,7 @@ impl Direct<'_> {
         let channels = self.channels / self.group;
         let mut rows = Rows(MaybeUninit::uninit());
         let count = part.pixels.1 - part.pixels.0;
-        let groups = count.div_ceil(GROUP_ROWS);
+        let groups = count.div_ceil(self.width.rows());
         for i in 0..groups {
             let (from, to) = share(count, groups, i);
             let first = part.pixels.0 + from;

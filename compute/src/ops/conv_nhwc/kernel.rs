@@ -5,6 +5,8 @@ pub(crate) mod element;
 #[allow(clippy::needless_range_loop, reason = "rows and columns of a tile are indices")]
 pub(crate) mod exact;
 pub(crate) mod gather;
+#[allow(clippy::needless_range_loop, reason = "taps and outputs are indices")]
+pub(crate) mod grouped;
 #[allow(clippy::needless_range_loop, reason = "a tile of registers is clearest by its indices")]
 pub(crate) mod tile;
 pub(crate) mod vector;
@@ -17,10 +19,10 @@ use std::marker::PhantomData;
 
 /// Packed columns come in registers of so many, whatever the machine's own width.
 pub(crate) const LANE: usize = 16;
-/// Rows (pixels) that a tile takes.
-pub(crate) const GROUP_ROWS: usize = 14;
-/// Products between two visits of the result: 14 rows of so many fill half of a first-level cache
-/// of 32 KiB.
+/// The most rows (pixels) that a block takes; [`Width::rows`] is the number.
+pub(crate) const GROUP_ROWS: usize = 18;
+/// Products between two visits of the result: the rows of a block with so many fill half of a
+/// first-level cache of 32 KiB.
 pub(crate) const DEPTH: usize = 256;
 /// Distance of a tile's rows: an odd number of cache lines, so that the rows do not compete for
 /// the same sets, and at least a register longer than [`DEPTH`].
@@ -92,6 +94,15 @@ impl Epilogue<'_> {
 }
 
 impl Width {
+    /// Rows of a block, whole tiles: one of 14 rows, or three of 6 where there are 16 registers.
+    pub(crate) fn rows(self) -> usize {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 | Self::Bf16 => 14,
+            _ => GROUP_ROWS,
+        }
+    }
+
     /// Computes a block of products.
     ///
     /// # Safety

@@ -2,7 +2,7 @@
 
 use super::kernel::LANE;
 use super::kernel::tile::{panel_count, panel_width};
-use super::{Algorithm, ConvNhwc};
+use super::{Algorithm, ConvNhwc, grouped};
 use crate::error::{Error, Result};
 use crate::gemm;
 use lgp_memory::{DType, Tensor};
@@ -20,6 +20,7 @@ pub(super) fn len(conv: &ConvNhwc) -> Result<usize> {
             .and_then(|n| n.checked_mul(g.channels.div_ceil(2)))
             .and_then(|n| n.checked_mul(columns(g.maps / g.group)?)),
         Algorithm::Depthwise => taps.and_then(|n| n.checked_mul(g.channels)),
+        Algorithm::Grouped { per_group } => grouped::packed_len(g, per_group),
         Algorithm::Winograd { side } => {
             columns(g.maps).and_then(|n| n.checked_mul(g.channels)?.checked_mul(side * side))
         }
@@ -58,6 +59,7 @@ pub(super) fn pack(conv: &ConvNhwc, weight: &[f32]) -> Result<Tensor> {
                 }
             }
         }
+        Algorithm::Grouped { per_group } => grouped::pack(out, weight, per_group, g.kernel[0]),
         Algorithm::Winograd { side: 4 } => winograd::<4>(out, weight, (m, c), &F2),
         Algorithm::Winograd { .. } => winograd::<6>(out, weight, (m, c), &F4),
     }

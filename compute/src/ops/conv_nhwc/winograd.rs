@@ -178,7 +178,7 @@ impl Winograd<'_> {
         }
         let depth_parts = self.channels.div_ceil(DEPTH);
         let per_position = self.channels * self.maps.div_ceil(LANE) * LANE;
-        let groups = (to - from).div_ceil(GROUP_ROWS);
+        let groups = (to - from).div_ceil(self.width.rows());
         for position in 0..S * S {
             for part in 0..depth_parts {
                 for group in 0..groups {

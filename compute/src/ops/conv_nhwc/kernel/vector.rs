@@ -30,6 +30,8 @@ pub(crate) trait Vector: Copy {
     unsafe fn sub(self, b: Self) -> Self;
     /// `self · b + c`.
     unsafe fn fma(self, b: Self, c: Self) -> Self;
+    /// The lanes in groups of `group`, a power of two below `LANES`, each with the group's lane `i`.
+    unsafe fn spread(self, group: usize, i: usize) -> Self;
     /// `min(max(self, low), high)`; NaN stays.
     unsafe fn clamp(self, low: Self, high: Self) -> Self;
 
@@ -131,6 +133,10 @@ impl Vector for Four {
         Self(std::array::from_fn(|i| self.0[i] * b.0[i] + c.0[i]))
     }
     #[inline(always)]
+    unsafe fn spread(self, group: usize, i: usize) -> Self {
+        Self(std::array::from_fn(|lane| self.0[(lane & !(group - 1)) + i]))
+    }
+    #[inline(always)]
     unsafe fn clamp(self, low: Self, high: Self) -> Self {
         Self(std::array::from_fn(|i| {
             let x = if self.0[i] < low.0[i] { low.0[i] } else { self.0[i] };
@@ -184,6 +190,15 @@ impl Vector for __m256 {
         unsafe { _mm256_fmadd_ps(self, b, c) }
     }
     #[inline(always)]
+    unsafe fn spread(self, group: usize, i: usize) -> Self {
+        // SAFETY: the caller has AVX2.
+        unsafe {
+            let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let first = _mm256_andnot_si256(word256(group - 1), lanes);
+            _mm256_permutevar8x32_ps(self, _mm256_add_epi32(first, word256(i)))
+        }
+    }
+    #[inline(always)]
     unsafe fn clamp(self, low: Self, high: Self) -> Self {
         // SAFETY: the caller has AVX. The second operand wins over a NaN.
         unsafe { _mm256_min_ps(high, _mm256_max_ps(low, self)) }
@@ -193,13 +208,18 @@ impl Vector for __m256 {
 /// The first `n` of eight lanes.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "n is below 8")]
 unsafe fn mask256(n: usize) -> __m256i {
     // SAFETY: the caller has AVX2.
-    unsafe {
-        let lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-        _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), lanes)
-    }
+    unsafe { _mm256_cmpgt_epi32(word256(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
+}
+
+/// A number of lanes in each of eight.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+#[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "n is at most 8")]
+unsafe fn word256(n: usize) -> __m256i {
+    // SAFETY: the caller has AVX.
+    unsafe { _mm256_set1_epi32(n as i32) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -245,6 +265,17 @@ impl Vector for __m512 {
     unsafe fn fma(self, b: Self, c: Self) -> Self {
         // SAFETY: the caller has AVX-512.
         unsafe { _mm512_fmadd_ps(self, b, c) }
+    }
+    #[inline(always)]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_possible_wrap, reason = "below 16")]
+    unsafe fn spread(self, group: usize, i: usize) -> Self {
+        // SAFETY: the caller has AVX-512.
+        unsafe {
+            let lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let first = _mm512_andnot_si512(_mm512_set1_epi32(group as i32 - 1), lanes);
+            let lane = _mm512_add_epi32(first, _mm512_set1_epi32(i as i32));
+            _mm512_permutexvar_ps(lane, self)
+        }
     }
     #[inline(always)]
     unsafe fn clamp(self, low: Self, high: Self) -> Self {
