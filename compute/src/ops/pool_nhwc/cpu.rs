@@ -68,6 +68,8 @@ fn windows<T: Copy + Send + Sync>(
     combine: impl Fn(&mut [T], &[T]) + Sync,
     finish: impl Fn(&mut [T], (usize, usize), usize) + Sync,
 ) {
+    /// Channels combined at once, in a register.
+    const BLOCK: usize = 8;
     let taps = ay.kernel.saturating_mul(ax.kernel);
     let row = ax.output * c;
     ctx.split(out, row, row.saturating_mul(taps), |first, out| {
@@ -75,25 +77,39 @@ fn windows<T: Copy + Send + Sync>(
             ctx.simd(),
             #[inline(always)]
             || {
+                let mut pixels = Vec::with_capacity(taps.min(ay.input * ax.input));
                 for (i, out) in out.chunks_exact_mut(row).enumerate() {
                     let (n, oy) = ((first + i) / ay.output, (first + i) % ay.output);
-                    let (ty, plane) = (ay.taps(oy), &x[n * ay.input * ax.input * c..]);
+                    let plane = &x[n * ay.input * ax.input * c..][..ay.input * ax.input * c];
                     for (ox, out) in out.chunks_exact_mut(c).enumerate() {
-                        let tx = ax.taps(ox);
-                        let pixel =
-                            |ky, kx| &plane[(ay.at(oy, ky) * ax.input + ax.at(ox, kx)) * c..][..c];
-                        let seen = ty.len() * tx.len();
-                        let mut pixels =
-                            ty.clone().flat_map(|ky| tx.clone().map(move |kx| (ky, kx)));
-                        let Some((ky, kx)) = pixels.next() else {
+                        pixels.clear();
+                        for ky in ay.taps(oy) {
+                            let row = ay.at(oy, ky) * ax.input;
+                            pixels.extend(ax.taps(ox).map(|kx| (row + ax.at(ox, kx)) * c));
+                        }
+                        let Some((&pixel, pixels)) = pixels.split_first() else {
                             out.fill(none);
                             continue;
                         };
-                        out.copy_from_slice(pixel(ky, kx));
-                        for (ky, kx) in pixels {
-                            combine(out, pixel(ky, kx));
+                        for (block, out) in out.chunks_mut(BLOCK).enumerate() {
+                            let plane = &plane[block * BLOCK..];
+                            if let Some(out) = out.first_chunk_mut::<BLOCK>() {
+                                // In registers: its length is known.
+                                let mut all = *out;
+                                all.copy_from_slice(&plane[pixel..][..BLOCK]);
+                                for &at in pixels {
+                                    combine(&mut all, &plane[at..][..BLOCK]);
+                                }
+                                *out = all;
+                            } else {
+                                let c = out.len();
+                                out.copy_from_slice(&plane[pixel..][..c]);
+                                for &at in pixels {
+                                    combine(out, &plane[at..][..c]);
+                                }
+                            }
                         }
-                        finish(out, (oy, ox), seen);
+                        finish(out, (oy, ox), pixels.len() + 1);
                     }
                 }
             },
