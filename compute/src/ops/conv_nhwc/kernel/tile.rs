@@ -336,9 +336,15 @@ pub(crate) unsafe fn avx2(t: &Block<'_>) {
     unsafe {
         each_panel(t, |b, width, column| {
             for at in (0..width).step_by(16) {
-                if column + at < t.columns {
-                    let (b, column) = (b.add(at), column + at);
-                    strip!(t, (__m256, Floats), 2, b, width, column, 6, [1 2 3 4 5 6]);
+                let (b, column) = (b.add(at), column + at);
+                match t.columns.saturating_sub(column) {
+                    0 => {}
+                    1..=8 => {
+                        strip!(t, (__m256, Floats), 1, b, width, column, 9, [1 2 3 4 5 6 7 8 9]);
+                    }
+                    _ => {
+                        strip!(t, (__m256, Floats), 2, b, width, column, 6, [1 2 3 4 5 6]);
+                    }
                 }
             }
         });
