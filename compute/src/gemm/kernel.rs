@@ -77,7 +77,8 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
 }
 
 /// `c = a · b` or `c += a · b` for one row and `N` groups of `NV` vectors of columns. Each group
-/// has its own pointers. One group alone would wait for its own sums at each step.
+/// has its own pointers. One group alone would wait for its own sums at each step. The call for the
+/// same columns of later panels follows, whose words lie `next` words behind `b`.
 ///
 /// # Safety
 /// As [`tile`].
@@ -89,16 +90,24 @@ pub(super) unsafe fn row<V: Vector, const NV: usize, const N: usize>(
     b: [*const f32; N],
     c: [*mut f32; N],
     add: bool,
+    next: usize,
 ) {
+    /// Steps from a word that is fetched to its use. The words come from memory, and the processor
+    /// itself begins late at each panel.
+    const AHEAD: usize = 12;
+    let turn = k.saturating_sub(AHEAD);
     // SAFETY: as the caller promises.
     unsafe {
         let mut sums = [[V::zero(); NV]; N];
-        for step in 0..k {
-            let left = V::splat(a.add(step));
-            for i in 0..N {
-                for j in 0..NV {
-                    let right = V::load(b[i].add(step * PANEL + j * V::LANES));
-                    sums[i][j] = sums[i][j].add_product(left, right);
+        for (steps, ahead) in [(0..turn, AHEAD * PANEL), (turn..k, next - turn * PANEL)] {
+            for step in steps {
+                let left = V::splat(a.add(step));
+                for i in 0..N {
+                    prefetch(b[i].wrapping_add(step * PANEL + ahead));
+                    for j in 0..NV {
+                        let right = V::load(b[i].add(step * PANEL + j * V::LANES));
+                        sums[i][j] = sums[i][j].add_product(left, right);
+                    }
                 }
             }
         }

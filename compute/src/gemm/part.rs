@@ -106,7 +106,8 @@ impl Part<'_> {
     #[inline(always)]
     unsafe fn blocks<V: Vector, const MR: usize, const NV: usize>(&self) {
         let k = self.b.steps;
-        let blocks = k.div_ceil(STEPS).max(1);
+        // One row needs no block of panels again.
+        let blocks = if self.rows.len() == 1 { 1 } else { k.div_ceil(STEPS).max(1) };
         let size = k.div_ceil(blocks);
         let mut copy = Vec::new();
         for block in 0..blocks {
@@ -181,7 +182,8 @@ impl Part<'_> {
                 });
                 let c = columns.map(|column| self.c.at(row * self.c_row + column));
                 let add = steps.start > 0;
-                kernel::row::<V, NV, GROUPS>(steps.len(), a.words.as_ptr(), b, c, add);
+                let next = at_once * self.b.steps * PANEL;
+                kernel::row::<V, NV, GROUPS>(steps.len(), a.words.as_ptr(), b, c, add, next);
                 if last && !self.epilogue.is_empty() {
                     let c = std::slice::from_raw_parts_mut(c[0], at_once * PANEL);
                     self.finish::<V>(row, panel * PANEL, c);
