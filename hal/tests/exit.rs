@@ -11,12 +11,18 @@ extern "C" fn crash() {
 }
 
 #[test]
-fn a_process_ends_without_the_handlers_of_libraries_and_with_its_output() {
+fn a_process_ends_without_the_handlers_of_libraries_and_waits_for_no_thread() {
     if std::env::var_os(CHILD).is_some() {
         // SAFETY: the handler is a function of this program, and it uses nothing that has ended by then.
         assert_eq!(unsafe { libc::atexit(crash) }, 0);
-        // No line's end: the text is still in the buffer.
-        write!(std::io::stdout(), "an answer").expect("a pipe");
+        let (held, is_held) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let mut stdout = std::io::stdout().lock();
+            write!(stdout, "an answer").and_then(|()| stdout.flush()).expect("a pipe");
+            held.send(()).expect("it is awaited");
+            std::thread::sleep(std::time::Duration::from_secs(600));
+        });
+        is_held.recv().expect("the thread works");
         lgp_hal::exit(3);
     }
     let program = std::env::current_exe().expect("the test's own path");

@@ -77,8 +77,8 @@ pub(super) unsafe fn tile<V: Vector, const MR: usize, const NV: usize>(
 }
 
 /// `c = a · b` or `c += a · b` for one row and `N` groups of `NV` vectors of columns. Each group
-/// has its own pointers. One group alone would wait for its own sums at each step. The call for the
-/// same columns of later panels follows, whose words lie `next` words behind `b`.
+/// has its own pointers. One group alone would wait for its own sums at each step. The words `next`
+/// words after `b` are mostly read by the following call, so their first steps are fetched too.
 ///
 /// # Safety
 /// As [`tile`].
@@ -103,7 +103,9 @@ pub(super) unsafe fn row<V: Vector, const NV: usize, const N: usize>(
             for step in steps {
                 let left = V::splat(a.add(step));
                 for i in 0..N {
-                    prefetch(b[i].wrapping_add(step * PANEL + ahead));
+                    for line in (0..NV * V::LANES).step_by(16) {
+                        prefetch(b[i].wrapping_add(step * PANEL + ahead + line));
+                    }
                     for j in 0..NV {
                         let right = V::load(b[i].add(step * PANEL + j * V::LANES));
                         sums[i][j] = sums[i][j].add_product(left, right);

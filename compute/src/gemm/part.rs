@@ -13,9 +13,9 @@ use std::ops::Range;
 const STEPS: usize = 512;
 
 /// Rows that are multiplied with all panels before the next rows, so that their steps of a block
-/// stay in the second-level cache: a quarter of 2 MiB where vectors are of sixteen, and half of
-/// 512 KiB elsewhere.
-const fn rows(lanes: usize) -> usize {
+/// stay in the second-level cache. Processors with vectors of sixteen mostly have 1 to 2 MiB of it,
+/// others down to 512 KiB.
+const fn rows_at_once(lanes: usize) -> usize {
     if lanes == 16 { 240 } else { 120 }
 }
 
@@ -106,16 +106,17 @@ impl Part<'_> {
     #[inline(always)]
     unsafe fn blocks<V: Vector, const MR: usize, const NV: usize>(&self) {
         let k = self.b.steps;
-        // One row needs no block of panels again.
-        let blocks = if self.rows.len() == 1 { 1 } else { k.div_ceil(STEPS).max(1) };
+        // Of a product of one row no block is read again. It is the whole product's rows that count: a part's depend
+        // on the number of threads, and sums in blocks differ in their last digits.
+        let blocks = if self.rows.end == 1 { 1 } else { k.div_ceil(STEPS).max(1) };
         let size = k.div_ceil(blocks);
         let mut copy = Vec::new();
         for block in 0..blocks {
             let steps = (block * size).min(k)..((block + 1) * size).min(k);
             // All panels take these rows before the next ones, so the rows stay in the second-level
             // cache.
-            for first in self.rows.clone().step_by(rows(V::LANES)) {
-                let lines = first..self.rows.end.min(first + rows(V::LANES));
+            for first in self.rows.clone().step_by(rows_at_once(V::LANES)) {
+                let lines = first..self.rows.end.min(first + rows_at_once(V::LANES));
                 let a = self.left(&lines, &steps, &mut copy);
                 let last = block + 1 == blocks;
                 let mut panels = self.panels.clone();

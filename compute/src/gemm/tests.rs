@@ -17,7 +17,7 @@ fn naive(m: usize, n: usize, k: usize, a: &[f32], b: &[f32]) -> Vec<f64> {
     c
 }
 
-const SIZES: [(usize, usize, usize); 13] = [
+const SIZES: [(usize, usize, usize); 17] = [
     (1, 1, 1),
     (1, 33, 7),
     (1, 170, 600),
@@ -31,6 +31,10 @@ const SIZES: [(usize, usize, usize); 13] = [
     (5, 64, 768),
     (30, 8, 256),
     (100, 40, 520),
+    (1, 256, 5),
+    (17, 32, 1536),
+    (121, 64, 600),
+    (241, 128, 40),
 ];
 
 #[test]

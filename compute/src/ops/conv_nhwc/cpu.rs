@@ -88,8 +88,9 @@ pub(super) fn run(
             }
             Algorithm::Grouped { per_group } => {
                 let (x, zeros) = (x.as_slice()?, &vec![0f32; channels][..]);
-                let of = Depthwise { width, axes, images, channels, x, weight, zeros, epilogue };
-                Grouped { of, per_group }.run(ctx, out.as_mut_slice()?.as_mut_ptr());
+                let operands =
+                    Depthwise { width, axes, images, channels, x, weight, zeros, epilogue };
+                Grouped { operands, per_group }.run(ctx, out.as_mut_slice()?.as_mut_ptr());
             }
             Algorithm::Winograd { side } => {
                 let (x, zeros) = (x.as_slice()?, &vec![0f32; channels][..]);

@@ -72,8 +72,8 @@ impl<T: Element + Sync> Depthwise<'_, T> {
         self.x[at..at + self.channels].as_ptr()
     }
 
-    /// Calls `body` for each few neighbouring outputs of a row of all images' rows; the window is `K` wide and takes
-    /// steps of `S`.
+    /// Calls `body` for one strip after the other of a row of outputs; the rows of all images are counted through. The
+    /// window is `K` wide and takes steps of `S`.
     pub(super) fn strips<const K: usize, const S: usize>(
         &self,
         row: usize,

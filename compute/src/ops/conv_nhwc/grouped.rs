@@ -10,10 +10,11 @@ use crate::op::Context;
 /// Bytes of weights that are used for all rows of a part before the next ones: half of a first-level cache.
 const WEIGHT_BYTES: usize = 16 * 1024;
 
-/// A convolution in groups with its operands: the weights of an otherwise depthwise one are a register for each
-/// channel of a group.
+/// A convolution in groups.
 pub(super) struct Grouped<'a> {
-    pub(super) of: Depthwise<'a, f32>,
+    /// The image and what a depthwise convolution has too; its weights are those of [`pack`].
+    pub(super) operands: Depthwise<'a, f32>,
+    /// Channels of a group.
     pub(super) per_group: usize,
 }
 
@@ -22,8 +23,8 @@ pub(super) fn per_group(g: &ConvGeometry) -> Option<usize> {
     let per_group = g.channels.checked_div(g.group)?;
     let fits = g.channels == g.maps && per_group.is_power_of_two();
     let is_small = (2..=GROUP_MAX).contains(&per_group) && g.group > 1;
-    let walks = g.kernel[1] == TAPS && g.dilations[1] == 1 && [1, 2].contains(&g.strides[1]);
-    (fits && is_small && walks).then_some(per_group)
+    let has_kernel = g.kernel[1] == TAPS && g.dilations[1] == 1 && [1, 2].contains(&g.strides[1]);
+    (fits && is_small && has_kernel).then_some(per_group)
 }
 
 /// Elements of the packed weights, for each [`LANE`] channels `taps × per_group × LANE`; `None` where they overflow.
@@ -51,8 +52,8 @@ impl Grouped<'_> {
     /// # Safety
     /// As [`Depthwise::run`].
     pub(super) unsafe fn run(&self, ctx: &Context, out: *mut f32) {
-        let ([ay, ax], channels) = (&self.of.axes, self.of.channels);
-        let rows = self.of.images * ay.output;
+        let ([ay, ax], channels) = (&self.operands.axes, self.operands.channels);
+        let rows = self.operands.images * ay.output;
         let weights = ay.kernel * TAPS * self.per_group;
         let chunk = (WEIGHT_BYTES / 4 / weights / LANE * LANE).max(LANE);
         let items = rows * channels.div_ceil(chunk);
@@ -80,14 +81,15 @@ impl Grouped<'_> {
     /// # Safety
     /// As `run`.
     unsafe fn row<const S: usize>(&self, row: usize, range: (usize, usize), out: &Out<f32>) {
-        let (of, rows) = (&self.of, self.of.axes[0].kernel);
+        let (of, rows) = (&self.operands, self.operands.axes[0].kernel);
         of.strips::<TAPS, S>(row, |strip| {
+            let first = strip.first * self.per_group * TAPS * LANE;
             // SAFETY: the strip's pixels lie in the image; the weights have a row for each of them and the result
             // a pixel for each output.
             unsafe {
                 of.width.body(Row::<S> {
                     pixels: strip.pixels,
-                    weight: of.weight.as_ptr().add(strip.first * self.per_group * TAPS * LANE),
+                    weight: of.weight.as_ptr().wrapping_add(first),
                     rows,
                     per_group: self.per_group,
                     channels: of.channels,

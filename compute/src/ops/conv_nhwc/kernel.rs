@@ -21,7 +21,7 @@ use std::marker::PhantomData;
 pub(crate) const LANE: usize = 16;
 /// The most rows (pixels) that a block takes; [`Width::rows`] is the number.
 pub(crate) const GROUP_ROWS: usize = 18;
-/// Products between two visits of the result: the rows of a block with so many fill half of a
+/// Products between two visits of the result: the rows of a block with so many fill about half of a
 /// first-level cache of 32 KiB.
 pub(crate) const DEPTH: usize = 256;
 /// Distance of a tile's rows: an odd number of cache lines, so that the rows do not compete for
@@ -94,7 +94,7 @@ impl Epilogue<'_> {
 }
 
 impl Width {
-    /// Rows of a block, whole tiles: one of 14 rows, or three of 6 where there are 16 registers.
+    /// Rows of a block, whole tiles: one of 14 rows where there are 32 registers for it, three of 6 elsewhere.
     pub(crate) fn rows(self) -> usize {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -39,7 +39,11 @@ const CASES: &[Case] = &[
     (2, 64, 64, 13, 15, [3, 3], 2, 1, [1, 1, 1, 1], 8),
     (1, 40, 40, 8, 16, [3, 3], 1, 1, [1, 0, 2, 1], 20),
     (2, 80, 80, 5, 6, [3, 3], 1, 1, [1, 1, 1, 1], 5),
-    (1, 96, 96, 15, 14, [5, 3], 2, 1, [2, 1, 2, 1], 3),
+    (1, 96, 96, 15, 14, [5, 3], 2, 1, [2, 1, 2, 1], 12),
+    (1, 12, 12, 9, 8, [3, 3], 1, 1, [1, 1, 1, 1], 3),
+    (2, 20, 20, 7, 9, [3, 3], 2, 1, [1, 1, 1, 1], 10),
+    (1, 6, 6, 6, 9, [1, 3], 1, 1, [0, 1, 0, 1], 3),
+    (1, 16, 16, 5, 8, [3, 3], 1, 1, [3, 1, 1, 1], 8),
     (1, 32, 32, 11, 9, [3, 3], 1, 2, [2, 2, 2, 2], 8),
     (1, 4, 4, 1, 30, [1, 5], 1, 1, [0, 2, 0, 2], 1),
     (1, 4, 4, 2, 2, [1, 1], 3, 1, [1, 1, 1, 1], 1),
@@ -299,6 +303,31 @@ fn wrong_inputs_are_errors() {
     let residual = noise(&[1, 5, 4, 8], 1);
     assert!(fails(&op, &[&x, &packed, &noise(&[8], 1), &residual]).contains("residual"));
     assert_eq!(infers(&op, &[info("f32 n h w 3"), info("f32 ?")]), "f32 [n,h,w,8]");
+}
+
+#[test]
+fn groups_of_few_channels_have_their_algorithm() {
+    let grouped = |per_group| Algorithm::Grouped { per_group };
+    for (c, m, group, kernel, stride, dilation, bf16, want) in [
+        (128, 128, 32, [3, 3], 1, 1, false, grouped(4)),
+        (20, 20, 10, [5, 3], 2, 1, false, grouped(2)),
+        (64, 64, 4, [3, 3], 1, 1, false, grouped(16)),
+        (128, 128, 32, [3, 3], 1, 1, true, Algorithm::DirectBf16),
+        (128, 128, 4, [3, 3], 1, 1, false, Algorithm::Direct),
+        (64, 128, 16, [3, 3], 1, 1, false, Algorithm::Direct),
+        (24, 24, 4, [3, 3], 1, 1, false, Algorithm::Direct),
+        (64, 64, 16, [3, 5], 1, 1, false, Algorithm::Direct),
+        (64, 64, 16, [3, 3], 3, 1, false, Algorithm::Direct),
+        (64, 64, 16, [3, 3], 1, 2, false, Algorithm::Direct),
+    ] {
+        let g = geometry(&(1, c, m, 1, 1, kernel, stride, dilation, [1; 4], group));
+        let hints = ConvHints { batch: None, input: None, bf16 };
+        assert_eq!(
+            g.algorithm(hints),
+            want,
+            "{c} {m} {group} {kernel:?} {stride} {dilation} {bf16}"
+        );
+    }
 }
 
 #[test]

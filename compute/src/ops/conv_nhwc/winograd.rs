@@ -21,7 +21,7 @@ use super::direct::{Out, share};
 use super::kernel::exact::Exact;
 use super::kernel::tile::{Block, panel_count};
 use super::kernel::winograd::{Input, Inverse, Output, SIDE_MAX};
-use super::kernel::{DEPTH, Epilogue, GROUP_ROWS, LANE, ROW, Width};
+use super::kernel::{DEPTH, Epilogue, LANE, ROW, Width};
 use crate::error::Result;
 use crate::op::Context;
 use crate::window::Axis;
@@ -29,6 +29,8 @@ use lgp_memory::DType;
 
 /// Bytes of a block's transformed tiles and products.
 const BLOCK_BYTES: usize = 512 * 1024;
+/// The fewest tiles of a block, whatever they take: fewer do not fill a group of rows.
+const TILES_MIN: usize = 14;
 
 /// A convolution with its operands.
 pub(super) struct Winograd<'a> {
@@ -65,7 +67,7 @@ impl Scratch {
         maps: usize,
     ) -> (usize, Self) {
         let bytes = S * S * 4 * (channels + maps);
-        let most = (BLOCK_BYTES / bytes).max(GROUP_ROWS);
+        let most = (BLOCK_BYTES / bytes).max(TILES_MIN);
         let blocks = total.div_ceil(most).next_multiple_of(threads).min(total);
         let tiles = total.div_ceil(blocks);
         let scratch = Self {

@@ -68,8 +68,6 @@ fn windows<T: Copy + Send + Sync>(
     combine: impl Fn(&mut [T], &[T]) + Sync,
     finish: impl Fn(&mut [T], (usize, usize), usize) + Sync,
 ) {
-    /// Channels combined at once, in a register.
-    const BLOCK: usize = 8;
     let taps = ay.kernel.saturating_mul(ax.kernel);
     let row = ax.output * c;
     ctx.split(out, row, row.saturating_mul(taps), |first, out| {
@@ -77,44 +75,59 @@ fn windows<T: Copy + Send + Sync>(
             ctx.simd(),
             #[inline(always)]
             || {
-                let mut pixels = Vec::with_capacity(taps.min(ay.input * ax.input));
                 for (i, out) in out.chunks_exact_mut(row).enumerate() {
                     let (n, oy) = ((first + i) / ay.output, (first + i) % ay.output);
-                    let plane = &x[n * ay.input * ax.input * c..][..ay.input * ax.input * c];
+                    let plane = &x[n * ay.input * ax.input * c..];
                     for (ox, out) in out.chunks_exact_mut(c).enumerate() {
-                        pixels.clear();
-                        for ky in ay.taps(oy) {
-                            let row = ay.at(oy, ky) * ax.input;
-                            pixels.extend(ax.taps(ox).map(|kx| (row + ax.at(ox, kx)) * c));
+                        let window = Window { axes: [ay, ax], at: (oy, ox), channels: c };
+                        let mut from = 0;
+                        while from < c {
+                            from += match c - from {
+                                16.. => block::<T, 16>(out, from, none, plane, &window, &combine),
+                                8.. => block::<T, 8>(out, from, none, plane, &window, &combine),
+                                _ => block::<T, 1>(out, from, none, plane, &window, &combine),
+                            };
                         }
-                        let Some((&pixel, pixels)) = pixels.split_first() else {
-                            out.fill(none);
-                            continue;
-                        };
-                        for (block, out) in out.chunks_mut(BLOCK).enumerate() {
-                            let plane = &plane[block * BLOCK..];
-                            if let Some(out) = out.first_chunk_mut::<BLOCK>() {
-                                // In registers: its length is known.
-                                let mut all = *out;
-                                all.copy_from_slice(&plane[pixel..][..BLOCK]);
-                                for &at in pixels {
-                                    combine(&mut all, &plane[at..][..BLOCK]);
-                                }
-                                *out = all;
-                            } else {
-                                let c = out.len();
-                                out.copy_from_slice(&plane[pixel..][..c]);
-                                for &at in pixels {
-                                    combine(out, &plane[at..][..c]);
-                                }
-                            }
+                        let seen = ay.taps(oy).len() * ax.taps(ox).len();
+                        if seen > 0 {
+                            finish(out, (oy, ox), seen);
                         }
-                        finish(out, (oy, ox), pixels.len() + 1);
                     }
                 }
             },
         );
     });
+}
+
+/// The window of an output in a plane.
+struct Window<'a> {
+    axes: [&'a Axis; 2],
+    /// Row and column of the output.
+    at: (usize, usize),
+    channels: usize,
+}
+
+/// Combines `N` channels, from `from` on, of the pixels that a window sees, in registers, and gives `N`.
+#[inline(always)]
+fn block<T: Copy, const N: usize>(
+    out: &mut [T],
+    from: usize,
+    none: T,
+    plane: &[T],
+    window: &Window<'_>,
+    combine: &impl Fn(&mut [T], &[T]),
+) -> usize {
+    let ([ay, ax], (oy, ox)) = (window.axes, window.at);
+    let mut all = [none; N];
+    for ky in ay.taps(oy) {
+        let row = ay.at(oy, ky) * ax.input;
+        for kx in ax.taps(ox) {
+            let at = (row + ax.at(ox, kx)) * window.channels + from;
+            combine(&mut all, &plane[at..][..N]);
+        }
+    }
+    out[from..from + N].copy_from_slice(&all);
+    N
 }
 
 /// The divisor of a mean.

@@ -18,7 +18,8 @@ pub(crate) const GROUP_MAX: usize = 16;
 pub(crate) struct Row<'a, const S: usize> {
     /// The pixels that the window's rows see, [`SPAN_MAX`] for each; padding is a pixel of zeros.
     pub(crate) pixels: &'a [[*const f32; SPAN_MAX]],
-    /// Weights for every [`LANE`] channels, `rows × per_group × TAPS × LANE`, from the first row of `pixels` on.
+    /// Weights for every [`LANE`] channels, `rows × per_group × TAPS × LANE`; the pointer is at the row of the window
+    /// that the first of `pixels` belongs to.
     pub(crate) weight: *const f32,
     /// Rows of the whole window.
     pub(crate) rows: usize,
@@ -79,7 +80,8 @@ impl<const S: usize> Row<'_, S> {
             };
             let mut acc = [start; OUTPUTS];
             let block = self.rows * self.per_group * TAPS * LANE;
-            let mut weight = self.weight.add(c / LANE * block + c % LANE);
+            // Where no row of the window lies in the image, this is the weights' end and nothing is read.
+            let mut weight = self.weight.wrapping_add(c / LANE * block + c % LANE);
             for pixels in self.pixels {
                 for i in 0..self.per_group {
                     let w: [V; TAPS] = std::array::from_fn(|kx| V::load(weight.add(kx * LANE)));
