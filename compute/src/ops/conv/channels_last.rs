@@ -43,9 +43,9 @@ pub(super) fn reordered<'a>(
 /// Groups with fewer output channels are merged: kernels keep this many in a register.
 const COLUMNS: usize = 16;
 
-/// Merges groups of few channels into fewer groups, padded with zeros: products with
-/// copied windows, and of bytes, take as long for a small group as for a merged one. Gives the number of groups and the weight
-/// `[m, c / group, kh, kw]`. Depthwise convolutions are left to their own kernels.
+/// Merges groups of few channels into fewer groups, padded with zeros: products with copied windows,
+/// and of bytes, take as long for a small group as for a merged one. Gives the number of groups and
+/// the weight `[m, c / group, kh, kw]`. Depthwise convolutions are left to their own kernels.
 pub(super) fn merged(group: usize, weight: &Tensor) -> (usize, Cow<'_, Tensor>) {
     let plain = (group, Cow::Borrowed(weight));
     let [m, c, kh, kw] = *weight.shape().dims() else { return plain };
