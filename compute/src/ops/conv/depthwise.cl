@@ -17,7 +17,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void depthwise(
 #endif
     GLOBAL Y_TYPE *y, u32 groups, u32 maps, u32 planes, u32 in_d, u32 in_h, u32 in_w, u32 out_d,
     u32 out_h, u32 out_w EXTRA_PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0), strips = (out_h + ROWS - 1) / ROWS;
+    u32 i = GLOBAL_ID(0), strips = (out_h + ROWS - 1) / ROWS;
     u32 column = i % out_w, strip = i / out_w % strips, od = i / (out_w * strips) % out_d;
     u32 plane = i / (out_w * strips * out_d);
     if (plane < planes) {
@@ -33,10 +33,18 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void depthwise(
         for (u32 kd = 0; kd < KERNEL_D; kd++) {
             u32 d = od * STRIDE_D + kd * DILATION_D - PAD_D;
             u32 tap0 = (map * KERNEL_D + kd) * (KERNEL_H * KERNEL_W);
-            UNROLL_COLUMNS
+#if UNROLL_COLUMNS
+            UNROLL
+#else
+#pragma unroll 1
+#endif
             for (u32 kw = 0; kw < KERNEL_W; kw++) {
                 u32 w = column * STRIDE_W + kw * DILATION_W - PAD_W;
+#if UNROLL_LINES
                 UNROLL
+#else
+#pragma unroll 1
+#endif
                 for (u32 line = 0; line < LINES; line += LINE_STEP) {
                     u32 h = row * STRIDE_H + line - PAD_H;
                     bool inside = d < in_d && h < in_h && w < in_w;
