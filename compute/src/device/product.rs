@@ -221,9 +221,9 @@ impl Product<'_> {
         // where one operand is loaded in vectors and the other in single elements, the loads under
         // way leave too few registers.
         let unroll = match tile {
-            "i16" => 4,
-            _ if left_width != right_width => 8,
-            _ => 16,
+            "i16" => "_Pragma(\"unroll 4\")",
+            _ if left_width != right_width => "_Pragma(\"unroll 8\")",
+            _ => "",
         };
         let kernel = [left, right]
             .into_iter()
@@ -231,7 +231,7 @@ impl Product<'_> {
         Some(
             kernel
                 .define("TILE", tile)
-                .define("UNROLLED", unroll)
+                .define("UNROLL_DEPTH", unroll)
                 .define("SUM", sum)
                 .define("LEFT_ALONG", u8::from(left.along))
                 .define("RIGHT_ALONG", u8::from(right.along))

@@ -65,11 +65,7 @@ void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
             FETCH(next_left, LEFT_VECTOR, first_row, m, left_start, ROWS, LEFT_ALONG, LEFT_WIDTH)
             FETCH(next_right, RIGHT_VECTOR, first_column, n, right_start, COLUMNS, RIGHT_ALONG, RIGHT_WIDTH)
         }
-#if UNROLLED == 4
-#pragma unroll 4
-#elif UNROLLED == 8
-#pragma unroll 8
-#endif
+        UNROLL_DEPTH
         for (u32 d = 0; d < DEPTH; d++) {
             SUM l[EACH_ROW], r[EACH_COLUMN];
             for (u32 i = 0; i < EACH_ROW; i++) l[i] = left[d][LOCAL_ID(1) * EACH_ROW + i];

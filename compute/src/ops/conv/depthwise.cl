@@ -33,18 +33,10 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void depthwise(
         for (u32 kd = 0; kd < KERNEL_D; kd++) {
             u32 d = od * STRIDE_D + kd * DILATION_D - PAD_D;
             u32 tap0 = (map * KERNEL_D + kd) * (KERNEL_H * KERNEL_W);
-#if UNROLL_COLUMNS
-            UNROLL
-#else
-#pragma unroll 1
-#endif
+            UNROLL_COLUMNS
             for (u32 kw = 0; kw < KERNEL_W; kw++) {
                 u32 w = column * STRIDE_W + kw * DILATION_W - PAD_W;
-#if UNROLL_LINES
-                UNROLL
-#else
-#pragma unroll 1
-#endif
+                UNROLL_LINES
                 for (u32 line = 0; line < LINES; line += LINE_STEP) {
                     u32 h = row * STRIDE_H + line - PAD_H;
                     bool inside = d < in_d && h < in_h && w < in_w;

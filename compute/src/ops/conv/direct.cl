@@ -31,7 +31,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv_direct(
         float sum[MAPS][STRIP];
         for (u32 m = 0; m < MAPS; m++)
             for (u32 s = 0; s < STRIP; s++) sum[m][s] = 0.0f;
-#pragma unroll 1
+        _Pragma("unroll 1")
         for (u32 line = 0; line < CHANNELS * KERNEL_H; line++) {
             u32 h = top + line % KERNEL_H * DILATION_H;
             u32 from = ((image * CHANNELS + line / KERNEL_H) * in_h + h) * in_w;

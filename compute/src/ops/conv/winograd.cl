@@ -86,7 +86,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
         shared[v + 12 * TILE_P] = d[1] - d[3];
         BARRIER();
         /* Once more, and three waves do not fit a Polaris SIMD's registers. */
-#pragma unroll 2
+        _Pragma("unroll 2")
         for (u32 c = 0; c < CHANNELS; c++) {
             float a[THREAD_M], b[THREAD_P];
             u32 left = (c * 16 + number) * U_STEP + row * THREAD_M;
