@@ -1,6 +1,25 @@
 //! The language in which kernels are written once for every device: its grammar, its checker, and its compiler to
 //! SPIR-V for Vulkan. This crate knows no devices.
 
+mod constant;
+mod lower;
+mod module;
+mod parse;
+mod preprocess;
+mod syntax;
+mod token;
+
+use parse::Parser;
+use preprocess::Preprocessor;
+use syntax::Function;
+
+/// Local memory of a work-group that every supported device has.
+const LOCAL_BYTES_MAX: u32 = 32 * 1024;
+/// The language's own functions, in the language.
+const LIBRARY: &str = include_str!("library.h");
+/// The function of the library that rounds a float to the bits of a bf16.
+const ROUNDED_BF16: &str = "rounded_bf16_";
+
 /// A kernel as a SPIR-V module of its own, with one entry point of the kernel's name.
 ///
 /// Buffers are storage buffers of descriptor set 0. Scalars are push constants, which begin at byte 0.
@@ -19,6 +38,8 @@ pub struct Kernel {
     pub scalar_bytes: u32,
     /// Local memory of a work-group.
     pub local_bytes: u32,
+    /// Whether it asks for the number of work-groups (`GROUPS`), so that all of them must be in one dispatch.
+    pub counts_groups: bool,
     /// What the device must have.
     pub needs: Vec<Need>,
 }
@@ -70,6 +91,8 @@ pub enum Need {
     Int16,
     /// `shaderInt64`.
     Int64,
+    /// `shaderSignedZeroInfNanPreserveFloat32`.
+    FloatControls,
 }
 
 /// Why a source is no kernel.
@@ -82,11 +105,39 @@ pub struct Error {
     pub message: String,
 }
 
+impl Error {
+    fn new(line: u32, message: impl Into<String>) -> Self {
+        Self { line, message: message.into() }
+    }
+}
+
 /// Compiles all kernels of `source` with `options` (`-D NAME=VALUE …`).
 ///
 /// # Errors
 /// The first mistake.
 pub fn compile(source: &str, options: &str) -> Result<Vec<Kernel>, Error> {
-    let _ = (source, options);
-    Err(Error { line: 1, message: "not written yet".to_owned() })
+    let mut functions = items(&mut Preprocessor::default(), LIBRARY)?;
+    functions.iter_mut().for_each(|function| function.precise = true);
+    let mut preprocessor = Preprocessor::default();
+    preprocessor.options(options)?;
+    let (kernels, own): (Vec<Function>, Vec<Function>) =
+        items(&mut preprocessor, source)?.into_iter().partition(|item| item.kernel.is_some());
+    functions.extend(own);
+    unique(&kernels)?;
+    unique(&functions)?;
+    kernels.iter().map(|kernel| lower::kernel(kernel, &functions)).collect()
+}
+
+fn items(preprocessor: &mut Preprocessor, text: &str) -> Result<Vec<Function>, Error> {
+    let tokens = preprocessor.run(text, 1)?;
+    Parser::new(&tokens, 1).items()
+}
+
+/// No name may stand for two functions.
+fn unique(functions: &[Function]) -> Result<(), Error> {
+    let mut names = std::collections::BTreeSet::new();
+    match functions.iter().find(|function| !names.insert(&function.name)) {
+        None => Ok(()),
+        Some(again) => Err(Error::new(again.line, format!("{} is defined twice", again.name))),
+    }
 }

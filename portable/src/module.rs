@@ -1,0 +1,503 @@
+//! A SPIR-V module in the making: types, constants, global variables, and the function that is written.
+
+use crate::Need;
+use crate::syntax::{Int, Number, Type};
+use rspirv::dr::{Block, Function, Instruction, Module, ModuleHeader, Operand};
+use rspirv::spirv::{
+    AddressingModel, BuiltIn, Capability, Decoration, GlslStd450Op, MemoryModel, Op, StorageClass,
+    Word,
+};
+use std::collections::{BTreeSet, HashMap};
+
+/// The elements as which a buffer is seen; several views of one buffer are variables of the same binding.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum View {
+    /// Elements of the type as it is in memory.
+    Of(Type),
+    /// Two or four words.
+    Words(u32),
+    F32x4,
+}
+
+/// The module, and the function of it that is written.
+pub(crate) struct Writer {
+    module: Module,
+    ids: Word,
+    known: HashMap<(Op, Vec<Operand>), Word>,
+    buffers: HashMap<(u32, View), Word>,
+    builtins: HashMap<BuiltIn, Word>,
+    /// The global variables that the entry point names.
+    pub(crate) interface: Vec<Word>,
+    pub(crate) needs: BTreeSet<Need>,
+    /// The functions of GLSL.std.450.
+    extended: Word,
+    function: Function,
+    /// Variables of the function, which its first block begins with.
+    variables: Vec<Instruction>,
+    block: Option<Block>,
+    /// Whether results of float operators keep to their own rounding.
+    pub(crate) precise: bool,
+}
+
+impl Writer {
+    pub(crate) fn new() -> Self {
+        let mut module = Module::new();
+        let mut header = ModuleHeader::new(0);
+        header.set_version(1, 5);
+        module.header = Some(header);
+        module.memory_model = Some(plain(
+            Op::MemoryModel,
+            vec![
+                Operand::AddressingModel(AddressingModel::Logical),
+                Operand::MemoryModel(MemoryModel::GLSL450),
+            ],
+        ));
+        let extended = 1;
+        let name = Operand::LiteralString("GLSL.std.450".to_owned());
+        module.ext_inst_imports.push(Instruction::new(
+            Op::ExtInstImport,
+            None,
+            Some(extended),
+            vec![name],
+        ));
+        Self {
+            module,
+            ids: extended,
+            known: HashMap::new(),
+            buffers: HashMap::new(),
+            builtins: HashMap::new(),
+            interface: Vec::new(),
+            needs: BTreeSet::from([Need::FloatControls]),
+            extended,
+            function: Function::new(),
+            variables: Vec::new(),
+            block: None,
+            precise: false,
+        }
+    }
+
+    pub(crate) fn id(&mut self) -> Word {
+        self.ids += 1;
+        self.ids
+    }
+
+    /// A type, constant or other instruction before all functions, which is written once.
+    fn once(&mut self, op: Op, result_type: Option<Word>, operands: Vec<Operand>) -> Word {
+        let mut key = operands.clone();
+        key.extend(result_type.map(Operand::IdRef));
+        if let Some(id) = self.known.get(&(op, key.clone())) {
+            return *id;
+        }
+        let id = self.id();
+        let instruction = Instruction::new(op, result_type, Some(id), operands);
+        self.module.types_global_values.push(instruction);
+        self.known.insert((op, key), id);
+        id
+    }
+
+    pub(crate) fn void(&mut self) -> Word {
+        self.once(Op::TypeVoid, None, vec![])
+    }
+
+    /// The type of values in registers: integers have 32 or 64 bits, and no sign of their own.
+    pub(crate) fn register(&mut self, ty: Type) -> Word {
+        match ty {
+            Type::Void => self.void(),
+            Type::Bool => self.once(Op::TypeBool, None, vec![]),
+            Type::Int(Int { bits: 64, .. }) => self.int(64),
+            Type::Int(_) => self.int(32),
+            Type::F32 | Type::F16 | Type::BF16 => self.float(32),
+            Type::F32x4 => {
+                let element = self.float(32);
+                self.vector(element, 4)
+            }
+        }
+    }
+
+    /// The type of elements in a buffer or in local memory.
+    pub(crate) fn stored(&mut self, ty: Type) -> Word {
+        match ty {
+            Type::Int(Int { bits, .. }) => self.int(bits),
+            Type::F16 => self.float(16),
+            Type::BF16 => self.int(16),
+            other => self.register(other),
+        }
+    }
+
+    pub(crate) fn int(&mut self, bits: u32) -> Word {
+        if bits == 64 {
+            self.needs.insert(Need::Int64);
+        }
+        self.once(Op::TypeInt, None, vec![Operand::LiteralBit32(bits), Operand::LiteralBit32(0)])
+    }
+
+    fn float(&mut self, bits: u32) -> Word {
+        self.once(Op::TypeFloat, None, vec![Operand::LiteralBit32(bits)])
+    }
+
+    pub(crate) fn vector(&mut self, element: Word, count: u32) -> Word {
+        let operands = vec![Operand::IdRef(element), Operand::LiteralBit32(count)];
+        self.once(Op::TypeVector, None, operands)
+    }
+
+    fn array(&mut self, element: Word, size: u32) -> Word {
+        let size = self.u32(size);
+        self.once(Op::TypeArray, None, vec![Operand::IdRef(element), Operand::IdRef(size)])
+    }
+
+    pub(crate) fn pointer(&mut self, class: StorageClass, to: Word) -> Word {
+        let operands = vec![Operand::StorageClass(class), Operand::IdRef(to)];
+        self.once(Op::TypePointer, None, operands)
+    }
+
+    pub(crate) fn function_type(&mut self, result: Word, parameters: &[Word]) -> Word {
+        let ids = std::iter::once(&result).chain(parameters);
+        self.once(Op::TypeFunction, None, ids.map(|id| Operand::IdRef(*id)).collect())
+    }
+
+    pub(crate) fn u32(&mut self, value: u32) -> Word {
+        let ty = self.int(32);
+        self.once(Op::Constant, Some(ty), vec![Operand::LiteralBit32(value)])
+    }
+
+    pub(crate) fn constant(&mut self, number: Number) -> Word {
+        let ty = self.register(number.ty());
+        match number {
+            Number::Bool(true) => self.once(Op::ConstantTrue, Some(ty), vec![]),
+            Number::Bool(false) => self.once(Op::ConstantFalse, Some(ty), vec![]),
+            Number::Int(Int { bits: 64, .. }, value) => {
+                self.once(Op::Constant, Some(ty), vec![Operand::LiteralBit64(value)])
+            }
+            Number::Int(_, value) => {
+                // Below 64 bits the upper half is 0.
+                #[expect(clippy::cast_possible_truncation, reason = "the upper half is 0")]
+                let low = value as u32;
+                self.once(Op::Constant, Some(ty), vec![Operand::LiteralBit32(low)])
+            }
+            Number::Float(value) => {
+                self.once(Op::Constant, Some(ty), vec![Operand::LiteralBit32(value.to_bits())])
+            }
+        }
+    }
+
+    pub(crate) fn decorate(&mut self, id: Word, decoration: Decoration, more: Vec<Operand>) {
+        let operands = [vec![Operand::IdRef(id), Operand::Decoration(decoration)], more].concat();
+        self.module.annotations.push(plain(Op::Decorate, operands));
+    }
+
+    fn decorate_member(&mut self, id: Word, member: u32, offset: u32) {
+        self.module.annotations.push(plain(
+            Op::MemberDecorate,
+            vec![
+                Operand::IdRef(id),
+                Operand::LiteralBit32(member),
+                Operand::Decoration(Decoration::Offset),
+                Operand::LiteralBit32(offset),
+            ],
+        ));
+    }
+
+    fn global(&mut self, class: StorageClass, ty: Word) -> Word {
+        let pointer = self.pointer(class, ty);
+        let id = self.id();
+        let operands = vec![Operand::StorageClass(class)];
+        let variable = Instruction::new(Op::Variable, Some(pointer), Some(id), operands);
+        self.module.types_global_values.push(variable);
+        self.interface.push(id);
+        id
+    }
+
+    /// A structure whose members begin at these bytes.
+    fn block(&mut self, members: &[(Word, u32)]) -> Word {
+        let id = self.id();
+        let operands = members.iter().map(|(ty, _)| Operand::IdRef(*ty)).collect();
+        let structure = Instruction::new(Op::TypeStruct, None, Some(id), operands);
+        self.module.types_global_values.push(structure);
+        self.decorate(id, Decoration::Block, vec![]);
+        for (member, (_, offset)) in (0..).zip(members) {
+            self.decorate_member(id, member, *offset);
+        }
+        id
+    }
+
+    /// The type of a view's elements.
+    pub(crate) fn element(&mut self, view: View) -> Word {
+        match view {
+            View::Of(ty) => {
+                match ty.bytes() {
+                    1 => drop(self.needs.insert(Need::Storage8)),
+                    2 => drop(self.needs.insert(Need::Storage16)),
+                    _ => {}
+                }
+                self.stored(ty)
+            }
+            View::Words(count) => {
+                let word = self.int(32);
+                self.vector(word, count)
+            }
+            View::F32x4 => self.register(Type::F32x4),
+        }
+    }
+
+    /// The variable of a buffer in a view; its first member is an array without an end.
+    pub(crate) fn buffer(&mut self, binding: u32, view: View, constant: bool) -> Word {
+        // Types that are stored alike share a view.
+        let view = match view {
+            View::Of(Type::Int(Int { bits, .. })) => {
+                View::Of(Type::Int(Int { bits, signed: false }))
+            }
+            View::Of(Type::BF16) => View::Of(Type::Int(Int { bits: 16, signed: false })),
+            other => other,
+        };
+        if let Some(id) = self.buffers.get(&(binding, view)) {
+            return *id;
+        }
+        let element = self.element(view);
+        let bytes = match view {
+            View::Of(ty) => ty.bytes(),
+            View::Words(count) => 4 * count,
+            View::F32x4 => 16,
+        };
+        let array = self.id();
+        let operands = vec![Operand::IdRef(element)];
+        let runtime = Instruction::new(Op::TypeRuntimeArray, None, Some(array), operands);
+        self.module.types_global_values.push(runtime);
+        self.decorate(array, Decoration::ArrayStride, vec![Operand::LiteralBit32(bytes)]);
+        let block = self.block(&[(array, 0)]);
+        let id = self.global(StorageClass::StorageBuffer, block);
+        self.decorate(id, Decoration::DescriptorSet, vec![Operand::LiteralBit32(0)]);
+        self.decorate(id, Decoration::Binding, vec![Operand::LiteralBit32(binding)]);
+        // Buffers may be parts of one, and views are of one memory.
+        self.decorate(id, Decoration::Aliased, vec![]);
+        if constant {
+            self.decorate(id, Decoration::NonWritable, vec![]);
+        }
+        self.buffers.insert((binding, view), id);
+        id
+    }
+
+    /// The push constants, of these types and first bytes.
+    pub(crate) fn push_constants(&mut self, members: &[(Type, u32)]) -> Word {
+        let members: Vec<(Word, u32)> =
+            members.iter().map(|(ty, offset)| (self.register(*ty), *offset)).collect();
+        let block = self.block(&members);
+        self.global(StorageClass::PushConstant, block)
+    }
+
+    /// An array of local memory, with the type of its elements.
+    pub(crate) fn local(&mut self, ty: Type, sizes: &[u32]) -> Word {
+        match ty {
+            Type::Int(Int { bits: 8, .. }) => drop(self.needs.insert(Need::Int8)),
+            Type::Int(Int { bits: 16, .. }) => drop(self.needs.insert(Need::Int16)),
+            _ => {}
+        }
+        let element = self.stored(ty);
+        let array = sizes.iter().rev().fold(element, |element, size| self.array(element, *size));
+        self.global(StorageClass::Workgroup, array)
+    }
+
+    /// The variable of an input of three words.
+    pub(crate) fn builtin(&mut self, builtin: BuiltIn) -> Word {
+        if let Some(id) = self.builtins.get(&builtin) {
+            return *id;
+        }
+        let word = self.int(32);
+        let vector = self.vector(word, 3);
+        let id = self.global(StorageClass::Input, vector);
+        self.decorate(id, Decoration::BuiltIn, vec![Operand::BuiltIn(builtin)]);
+        self.builtins.insert(builtin, id);
+        id
+    }
+
+    /// Whether the function reads an input.
+    pub(crate) fn has_builtin(&self, builtin: BuiltIn) -> bool {
+        self.builtins.contains_key(&builtin)
+    }
+
+    /// The size of work-groups by the specialisation constants 0 to 2.
+    pub(crate) fn open_group(&mut self) {
+        let word = self.int(32);
+        let sides: Vec<Word> = (0..3u32)
+            .map(|side| {
+                let id = self.id();
+                let operands = vec![Operand::LiteralBit32(1)];
+                let constant = Instruction::new(Op::SpecConstant, Some(word), Some(id), operands);
+                self.module.types_global_values.push(constant);
+                self.decorate(id, Decoration::SpecId, vec![Operand::LiteralBit32(side)]);
+                id
+            })
+            .collect();
+        let vector = self.vector(word, 3);
+        let id = self.id();
+        let operands = sides.into_iter().map(Operand::IdRef).collect();
+        let size = Instruction::new(Op::SpecConstantComposite, Some(vector), Some(id), operands);
+        self.module.types_global_values.push(size);
+        let operands = vec![Operand::BuiltIn(BuiltIn::WorkgroupSize)];
+        self.decorate(id, Decoration::BuiltIn, operands);
+    }
+
+    /// A variable or array of the function.
+    pub(crate) fn variable(&mut self, ty: Type, sizes: &[u32]) -> Word {
+        let element = self.register(ty);
+        let of = sizes.iter().rev().fold(element, |element, size| self.array(element, *size));
+        let pointer = self.pointer(StorageClass::Function, of);
+        let id = self.id();
+        let operands = vec![Operand::StorageClass(StorageClass::Function)];
+        self.variables.push(Instruction::new(Op::Variable, Some(pointer), Some(id), operands));
+        id
+    }
+
+    /// Begins a function; its parameters' ids are returned.
+    pub(crate) fn begin(&mut self, id: Word, result: Word, parameters: &[Word]) -> Vec<Word> {
+        let ty = self.function_type(result, parameters);
+        let control = Operand::FunctionControl(rspirv::spirv::FunctionControl::NONE);
+        let operands = vec![control, Operand::IdRef(ty)];
+        self.function = Function::new();
+        self.function.def = Some(Instruction::new(Op::Function, Some(result), Some(id), operands));
+        let ids: Vec<Word> = parameters.iter().map(|_| self.id()).collect();
+        for (ty, id) in parameters.iter().zip(&ids) {
+            let parameter = Instruction::new(Op::FunctionParameter, Some(*ty), Some(*id), vec![]);
+            self.function.parameters.push(parameter);
+        }
+        let first = self.id();
+        self.label(first);
+        ids
+    }
+
+    /// Ends the function; every path has ended.
+    pub(crate) fn end(&mut self) {
+        let mut function = std::mem::take(&mut self.function);
+        if let Some(first) = function.blocks.first_mut() {
+            first.instructions.splice(0..0, self.variables.drain(..));
+        }
+        function.end = Some(plain(Op::FunctionEnd, vec![]));
+        self.module.functions.push(function);
+    }
+
+    /// Begins a block.
+    pub(crate) fn label(&mut self, id: Word) {
+        let mut block = Block::new();
+        block.label = Some(Instruction::new(Op::Label, None, Some(id), vec![]));
+        self.block = Some(block);
+    }
+
+    /// Whether statements can be reached here.
+    pub(crate) fn is_open(&self) -> bool {
+        self.block.is_some()
+    }
+
+    /// The label of the block that is written.
+    pub(crate) fn here(&self) -> Word {
+        let label = self.block.as_ref().and_then(|block| block.label.as_ref());
+        label.and_then(|label| label.result_id).unwrap_or(0)
+    }
+
+    /// An instruction with a result.
+    pub(crate) fn op(&mut self, op: Op, ty: Word, operands: &[Word]) -> Word {
+        let operands = operands.iter().map(|id| Operand::IdRef(*id)).collect();
+        let id = self.instruction(op, Some(ty), operands);
+        let rounded = matches!(op, Op::FAdd | Op::FSub | Op::FMul | Op::FDiv);
+        if self.precise && rounded {
+            self.decorate(id, Decoration::NoContraction, vec![]);
+        }
+        id
+    }
+
+    /// A function of GLSL.std.450.
+    pub(crate) fn extended(&mut self, function: GlslStd450Op, ty: Word, operands: &[Word]) -> Word {
+        let first =
+            [Operand::IdRef(self.extended), Operand::LiteralExtInstInteger(function as u32)];
+        let operands = first.into_iter().chain(operands.iter().map(|id| Operand::IdRef(*id)));
+        let operands = operands.collect();
+        self.instruction(Op::ExtInst, Some(ty), operands)
+    }
+
+    pub(crate) fn instruction(&mut self, op: Op, ty: Option<Word>, operands: Vec<Operand>) -> Word {
+        let id = self.id();
+        self.push(Instruction::new(op, ty, Some(id), operands));
+        id
+    }
+
+    /// An instruction without a result.
+    pub(crate) fn act(&mut self, op: Op, operands: Vec<Operand>) {
+        self.push(plain(op, operands));
+    }
+
+    /// The last instruction of a block.
+    pub(crate) fn close(&mut self, op: Op, operands: Vec<Operand>) {
+        self.push(plain(op, operands));
+        self.function.blocks.extend(self.block.take());
+    }
+
+    /// Goes to another block, unless the path has ended.
+    pub(crate) fn branch(&mut self, to: Word) {
+        if self.is_open() {
+            self.close(Op::Branch, vec![Operand::IdRef(to)]);
+        }
+    }
+
+    pub(crate) fn branch_if(&mut self, condition: Word, then: Word, other: Word) {
+        let operands = [condition, then, other].map(Operand::IdRef).to_vec();
+        self.close(Op::BranchConditional, operands);
+    }
+
+    fn push(&mut self, instruction: Instruction) {
+        // What follows the end of a path is never reached.
+        if let Some(block) = &mut self.block {
+            block.instructions.push(instruction);
+        }
+    }
+
+    /// The module as words, with one entry point.
+    pub(crate) fn assemble(
+        mut self,
+        entry: Word,
+        name: &str,
+        group: Option<[u32; 3]>,
+    ) -> (Vec<u32>, BTreeSet<Need>) {
+        use rspirv::binary::Assemble as _;
+        use rspirv::spirv::{ExecutionMode, ExecutionModel};
+        let capabilities = self.needs.iter().map(|need| need.capability());
+        for capability in std::iter::once(Capability::Shader).chain(capabilities) {
+            let operands = vec![Operand::Capability(capability)];
+            self.module.capabilities.push(plain(Op::Capability, operands));
+        }
+        let first = [
+            Operand::ExecutionModel(ExecutionModel::GLCompute),
+            Operand::IdRef(entry),
+            Operand::LiteralString(name.to_owned()),
+        ];
+        let interface = self.interface.iter().map(|id| Operand::IdRef(*id));
+        let operands = first.into_iter().chain(interface).collect();
+        self.module.entry_points.push(plain(Op::EntryPoint, operands));
+        let mut mode = |mode, values: &[u32]| {
+            let values = values.iter().map(|value| Operand::LiteralBit32(*value));
+            let first = [Operand::IdRef(entry), Operand::ExecutionMode(mode)];
+            let operands = first.into_iter().chain(values).collect();
+            self.module.execution_modes.push(plain(Op::ExecutionMode, operands));
+        };
+        mode(ExecutionMode::LocalSize, &group.unwrap_or([1; 3]));
+        mode(ExecutionMode::SignedZeroInfNanPreserve, &[32]);
+        if let Some(header) = &mut self.module.header {
+            header.bound = self.ids + 1;
+        }
+        (self.module.assemble(), self.needs)
+    }
+}
+
+impl Need {
+    fn capability(self) -> Capability {
+        match self {
+            Self::Storage8 => Capability::StorageBuffer8BitAccess,
+            Self::Storage16 => Capability::StorageBuffer16BitAccess,
+            Self::Int8 => Capability::Int8,
+            Self::Int16 => Capability::Int16,
+            Self::Int64 => Capability::Int64,
+            Self::FloatControls => Capability::SignedZeroInfNanPreserve,
+        }
+    }
+}
+
+fn plain(op: Op, operands: Vec<Operand>) -> Instruction {
+    Instruction::new(op, None, None, operands)
+}
