@@ -55,6 +55,7 @@ pub(super) fn name_of(need: Need) -> &'static str {
         Need::Int8 => "shaderInt8",
         Need::Int16 => "shaderInt16",
         Need::Int64 => "shaderInt64",
+        Need::FloatControls => "shaderSignedZeroInfNanPreserveFloat32",
     }
 }
 
@@ -65,6 +66,7 @@ struct Told {
     subgroup: vk::PhysicalDeviceSubgroupProperties<'static>,
     driver: vk::PhysicalDeviceDriverProperties<'static>,
     sizes: vk::PhysicalDeviceMaintenance3Properties<'static>,
+    floats: vk::PhysicalDeviceFloatControlsProperties<'static>,
     buffers: vk::PhysicalDeviceMaintenance4Properties<'static>,
     pci: vk::PhysicalDevicePCIBusInfoPropertiesEXT<'static>,
     amd: vk::PhysicalDeviceShaderCorePropertiesAMD<'static>,
@@ -78,7 +80,8 @@ impl Told {
         let mut properties = vk::PhysicalDeviceProperties2::default()
             .push_next(&mut told.subgroup)
             .push_next(&mut told.driver)
-            .push_next(&mut told.sizes);
+            .push_next(&mut told.sizes)
+            .push_next(&mut told.floats);
         if has(ash::khr::maintenance4::NAME) {
             properties = properties.push_next(&mut told.buffers);
         }
@@ -104,6 +107,7 @@ impl Told {
         self.subgroup.p_next = std::ptr::null_mut();
         self.driver.p_next = std::ptr::null_mut();
         self.sizes.p_next = std::ptr::null_mut();
+        self.floats.p_next = std::ptr::null_mut();
         self.buffers.p_next = std::ptr::null_mut();
         self.pci.p_next = std::ptr::null_mut();
         self.amd.p_next = std::ptr::null_mut();
@@ -169,8 +173,11 @@ impl Features {
         }
     }
 
-    fn has(&self) -> Vec<Need> {
+    /// What kernels may need and the device has.
+    fn has(&self, told: &Told) -> Vec<Need> {
+        let keeps_zeros = told.floats.shader_signed_zero_inf_nan_preserve_float32 != 0;
         let all = [
+            (keeps_zeros, Need::FloatControls),
             (self.storage8, Need::Storage8),
             (self.storage16, Need::Storage16),
             (self.int8, Need::Int8),
@@ -220,7 +227,7 @@ pub(super) fn describe(instance: &Instance, physical: vk::PhysicalDevice) -> Ent
         limits: core.limits,
         memory,
         has_budget: has(ash::ext::memory_budget::NAME),
-        has: features.has(),
+        has: features.has(&told),
         cache_mark: core.pipeline_cache_uuid,
         quirks: Quirks::of(&driver, &details),
     };
@@ -241,7 +248,7 @@ fn caps(told: &Told, features: &Features, kinds: Option<Kinds>, known: Caps) -> 
         Some(told.buffers.max_buffer_size).filter(|&bytes| bytes > 0),
         heap,
     ];
-    let names = features.has().into_iter().map(|need| name_of(need).to_owned());
+    let names = features.has(told).into_iter().map(|need| name_of(need).to_owned());
     let floats =
         [(features.float16, "shaderFloat16"), (features.core.shader_float64 != 0, "shaderFloat64")];
     let floats = floats.into_iter().filter_map(|(has, name)| has.then(|| name.to_owned()));
