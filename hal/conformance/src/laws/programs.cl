@@ -44,7 +44,7 @@ KERNEL GROUP_SIZE(64, 1, 1) void all_arguments(GLOBAL u32 *out, u32 u, i32 i, u6
 KERNEL void places(GLOBAL u32 *out) {
     u32 width = GROUPS(0) * 4, height = GROUPS(1) * 2;
     u32 at = (GLOBAL_ID(2) * height + GLOBAL_ID(1)) * width + GLOBAL_ID(0);
-    u32 group = (u32)((GROUP_ID(2) * GROUPS(1) + GROUP_ID(1)) * GROUPS(0) + GROUP_ID(0));
-    u32 lane = (u32)((LOCAL_ID(2) * 2 + LOCAL_ID(1)) * 4 + LOCAL_ID(0));
+    u32 group = (GROUP_ID(2) * GROUPS(1) + GROUP_ID(1)) * GROUPS(0) + GROUP_ID(0);
+    u32 lane = (LOCAL_ID(2) * 2 + LOCAL_ID(1)) * 4 + LOCAL_ID(0);
     out[at] = group << 16 | lane;
 }
