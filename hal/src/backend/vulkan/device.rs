@@ -100,19 +100,75 @@ mod tests {
     use crate::error::Error;
     use ash::vk;
 
+    const ID: DeviceId = DeviceId { backend: BackendKind::Vulkan, ordinal: 0 };
+
+    fn open() -> Option<VkDevice> {
+        let (instance, mut entries) = super::super::enumerate().ok()?;
+        entries.retain(|entry| entry.unfit.is_none());
+        let entry = (!entries.is_empty()).then(|| entries.swap_remove(0))?;
+        Some(VkDevice::open(ID, instance, entry).expect("opens"))
+    }
+
     #[test]
-    fn a_lost_device_answers_each_call_with_its_loss_and_opens_anew() {
-        let id = DeviceId::new(BackendKind::Vulkan, 0);
-        let open = || {
-            let (instance, mut entries) = super::super::enumerate().ok()?;
-            entries.retain(|entry| entry.unfit.is_none());
-            Some((instance, (!entries.is_empty()).then(|| entries.swap_remove(0))?))
-        };
-        let Some((instance, entry)) = open() else {
+    fn memory_that_the_host_does_not_see_is_staged() {
+        let Some(mut device) = open() else {
             println!("skipped: vulkan: there is no device");
             return;
         };
-        let device = VkDevice::open(id, instance, entry).expect("opens");
+        Arc::get_mut(&mut device.shared).expect("not shared yet").hide_memory();
+        let mut queue = device.queue().expect("is there");
+        // Some parts and a rest, several times around the ring.
+        let data: Vec<u8> = (0..(21usize << 20) + 5).map(|at| (at % 251) as u8).collect();
+        let buffers = [0, 1].map(|_| device.allocate(data.len() + 9).expect("fits"));
+        let mut back = vec![0; data.len()];
+        for round in 0..3 {
+            queue.write(&*buffers[0], 9, &data[round..]).expect("works");
+            let bytes = data.len() - round;
+            queue.copy(&*buffers[0], 9, &*buffers[1], round, bytes).expect("works");
+            // The copy must not see this write.
+            queue.write(&*buffers[0], 0, &vec![0xee; 1 << 20]).expect("works");
+            queue.read(&*buffers[1], round, &mut back[..bytes]).expect("works");
+            assert!(back[..bytes] == data[round..], "round {round}");
+        }
+        let mut small = [0; 3];
+        for at in 0..5000usize {
+            let value = at.to_le_bytes();
+            queue.write(&*buffers[0], 3 * at, &value[..3]).expect("works");
+        }
+        queue.read(&*buffers[0], 3 * 4999, &mut small).expect("works");
+        assert_eq!(small, [0x87, 0x13, 0]);
+        crate::self_test::self_test(&device).expect("calculates");
+    }
+
+    #[test]
+    fn small_buffers_share_segments_and_give_their_places_back() {
+        let Some(device) = open() else {
+            println!("skipped: vulkan: there is no device");
+            return;
+        };
+        // More buffers than a driver bears allocations.
+        let mut buffers: Vec<_> =
+            (0..6000).map(|at| device.allocate(at % 700).expect("fits")).collect();
+        let mut queue = device.queue().expect("is there");
+        for (at, buffer) in buffers.iter().enumerate() {
+            queue.write(&**buffer, 0, &vec![at as u8; at % 700]).expect("works");
+        }
+        for (at, buffer) in buffers.iter().enumerate() {
+            let mut back = vec![0; at % 700];
+            queue.read(&**buffer, 0, &mut back).expect("works");
+            assert!(back.iter().all(|byte| *byte == at as u8), "buffer {at}");
+        }
+        buffers.clear();
+        drop(queue);
+        assert!(device.allocate(1 << 20).is_ok());
+    }
+
+    #[test]
+    fn a_lost_device_answers_each_call_with_its_loss_and_opens_anew() {
+        let Some(device) = open() else {
+            println!("skipped: vulkan: there is no device");
+            return;
+        };
         let buffer = device.allocate(16).expect("fits");
         let (mut queue, blocks) =
             (device.queue().expect("is there"), [16, 16].map(|bytes| device.pinned(bytes)));
@@ -143,8 +199,7 @@ mod tests {
             assert_eq!(answer, Err(end.clone()), "call {at}");
         }
         drop((queue, event, buffer, device));
-        let (instance, entry) = open().expect("was there before");
-        let again = VkDevice::open(id, instance, entry).expect("opens anew");
+        let again = open().expect("was there before");
         let (buffer, mut queue, mut back) =
             (again.allocate(4).expect("fits"), again.queue().expect("is there"), [0; 4]);
         queue.write(&*buffer, 0, &[1, 2, 3, 4]).expect("works");

@@ -131,6 +131,12 @@ impl Pool {
         Self { home, kind, grain, segment_bytes, segments: Mutex::new(Vec::new()) }
     }
 
+    /// Hides the segments to come from the host.
+    #[cfg(test)]
+    pub(super) fn hide(&mut self) {
+        self.kind.is_mapped = false;
+    }
+
     fn segments(&self) -> MutexGuard<'_, Vec<Segment>> {
         // A panic in between loses a range at most.
         self.segments.lock().unwrap_or_else(PoisonError::into_inner)

@@ -88,22 +88,25 @@ impl Recorder {
         self.submitted
     }
 
-    /// Submits a recording that is full, and begins one if there is none.
+    /// The recording of the next command. A full one is submitted first.
     fn recording(&mut self) -> Result<&mut Recording> {
         let most = self.pace.commands_max();
         if self.recording.as_ref().is_some_and(|it| it.commands >= most || it.bytes >= BYTES_MAX) {
             self.flush()?;
         }
-        if self.recording.is_none() {
-            let mut slot = self.idle.pop().map_or_else(|| Slot::new(&self.shared), Ok)?;
-            slot.begin()?;
-            let (hazards, keep) = (Hazards::default(), Vec::new());
-            self.recording = Some(Recording { slot, hazards, keep, commands: 0, bytes: 0 });
+        let recording = self.take_recording()?;
+        Ok(self.recording.insert(recording))
+    }
+
+    /// Takes the present recording, or an empty one.
+    fn take_recording(&mut self) -> Result<Recording> {
+        if let Some(recording) = self.recording.take() {
+            return Ok(recording);
         }
-        match &mut self.recording {
-            Some(recording) => Ok(recording),
-            None => unreachable!("it was just begun"),
-        }
+        let mut slot = self.idle.pop().map_or_else(|| Slot::new(&self.shared), Ok)?;
+        slot.begin()?;
+        let (hazards, keep) = (Hazards::default(), Vec::new());
+        Ok(Recording { slot, hazards, keep, commands: 0, bytes: 0 })
     }
 
     /// The slot of the next command, for what the command takes from pools.
@@ -192,10 +195,7 @@ impl Recorder {
         if self.recording.is_none() && self.waits.is_empty() {
             return Ok(());
         }
-        self.recording()?;
-        let Some(mut recording) = self.recording.take() else {
-            return Ok(());
-        };
+        let mut recording = self.take_recording()?;
         let waits = std::mem::take(&mut self.waits);
         let sent = recording.slot.end().and_then(|()| self.send(&recording.slot, &waits));
         if let Err(error) = sent {

@@ -83,6 +83,14 @@ impl Shared {
         })
     }
 
+    /// Hides the device's memory from the host, as a card without resizable BAR does.
+    #[cfg(test)]
+    pub(super) fn hide_memory(&mut self) {
+        let device = &mut self.kinds.device;
+        (device.is_mapped, device.is_cached) = (false, false);
+        self.pools[0].hide();
+    }
+
     /// The segments of a kind of memory.
     pub(super) fn pool(&self, home: Home) -> &Pool {
         match home {
