@@ -175,6 +175,15 @@ fn target(
     let oldest = architectures.first().copied().unwrap_or(u32::MAX);
     match architectures.iter().rfind(|&&it| it <= architecture) {
         Some(&found) if found == architecture => Ok(Target::Machine(found)),
+        // A driver translates PTX of its own version and of earlier ones.
+        Some(_) if (major, minor) > driver => {
+            let driver = format!("{}.{}", driver.0, driver.1);
+            Err(format!(
+                "NVRTC {major}.{minor} makes no machine code for sm_{architecture}, and its PTX is \
+                 newer than a driver of CUDA {driver} translates: {}",
+                not_newer(&driver)
+            ))
+        }
         Some(&newest) => Ok(Target::Ptx(newest)),
         None => Err(format!(
             "NVRTC {major}.{minor} compiles for sm_{oldest} and newer, not for \
@@ -348,6 +357,16 @@ mod tests {
             ((12, 9), all, 61, (13, 0), Ok(Target::Machine(61))),
             ((12, 9), all, 62, (12, 9), Ok(Target::Ptx(61))),
             ((12, 9), all, 121, (13, 0), Ok(Target::Ptx(90))),
+            (
+                (12, 9),
+                all,
+                62,
+                (12, 4),
+                Err(
+                    "NVRTC 12.9 makes no machine code for sm_62, and its PTX is newer than a driver \
+                     of CUDA 12.4 translates",
+                ),
+            ),
             ((13, 0), turing, 61, (13, 0), Err("sm_75 and newer, not for sm_61")),
             ((12, 9), all, 61, (11, 8), Err("driver of CUDA 11 cannot load")),
         ] {

@@ -4,6 +4,7 @@
 mod fake;
 
 use super::*;
+use crate::error::Error;
 use crate::program::{Arg, Launch, Program};
 use crate::queue::Queue;
 use fake::{CUBLAS, DRIVER, Fake, NVRTC, log, process};
@@ -162,5 +163,50 @@ fn a_card_that_cuda_13_dropped_gets_the_libraries_of_cuda_12() {
         let device = open();
         assert!(!device.caps().gemm, "there is no cuBLAS of CUDA 12");
         device.compile("", "").expect("its code is for the device");
+    });
+}
+
+#[test]
+fn an_older_driver_gets_code_that_it_can_load() {
+    let fakes = [
+        Fake::new(DRIVER, "libcuda.so.1", &["VERSION=12040"]),
+        Fake::new(NVRTC, "libnvrtc.so.12", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=50,61,75"]),
+    ];
+    process("an_older_driver_gets_code_that_it_can_load", &fakes, || {
+        let program = open().compile("", "").expect("machine code of any minor version");
+        let binary = program.binary().expect("CUDA's programs have one");
+        assert!(binary.ends_with(b"\x7fELF sm_61\0"), "{}", String::from_utf8_lossy(&binary));
+    });
+}
+
+#[test]
+fn an_older_driver_gets_no_ptx_of_a_newer_compiler() {
+    let fakes = [
+        Fake::new(DRIVER, "libcuda.so.1", &["VERSION=12040", "CAPABILITY=62"]),
+        Fake::new(NVRTC, "libnvrtc.so.12", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=50,61,75"]),
+    ];
+    process("an_older_driver_gets_no_ptx_of_a_newer_compiler", &fakes, || {
+        let error = open().compile("", "").expect_err("nothing that the driver could load");
+        let Error::Unsupported { what: "programs", reason, .. } = error else {
+            panic!("{error}");
+        };
+        for part in ["NVRTC 12.9", "sm_62", "driver of CUDA 12.4"] {
+            assert!(reason.contains(part), "{reason}");
+        }
+    });
+}
+
+#[test]
+fn an_older_driver_gets_the_ptx_of_an_older_compiler() {
+    let fakes = [
+        Fake::new(DRIVER, "libcuda.so.1", &["VERSION=12040", "CAPABILITY=62"]),
+        Fake::new(NVRTC, "libnvrtc.so.12", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=50,61,75"]),
+        Fake::new(NVRTC, "libnvrtc.so", &["MAJOR=12", "MINOR=2", "ARCHITECTURES=50,61"]),
+    ];
+    process("an_older_driver_gets_the_ptx_of_an_older_compiler", &fakes, || {
+        let program = open().compile("", "").expect("the driver translates it");
+        let binary = program.binary().expect("CUDA's programs have one");
+        let text = String::from_utf8_lossy(&binary);
+        assert!(text.contains(".version 12.2\n// compute_61\n"), "{text}");
     });
 }
