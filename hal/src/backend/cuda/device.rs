@@ -3,7 +3,6 @@
 use super::blas::CudaBlas;
 use super::buffer::CudaBuffer;
 use super::driver::Driver;
-use super::library::done;
 use super::nvrtc::Nvrtc;
 use super::program::CudaProgram;
 use super::queue::CudaQueue;
@@ -64,11 +63,7 @@ impl Device for CudaDevice {
 
     fn free_bytes(&self) -> Option<u64> {
         self.shared.bind().ok()?;
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: the call writes two numbers into the given places.
-        done(unsafe { (self.shared.driver.cuMemGetInfo_v2)(&raw mut free, &raw mut total) })
-            .ok()?;
-        u64::try_from(free).ok()
+        u64::try_from(self.shared.free_bytes().ok()?).ok()
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {

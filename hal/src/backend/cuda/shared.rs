@@ -11,7 +11,8 @@ use crate::life::Life;
 use cudarc::driver::sys::{CUcontext, CUdevice};
 
 /// The common state of the buffers and queues of one opened device, with its primary context.
-/// Dropping this releases the context.
+/// Dropping this releases the context, unless it is lost: after most losses the driver refuses the
+/// whole process, and the lost context says so when the device is opened again.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) id: DeviceId,
@@ -52,8 +53,21 @@ impl Shared {
             .map_err(|status| Error::Driver { device: id, call, code: driver.code(status) })?;
         let shared =
             Self { id, caps, driver, device, context, compiler, blas, life: Life::default() };
-        shared.bind()?;
+        // A context that was lost answers with the error that ended it.
+        shared.bind().and_then(|()| shared.free_bytes()).map_err(|error| match error {
+            Error::DeviceLost { device, code, .. } => Error::NeedsRestart { device, code },
+            error => error,
+        })?;
         Ok(shared)
+    }
+
+    /// The free bytes of the device's memory; the context must be bound.
+    pub(super) fn free_bytes(&self) -> Result<usize> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: the call writes two numbers into the given places.
+        done(unsafe { (self.driver.cuMemGetInfo_v2)(&raw mut free, &raw mut total) })
+            .map_err(self.failed("cuMemGetInfo"))?;
+        Ok(free)
     }
 
     /// Makes the device's context current in this thread, as every call requires.
@@ -98,6 +112,9 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
+        if self.life.check().is_err() {
+            return;
+        }
         // SAFETY: the context was retained once, and all that was made in it is dropped.
         let _ = unsafe { (self.driver.cuDevicePrimaryCtxRelease_v2)(self.device) };
     }

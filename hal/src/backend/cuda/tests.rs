@@ -210,3 +210,27 @@ fn an_older_driver_gets_the_ptx_of_an_older_compiler() {
         assert!(text.contains(".version 12.2\n// compute_61\n"), "{text}");
     });
 }
+
+#[test]
+fn a_lost_device_is_given_up_for_the_life_of_the_process() {
+    let fakes = [
+        Fake::new(DRIVER, "libcuda.so.1", &["ILLEGAL"]),
+        Fake::new(NVRTC, "libnvrtc.so.12", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=61"]),
+    ];
+    process("a_lost_device_is_given_up_for_the_life_of_the_process", &fakes, || {
+        let device = open();
+        let program = device.compile("", "").expect("it compiles");
+        let mut queue = device.queue().expect("a queue");
+        let buffer = device.allocate(4).expect("a buffer");
+        touch(&mut *queue, &*program, &*buffer);
+        let lost = queue.finish().expect_err("the launch failed");
+        assert!(matches!(lost, Error::DeviceLost { .. }), "{lost}");
+        let code = "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
+        let given_up = Some(Error::NeedsRestart { device: device.id(), code });
+        assert_eq!(Cuda.open(0).err(), given_up);
+        drop((queue, buffer, program, device));
+        assert_eq!(Cuda.open(0).err(), given_up, "though nothing uses the device any more");
+        let released = log().iter().any(|call| call == "cuDevicePrimaryCtxRelease_v2");
+        assert!(!released, "a context that is made anew would hide the loss");
+    });
+}
