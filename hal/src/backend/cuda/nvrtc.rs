@@ -112,6 +112,12 @@ impl Nvrtc {
         Ok(Self { functions, version: (major, minor), architectures })
     }
 
+    /// The library's name and version.
+    pub(super) fn name(&self) -> String {
+        let (major, minor) = self.version;
+        format!("NVRTC {major}.{minor}")
+    }
+
     /// Compiles `source`, in the portable language, with `options` (`-D NAME=VALUE …`).
     ///
     /// # Errors

@@ -93,9 +93,11 @@ impl Shared {
         })
     }
 
-    /// The maker of program binaries: a compiler for a device and its driver.
+    /// The maker of program binaries: a version of the compiler, for a device and its driver.
     pub(super) fn maker(&self) -> String {
-        format!("cuda {} {}", self.caps.driver, self.caps.features.join(" "))
+        let compiler = self.compiler.as_ref().map(|(compiler, _)| compiler.name());
+        let (driver, features) = (&self.caps.driver, self.caps.features.join(" "));
+        format!("cuda {driver} {features} {}", compiler.unwrap_or_default())
     }
 
     /// An error of a driver call.

@@ -234,3 +234,25 @@ fn a_lost_device_is_given_up_for_the_life_of_the_process() {
         assert!(!released, "a context that is made anew would hide the loss");
     });
 }
+
+#[test]
+fn a_program_of_another_compiler_is_refused() {
+    let fakes = [
+        Fake::new(DRIVER, "libcuda.so.1", &[]),
+        Fake::new(NVRTC, "libnvrtc.so", &["MAJOR=12", "MINOR=8", "ARCHITECTURES=61"]),
+        Fake::new(NVRTC, "newer.so", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=61"]),
+    ];
+    process("a_program_of_another_compiler_is_refused", &fakes, || {
+        let device = open();
+        let binary = device.compile("", "").expect("it compiles").binary().expect("it has one");
+        // SAFETY: the binary is unchanged.
+        let load = |device: &dyn Device| unsafe { device.load(&binary) }.map(drop);
+        assert_eq!(load(&*open()), Ok(()), "the same compiler");
+        // The host gets a newer compiler.
+        let folder = std::env::var("LD_LIBRARY_PATH").expect("of one folder");
+        let [from, to] = ["newer.so", "libnvrtc.so.12"].map(|it| format!("{folder}/{it}"));
+        std::fs::rename(from, to).expect("both are in one folder");
+        let error = load(&*open()).expect_err("another compiler made it");
+        assert!(matches!(error, Error::Binary { .. }), "{error}");
+    });
+}
