@@ -58,6 +58,12 @@ impl CudaBlas {
 }
 
 impl Blas for CudaBlas {
+    fn prepare(&self, queue: &mut dyn Queue) -> Result<()> {
+        let queue = CudaQueue::of(queue, &self.shared)?;
+        self.shared.bind()?;
+        queue.blas(self.functions).map(drop)
+    }
+
     fn gemm(&self, queue: &mut dyn Queue, gemm: &Gemm<'_>) -> Result<()> {
         let queue = CudaQueue::of(queue, &self.shared)?;
         gemm.check()?;

@@ -24,7 +24,7 @@ pub(super) struct CudaQueue {
     stream: Arc<Stream>,
     /// Whether the stream's events record times.
     timed: bool,
-    /// The library's handle; made with the first product, because it takes memory of the device.
+    /// The library's handle, which takes memory of the device; a queue without products has none.
     blas: Option<Handle>,
 }
 

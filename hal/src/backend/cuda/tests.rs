@@ -5,6 +5,7 @@ mod fake;
 
 use super::*;
 use crate::error::Error;
+use crate::gemm::{Gemm, Matrix};
 use crate::program::{Arg, Launch, Program};
 use crate::queue::Queue;
 use fake::{CUBLAS, DRIVER, Fake, NVRTC, log, process};
@@ -254,5 +255,41 @@ fn a_program_of_another_compiler_is_refused() {
         std::fs::rename(from, to).expect("both are in one folder");
         let error = load(&*open()).expect_err("another compiler made it");
         assert!(matches!(error, Error::Binary { .. }), "{error}");
+    });
+}
+
+#[test]
+fn a_prepared_queue_makes_nothing_for_its_first_product() {
+    let fakes = [Fake::new(DRIVER, "libcuda.so.1", &[]), Fake::new(CUBLAS, "libcublas.so.12", &[])];
+    process("a_prepared_queue_makes_nothing_for_its_first_product", &fakes, || {
+        let device = open();
+        let blas = device.blas().expect("the library is there");
+        let mut queue = device.queue().expect("a queue");
+        let buffer = || device.allocate(4).expect("a buffer");
+        let (a, b, c) = (buffer(), buffer(), buffer());
+        let of_library = || {
+            let calls = log();
+            calls.into_iter().filter(|call| call.starts_with("cublas")).collect::<Vec<_>>()
+        };
+        let prepared = ["cublasCreate_v2", "cublasSetStream_v2"];
+        blas.prepare(&mut *queue).expect("it is of this device");
+        blas.prepare(&mut *queue).expect("it may be asked twice");
+        assert_eq!(of_library(), prepared);
+        let matrix = |buffer| Matrix { buffer, row_stride: 1, batch_stride: 0 };
+        let gemm = Gemm {
+            m: 1,
+            n: 1,
+            k: 1,
+            batch: 1,
+            a: matrix(&*a),
+            b: matrix(&*b),
+            c: matrix(&*c),
+            transpose_a: false,
+            transpose_b: false,
+            alpha: 1.0,
+            beta: 0.0,
+        };
+        blas.gemm(&mut *queue, &gemm).expect("it fits");
+        assert_eq!(of_library(), [&prepared[..], &["cublasSgemmStridedBatched"]].concat());
     });
 }
