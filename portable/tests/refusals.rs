@@ -20,7 +20,7 @@ fn mistakes_in_statements_are_named() {
         ("y[0] = ((GLOBAL const u32 *)x)[0];", 2, "\")\" is expected"),
         ("y[0] = ((u32 *)x)[0];", 2, "pointers keep their type"),
         ("y[0] = 1.0;", 2, "expected 1.0f"),
-        ("y[0] = 08;", 2, "08"),
+        ("y[0] = 08;", 2, "octal"),
         ("y[0] = tgamma(x[0]);", 2, "there is no function tgamma"),
         ("y[0] = fmin(x[0]);", 2, "fmin gets 1 arguments, expected 2"),
         ("n + 1;", 2, "does nothing"),
