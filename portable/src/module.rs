@@ -1,7 +1,7 @@
 //! A SPIR-V module in the making: types, constants, global variables, and the function that is written.
 
 use crate::Need;
-use crate::syntax::{Int, Number, Type};
+use crate::syntax::{I32, Int, Number, Type, U32};
 use rspirv::dr::{Block, Function, Instruction, Module, ModuleHeader, Operand};
 use rspirv::spirv::{
     AddressingModel, BuiltIn, Capability, Decoration, GlslStd450Op, MemoryModel, Op, StorageClass,
@@ -168,10 +168,13 @@ impl Writer {
             Number::Int(Int { bits: 64, .. }, value) => {
                 self.once(Op::Constant, Some(ty), vec![Operand::LiteralBit64(value)])
             }
-            Number::Int(_, value) => {
-                // Below 64 bits the upper half is 0.
-                #[expect(clippy::cast_possible_truncation, reason = "the upper half is 0")]
-                let low = value as u32;
+            Number::Int(int, value) => {
+                // In a register a number of a smaller type is a word with its sign.
+                let wide = Number::Int(int, value).to(if int.signed { I32 } else { U32 });
+                let low = match wide {
+                    Some(Number::Int(_, low)) => u32::try_from(low).unwrap_or(0),
+                    _ => 0,
+                };
                 self.once(Op::Constant, Some(ty), vec![Operand::LiteralBit32(low)])
             }
             Number::Float(value) => {

@@ -8,6 +8,7 @@ mod neighbours;
 mod order;
 mod pinned;
 mod programs;
+mod random;
 
 use lgp_hal::{Device, Error};
 use std::fmt;
@@ -80,6 +81,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "each kind of argument arrives", check: programs::arguments },
     Law { name: "each work-item knows its place", check: programs::grids },
     Law { name: "kernels and transfers keep their order", check: programs::order },
+    Law { name: "random programs mean what C says", check: random::law },
     Law { name: "a binary is the program", check: programs::binaries },
     Law { name: "a faulty source is a typed error", check: programs::faulty_source },
     Law { name: "a faulty launch is a typed error", check: programs::faulty_launch },

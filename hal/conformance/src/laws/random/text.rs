@@ -1,0 +1,89 @@
+//! The text of a program.
+
+use super::{Node, Step, VARIABLES};
+use std::fmt::Write as _;
+
+/// The kernel `drawn`.
+pub(super) fn program(body: &[Step]) -> String {
+    let mut text =
+        "KERNEL GROUP_SIZE(64, 1, 1)\nvoid drawn(GLOBAL const u32 *words, GLOBAL const i8 *bytes, \
+                    GLOBAL const u16 *pairs, GLOBAL u32 *y) {\n\
+                    LOCAL u32 stage[64];\nu32 lane = LOCAL_ID(0), array[8];\n\
+                    for (u32 i = 0; i < 8; i++) array[i] = words[lane] + i;\n"
+            .to_owned();
+    for (at, ty) in VARIABLES.iter().enumerate() {
+        let name = ty.name();
+        let _ = writeln!(text, "{name} v{at} = ({name})words[(lane + {at}u) % 64u];");
+    }
+    steps(&mut text, body);
+    for at in 0..VARIABLES.len() {
+        let _ = writeln!(text, "y[lane * {}u + {at}u] = (u32)v{at};", VARIABLES.len());
+    }
+    text + "}\n"
+}
+
+fn steps(text: &mut String, of: &[Step]) {
+    of.iter().for_each(|one| step(text, one));
+}
+
+// Writing to a string cannot fail.
+fn step(text: &mut String, of: &Step) {
+    match of {
+        Step::Assign(to, None, value) => {
+            let ty = VARIABLES[*to].name();
+            let _ = writeln!(text, "v{to} = ({ty})({});", node(value));
+        }
+        Step::Assign(to, Some(operator), value) => {
+            let _ = writeln!(text, "v{to} {operator}= {};", node(value));
+        }
+        Step::Keep(at, value) => {
+            let _ = writeln!(text, "array[({}) % 8u] = {};", node(at), node(value));
+        }
+        Step::If(condition, then, other) => {
+            let _ = writeln!(text, "if ({}) {{", node(condition));
+            steps(text, then);
+            if !other.is_empty() {
+                text.push_str("} else {\n");
+                steps(text, other);
+            }
+            text.push_str("}\n");
+        }
+        Step::Repeat { name, count, body, leave } => {
+            let _ = writeln!(text, "for (u32 n{name} = 0; n{name} < {count}; n{name}++) {{");
+            if let Some((condition, ends)) = leave {
+                let word = if *ends { "break" } else { "continue" };
+                let _ = writeln!(text, "if ({}) {word};", node(condition));
+            }
+            steps(text, body);
+            text.push_str("}\n");
+        }
+        Step::Exchange(variable, distance) => {
+            let ty = VARIABLES[*variable].name();
+            let _ = writeln!(
+                text,
+                "BARRIER();\nstage[lane] = (u32)v{variable};\nBARRIER();\n\
+                 v{variable} = ({ty})stage[(lane + {distance}u) % 64u];"
+            );
+        }
+    }
+}
+
+fn node(of: &Node) -> String {
+    match of {
+        Node::Number(number) if *number > i64::from(i32::MAX) => format!("{number}u"),
+        Node::Number(number) => number.to_string(),
+        Node::Variable(at) => format!("v{at}"),
+        Node::Lane => "lane".to_owned(),
+        Node::Input(super::Type::I8, at) => format!("bytes[({}) % 256u]", node(at)),
+        Node::Input(super::Type::U16, at) => format!("pairs[({}) % 128u]", node(at)),
+        Node::Input(_, at) => format!("words[({}) % 64u]", node(at)),
+        Node::Array(at) => format!("array[({}) % 8u]", node(at)),
+        Node::Cast(ty, of) => format!("({})({})", ty.name(), node(of)),
+        Node::Not(of) => format!("(~{})", node(of)),
+        Node::Binary(operator, a, b) => format!("({} {operator} {})", node(a), node(b)),
+        Node::Choice(parts) => {
+            let [condition, a, b] = &**parts;
+            format!("({} ? {} : {})", node(condition), node(a), node(b))
+        }
+    }
+}
