@@ -135,6 +135,17 @@ pub enum Error {
         /// The driver's error name.
         code: String,
     },
+    /// The device was lost, and its driver opens it again for another process only. End this process
+    /// and start it again, or use another device.
+    #[error(
+        "device {device} was lost by {code} and works again only in a new process: restart this one"
+    )]
+    NeedsRestart {
+        /// The device.
+        device: DeviceId,
+        /// The driver's name of the error that ended the device.
+        code: String,
+    },
     /// The driver refused a call.
     #[error("{call} failed on {device}: {code}")]
     Driver {

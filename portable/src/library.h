@@ -38,6 +38,13 @@ DEVICE float divide(float x, float y) {
     return isfinite(rest) && rest != 0.0f ? q + rest / y : q;
 }
 
+/* a · b + c, rounded once but for one in millions: Vulkan's own may round twice. Not of products below 2^-100. */
+DEVICE float fma(float a, float b, float c) {
+    float product = a * b, sum = product + c, other = sum - product;
+    float rest = (product - (sum - other)) + (c - other) + product_rest_(a, b, product);
+    return isfinite(rest) ? sum + rest : sum;
+}
+
 /* x · 2^n for n from -252 to 254, in two steps because a single factor may be no float. */
 DEVICE float scaled_(float x, i32 n) {
     i32 half_ = n >> 1;

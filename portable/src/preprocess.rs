@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 /// A source with more tokens is refused: macros can make it grow without end.
-const TOKENS_MAX: usize = 1 << 20;
+const TOKENS_MAX: usize = 1 << 17;
 
 #[derive(Debug, Clone)]
 struct Macro {

@@ -9,7 +9,7 @@ const LENGTH: usize = 4096;
 /// right.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TestOp {
-    /// `fma(a, b, c)` in f32, rounded once or, as Vulkan allows it, twice.
+    /// `fma(a, b, c)` in f32, exact.
     Fma,
     /// `exp(a)` in f32, within 1e-6 of the value.
     Exp,

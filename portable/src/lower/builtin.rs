@@ -59,7 +59,6 @@ const FUNCTIONS: &[(&str, Does)] = &[
     ("sqrt", Does::Math(GlslStd450Op::Sqrt, 1)),
     ("fmin", Does::Math(GlslStd450Op::NMin, 2)),
     ("fmax", Does::Math(GlslStd450Op::NMax, 2)),
-    ("fma", Does::Math(GlslStd450Op::Fma, 3)),
     ("isnan", Does::IsNan),
     ("isinf", Does::IsInf),
 ];
@@ -162,11 +161,7 @@ impl Lower<'_> {
                 let values = arguments.iter().map(|each| self.value_as(each, Type::F32));
                 let values = values.collect::<Result<Vec<Word>, _>>()?;
                 let float = self.writer.register(Type::F32);
-                let id = self.writer.extended(function, float, &values);
-                if matches!(function, GlslStd450Op::Fma) {
-                    self.writer.decorate(id, Decoration::NoContraction, vec![]);
-                }
-                id
+                self.writer.extended(function, float, &values)
             }
             Does::IsNan | Does::IsInf => {
                 let value = self.value_as(&arguments[0], Type::F32)?;

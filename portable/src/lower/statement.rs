@@ -274,12 +274,25 @@ impl Loop<'_> {
     fn copies(&self) -> u32 {
         match (self.unroll, self.steps) {
             (Unroll::By(by), Some(steps))
-                if steps > 0 && steps.is_multiple_of(by) && !leaves(self.body) =>
+                if steps > 0 && steps.is_multiple_of(by) && !self.is_left() =>
             {
                 by
             }
             _ => 1,
         }
+    }
+
+    /// Whether the body may end the loop or change what counts its steps.
+    fn is_left(&self) -> bool {
+        let counter = self.step.iter().find_map(|step| match &step.kind {
+            Of::Assign(_, to, _) => Some(to),
+            _ => None,
+        });
+        let name = counter.and_then(|to| match &to.kind {
+            Of::Name(name) => Some(&**name),
+            _ => None,
+        });
+        leaves(self.body) || name.is_none_or(|name| assigns(self.body, name))
     }
 
     fn control(&self) -> LoopControl {
@@ -320,6 +333,30 @@ fn leaves(statement: &Statement) -> bool {
         Do::Break | Do::Continue => true,
         Do::Block(statements) => statements.iter().any(leaves),
         Do::If(_, then, other) => leaves(then) || other.as_deref().is_some_and(leaves),
+        _ => false,
+    }
+}
+
+/// Whether a statement assigns to a name.
+fn assigns(statement: &Statement, name: &str) -> bool {
+    let to = |expressions: &[Expression]| {
+        expressions.iter().any(|expression| match &expression.kind {
+            Of::Assign(_, to, _) => matches!(&to.kind, Of::Name(own) if &**own == name),
+            _ => false,
+        })
+    };
+    match &statement.kind {
+        Do::Expressions(expressions) => to(expressions),
+        Do::Block(statements) => statements.iter().any(|each| assigns(each, name)),
+        Do::If(_, then, other) => {
+            assigns(then, name) || other.as_deref().is_some_and(|other| assigns(other, name))
+        }
+        Do::For { first, step, body, .. } => {
+            to(step)
+                || assigns(body, name)
+                || first.as_deref().is_some_and(|first| assigns(first, name))
+        }
+        Do::While { body, .. } => assigns(body, name),
         _ => false,
     }
 }

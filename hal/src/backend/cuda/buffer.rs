@@ -1,10 +1,10 @@
 //! A buffer in the memory of an NVIDIA device.
 
-use super::code;
+use super::driver::is;
+use super::library::done;
 use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
-use cudarc::driver::result;
 use cudarc::driver::sys::{CUdeviceptr, CUresult};
 use std::any::Any;
 use std::sync::Arc;
@@ -32,11 +32,15 @@ impl CudaBuffer {
             return Err(refuse(format!("it has {limit} bytes")));
         }
         shared.bind()?;
+        let mut address = 0;
         // SAFETY: the context is current; the address is freed once, in `drop`.
-        match unsafe { result::malloc_sync(bytes.max(BYTES_MIN)) } {
-            Ok(address) => Ok(Self { shared, address, root: None, bytes }),
-            Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => Err(refuse(code(error))),
-            Err(error) => Err(shared.failed("cuMemAlloc")(error)),
+        match done(unsafe { (shared.driver.cuMemAlloc_v2)(&raw mut address, bytes.max(BYTES_MIN)) })
+        {
+            Ok(()) => Ok(Self { shared, address, root: None, bytes }),
+            Err(status) if is(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+                Err(refuse(shared.driver.code(status)))
+            }
+            Err(status) => Err(shared.failed("cuMemAlloc")(status)),
         }
     }
 
@@ -62,9 +66,9 @@ impl Drop for CudaBuffer {
         }
         // A context that cannot be bound is lost, together with its memory.
         if self.shared.bind().is_ok() {
-            // SAFETY: the address came from `malloc_sync` and is not used again. The call waits
-            // for the commands that still use it.
-            let _ = unsafe { result::free_sync(self.address) };
+            // SAFETY: the address came from `cuMemAlloc` and is not used again. The call waits for
+            // the commands that still use it.
+            let _ = unsafe { (self.shared.driver.cuMemFree_v2)(self.address) };
         }
     }
 }

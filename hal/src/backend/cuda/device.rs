@@ -2,11 +2,12 @@
 
 use super::blas::CudaBlas;
 use super::buffer::CudaBuffer;
+use super::driver::Driver;
 use super::nvrtc::Nvrtc;
 use super::program::CudaProgram;
 use super::queue::CudaQueue;
 use super::shared::Shared;
-use super::{blas, driver, driver_version, pinned};
+use super::{architecture_of, blas, pinned};
 use crate::backend::Found;
 use crate::blas::Blas;
 use crate::buffer::Buffer;
@@ -14,12 +15,11 @@ use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::Result;
 use crate::id::DeviceId;
-use crate::life::Life;
 use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
-use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUdevice;
 use std::sync::Arc;
 
 /// An NVIDIA device with its primary context.
@@ -32,18 +32,18 @@ pub(super) struct CudaDevice {
 
 impl CudaDevice {
     /// Retains the primary context of the device.
-    pub(super) fn open(id: DeviceId, found: Found) -> Result<Self> {
-        let ordinal = usize::try_from(id.ordinal).unwrap_or(usize::MAX);
-        let context = CudaContext::new(ordinal).map_err(driver(id, "cuDevicePrimaryCtxRetain"))?;
-        let (major, minor) =
-            context.compute_capability().map_err(driver(id, "cuDeviceGetAttribute"))?;
-        let architecture = u32::try_from(10 * major + minor).unwrap_or(0);
-        let compiler = Nvrtc::load().and_then(|compiler| {
-            let target = compiler.target(architecture, driver_version() / 1000)?;
-            Ok((compiler, target))
-        });
-        let caps = Caps { programs: compiler.is_ok(), gemm: blas::is_present(), ..found.caps };
-        let shared = Arc::new(Shared { id, caps, context, compiler, life: Life::default() });
+    pub(super) fn open(
+        id: DeviceId,
+        driver: Driver,
+        device: CUdevice,
+        found: Found,
+    ) -> Result<Self> {
+        let (major, minor) = architecture_of(&driver, device);
+        let architecture = 10 * major + minor;
+        let compiler = Nvrtc::load(architecture, driver.version());
+        let blas = blas::Functions::load(architecture, driver.version().0);
+        let caps = Caps { programs: compiler.is_ok(), gemm: blas.is_some(), ..found.caps };
+        let shared = Arc::new(Shared::retain(id, device, driver, caps, compiler, blas)?);
         Ok(Self { name: found.name, blas: CudaBlas::of(&shared), shared })
     }
 }
@@ -62,8 +62,8 @@ impl Device for CudaDevice {
     }
 
     fn free_bytes(&self) -> Option<u64> {
-        let (free, _) = self.shared.context.mem_get_info().ok()?;
-        u64::try_from(free).ok()
+        self.shared.bind().ok()?;
+        u64::try_from(self.shared.free_bytes().ok()?).ok()
     }
 
     fn allocate(&self, bytes: usize) -> Result<Arc<dyn Buffer>> {

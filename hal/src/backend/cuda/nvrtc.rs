@@ -1,27 +1,33 @@
 //! NVIDIA's run-time compiler (NVRTC): from the portable language to code for one architecture.
 //! It needs neither a driver nor a device.
 
+use super::library::{self, MAJOR_LAST, Status, done, functions, names};
 use crate::backend::BackendKind;
 use crate::portable::with_prelude;
-use cudarc::nvrtc::result::{self, NvrtcError};
-use cudarc::nvrtc::sys;
-use std::ffi::{CStr, CString, c_char};
+use cudarc::nvrtc::sys::{self, nvrtcProgram, nvrtcResult};
+use libloading::Library;
+use std::ffi::{CString, c_char, c_int};
 
-/// The library calls of this module; the bindings panic on a call that the library lacks.
-const CALLS: [&str; 12] = [
-    "nvrtcVersion",
-    "nvrtcGetNumSupportedArchs",
-    "nvrtcGetSupportedArchs",
-    "nvrtcCreateProgram",
-    "nvrtcDestroyProgram",
-    "nvrtcCompileProgram",
-    "nvrtcGetProgramLogSize",
-    "nvrtcGetProgramLog",
-    "nvrtcGetPTXSize",
-    "nvrtcGetPTX",
-    "nvrtcGetCUBINSize",
-    "nvrtcGetCUBIN",
-];
+functions! {
+    /// The functions of the compiler.
+    Functions: nvrtcResult {
+        nvrtcVersion(*mut c_int, *mut c_int);
+        nvrtcGetNumSupportedArchs(*mut c_int);
+        nvrtcGetSupportedArchs(*mut c_int);
+        nvrtcCreateProgram(
+            *mut nvrtcProgram, *const c_char, *const c_char, c_int, *const *const c_char,
+            *const *const c_char
+        );
+        nvrtcDestroyProgram(*mut nvrtcProgram);
+        nvrtcCompileProgram(nvrtcProgram, c_int, *const *const c_char);
+        nvrtcGetProgramLogSize(nvrtcProgram, *mut usize);
+        nvrtcGetProgramLog(nvrtcProgram, *mut c_char);
+        nvrtcGetPTXSize(nvrtcProgram, *mut usize);
+        nvrtcGetPTX(nvrtcProgram, *mut c_char);
+        nvrtcGetCUBINSize(nvrtcProgram, *mut usize);
+        nvrtcGetCUBIN(nvrtcProgram, *mut c_char);
+    }
+}
 
 /// How to install the library. Versions after 12.9 compile for sm_75 and newer only.
 const INSTALL: &str = "install cuda-nvrtc-12-9 from NVIDIA's repository, or the wheel \
@@ -39,6 +45,7 @@ pub(super) enum Target {
 /// The loaded library.
 #[derive(Debug, Clone)]
 pub(super) struct Nvrtc {
+    functions: Functions,
     version: (i32, i32),
     /// The architectures that the library compiles for, rising.
     architectures: Vec<u32>,
@@ -60,65 +67,55 @@ pub(super) struct Signature {
 }
 
 impl Nvrtc {
-    /// Loads the library.
+    /// Loads the newest compiler that compiles for a device of `architecture` whose driver is of
+    /// CUDA `driver`, major and minor version.
     ///
     /// # Errors
-    /// The missing part, and how to install it.
-    pub(super) fn load() -> Result<Self, String> {
-        // SAFETY: the search for the library runs its initialisers, as loading it does.
-        if !unsafe { sys::is_culib_present() } {
+    /// Why no installed compiler does, and how to install one.
+    pub(super) fn load(architecture: u32, driver: (i32, i32)) -> Result<(Self, Target), String> {
+        let mut refusals: Vec<String> = Vec::new();
+        for library in names("nvrtc", MAJOR_LAST).iter().filter_map(|name| library::load(name)) {
+            let found = Self::of(&library).and_then(|it| {
+                Ok((target(it.version, &it.architectures, architecture, driver)?, it))
+            });
+            match found {
+                Ok((target, compiler)) => return Ok((compiler, target)),
+                // Two names may lead to one file.
+                Err(reason) if refusals.contains(&reason) => {}
+                Err(reason) => refusals.push(reason),
+            }
+        }
+        if refusals.is_empty() {
             return Err(format!("NVIDIA's compiler (libnvrtc.so.12) is not installed: {INSTALL}"));
         }
-        // SAFETY: the library is present; the symbols are only looked up here, not called.
-        let lacking = unsafe {
-            let library = sys::culib();
-            CALLS
-                .into_iter()
-                .find(|name| library.get::<unsafe extern "C" fn()>(name.as_bytes()).is_err())
-        };
-        if let Some(name) = lacking {
-            return Err(format!("NVIDIA's compiler is too old, it has no {name}: {INSTALL}"));
-        }
-        let refuse = |error: NvrtcError| format!("NVIDIA's compiler does not start: {error}");
+        Err(refusals.join("; "))
+    }
+
+    /// The compiler of a library.
+    fn of(library: &Library) -> Result<Self, String> {
+        let functions = Functions::of(library)
+            .map_err(|name| format!("NVIDIA's compiler is too old, it has no {name}: {INSTALL}"))?;
+        let refuse = |status| format!("NVIDIA's compiler does not start: {}", code(status));
         let (mut major, mut minor, mut count) = (0, 0, 0);
-        // SAFETY: both calls write integers into the given places.
-        let facts = unsafe {
-            sys::nvrtcVersion(&raw mut major, &raw mut minor)
-                .result()
-                .and_then(|()| sys::nvrtcGetNumSupportedArchs(&raw mut count).result())
-        };
-        facts.map_err(refuse)?;
+        // SAFETY: the call writes integers into the given places.
+        done(unsafe { (functions.nvrtcVersion)(&raw mut major, &raw mut minor) })
+            .map_err(refuse)?;
+        // SAFETY: as above.
+        done(unsafe { (functions.nvrtcGetNumSupportedArchs)(&raw mut count) }).map_err(refuse)?;
         let mut numbers = vec![0; usize::try_from(count).unwrap_or(0)];
         // SAFETY: the call writes as many integers as the call before it reported.
-        unsafe { sys::nvrtcGetSupportedArchs(numbers.as_mut_ptr()) }.result().map_err(refuse)?;
+        done(unsafe { (functions.nvrtcGetSupportedArchs)(numbers.as_mut_ptr()) })
+            .map_err(refuse)?;
         let mut architectures: Vec<u32> =
             numbers.into_iter().filter_map(|number| u32::try_from(number).ok()).collect();
         architectures.sort_unstable();
-        Ok(Self { version: (major, minor), architectures })
+        Ok(Self { functions, version: (major, minor), architectures })
     }
 
-    /// The compile target for a device of `architecture` whose driver is of CUDA `driver`.
-    ///
-    /// # Errors
-    /// Why this library cannot compile for the device, and which version can.
-    pub(super) fn target(&self, architecture: u32, driver: i32) -> Result<Target, String> {
+    /// The library's name and version.
+    pub(super) fn name(&self) -> String {
         let (major, minor) = self.version;
-        // A driver loads code of its own major version and of earlier ones.
-        if major > driver {
-            return Err(format!(
-                "NVRTC {major}.{minor} makes code that a driver of CUDA {driver} cannot load: \
-                 update the driver, or install NVRTC of CUDA {driver}"
-            ));
-        }
-        let oldest = self.architectures.first().copied().unwrap_or(u32::MAX);
-        match self.architectures.iter().rfind(|&&it| it <= architecture) {
-            Some(&found) if found == architecture => Ok(Target::Machine(found)),
-            Some(&newest) => Ok(Target::Ptx(newest)),
-            None => Err(format!(
-                "NVRTC {major}.{minor} compiles for sm_{oldest} and newer, not for \
-                 sm_{architecture}: {INSTALL}"
-            )),
-        }
+        format!("NVRTC {major}.{minor}")
     }
 
     /// Compiles `source`, in the portable language, with `options` (`-D NAME=VALUE …`).
@@ -136,24 +133,68 @@ impl Nvrtc {
             Target::Machine(number) => format!("--gpu-architecture=sm_{number}"),
             Target::Ptx(number) => format!("--gpu-architecture=compute_{number}"),
         });
+        // `defines` has refused options with a zero byte.
+        let options: Vec<CString> =
+            options.into_iter().filter_map(|option| CString::new(option).ok()).collect();
         let text = CString::new(with_prelude(BackendKind::Cuda, source))
             .map_err(|error| format!("the source has a zero byte at {}", error.nul_position()))?;
-        let program = Program::new(&text)?;
-        // SAFETY: the program is alive; `defines` has checked that the options have no zero byte.
-        if let Err(error) = unsafe { result::compile_program(program.0, &options) } {
+        let program = Program::new(self.functions, &text)?;
+        if let Err(status) = program.compile(&options) {
             let log = program.log();
-            return Err(if log.is_empty() { error.to_string() } else { log });
+            return Err(if log.is_empty() { code(status) } else { log });
         }
-        let refuse = |error: NvrtcError| error.to_string();
-        // SAFETY: the program is alive and compiled.
-        let ptx: Vec<c_char> = unsafe { result::get_ptx(program.0) }.map_err(refuse)?;
-        let ptx = bytes_of(&ptx);
+        let Functions { nvrtcGetPTXSize: ptx_size, nvrtcGetPTX: ptx, .. } = self.functions;
+        let ptx = program.bytes(ptx_size, ptx).map_err(code)?;
         let kernels = signatures(&String::from_utf8_lossy(&ptx))?;
         let code = match target {
-            Target::Machine(_) => program.machine_code().map_err(refuse)?,
+            Target::Machine(_) => {
+                let Functions { nvrtcGetCUBINSize: size, nvrtcGetCUBIN: cubin, .. } =
+                    self.functions;
+                program.bytes(size, cubin).map_err(code)?
+            }
             Target::Ptx(_) => ptx,
         };
         Ok(Image { kernels, code })
+    }
+}
+
+/// The compile target of a compiler for a device of `architecture` whose driver is of CUDA `driver`.
+///
+/// # Errors
+/// Which versions do not go together, and which do.
+fn target(
+    (major, minor): (i32, i32),
+    architectures: &[u32],
+    architecture: u32,
+    driver: (i32, i32),
+) -> Result<Target, String> {
+    let not_newer =
+        |version: &str| format!("update the driver, or install NVRTC of CUDA {version} or older");
+    // A driver loads machine code of its own major version and of earlier ones.
+    if major > driver.0 {
+        return Err(format!(
+            "NVRTC {major}.{minor} makes code that a driver of CUDA {} cannot load: {}",
+            driver.0,
+            not_newer(&driver.0.to_string())
+        ));
+    }
+    let oldest = architectures.first().copied().unwrap_or(u32::MAX);
+    match architectures.iter().rfind(|&&it| it <= architecture) {
+        Some(&found) if found == architecture => Ok(Target::Machine(found)),
+        // A driver translates PTX of its own version and of earlier ones.
+        Some(_) if (major, minor) > driver => {
+            let driver = format!("{}.{}", driver.0, driver.1);
+            Err(format!(
+                "NVRTC {major}.{minor} makes no machine code for sm_{architecture}, and its PTX is \
+                 newer than a driver of CUDA {driver} translates: {}",
+                not_newer(&driver)
+            ))
+        }
+        Some(&newest) => Ok(Target::Ptx(newest)),
+        None => Err(format!(
+            "NVRTC {major}.{minor} compiles for sm_{oldest} and newer, not for \
+             sm_{architecture}: {INSTALL}"
+        )),
     }
 }
 
@@ -188,42 +229,76 @@ impl Image {
 }
 
 /// A program of the library; dropping this destroys it.
-struct Program(sys::nvrtcProgram);
+struct Program {
+    functions: Functions,
+    handle: nvrtcProgram,
+}
+
+/// A function that writes the size of a program's text or code.
+type SizeOf = unsafe extern "C" fn(nvrtcProgram, *mut usize) -> u32;
+/// A function that writes that text or code.
+type BytesOf = unsafe extern "C" fn(nvrtcProgram, *mut c_char) -> u32;
 
 impl Program {
-    fn new(text: &CStr) -> Result<Self, String> {
-        // The library copies the text.
-        result::create_program(text, None).map(Self).map_err(|error| error.to_string())
+    fn new(functions: Functions, text: &CString) -> Result<Self, String> {
+        let mut handle = std::ptr::null_mut();
+        let (name, none) = (std::ptr::null(), std::ptr::null());
+        // SAFETY: the library copies the text, which has no name and no headers.
+        done(unsafe {
+            (functions.nvrtcCreateProgram)(&raw mut handle, text.as_ptr(), name, 0, none, none)
+        })
+        .map_err(code)?;
+        Ok(Self { functions, handle })
+    }
+
+    fn compile(&self, options: &[CString]) -> Result<(), Status> {
+        let pointers: Vec<*const c_char> = options.iter().map(|it| it.as_ptr()).collect();
+        let count = c_int::try_from(pointers.len()).unwrap_or(c_int::MAX);
+        // SAFETY: the program is alive, and the options are as many strings.
+        done(unsafe { (self.functions.nvrtcCompileProgram)(self.handle, count, pointers.as_ptr()) })
+    }
+
+    /// What a pair of functions says of the program.
+    fn bytes(&self, size_of: SizeOf, bytes_of: BytesOf) -> Result<Vec<u8>, Status> {
+        let mut size = 0;
+        // SAFETY: the program is alive, and the size is written into its place.
+        done(unsafe { size_of(self.handle, &raw mut size) })?;
+        let mut bytes = vec![0u8; size];
+        // SAFETY: the call writes as many bytes as the call before it reported.
+        done(unsafe { bytes_of(self.handle, bytes.as_mut_ptr().cast()) })?;
+        Ok(bytes)
     }
 
     /// The compiler's messages.
     fn log(&self) -> String {
-        // SAFETY: the program is alive.
-        let bytes = unsafe { result::get_program_log(self.0) }.unwrap_or_default();
-        String::from_utf8_lossy(&bytes_of(&bytes)).trim_matches(['\0', ' ', '\n']).to_owned()
-    }
-
-    fn machine_code(&self) -> Result<Vec<u8>, NvrtcError> {
-        let mut size = 0;
-        // SAFETY: the program is alive, and the size is written into its place.
-        unsafe { sys::nvrtcGetCUBINSize(self.0, &raw mut size) }.result()?;
-        let mut code = vec![0u8; size];
-        // SAFETY: the call writes as many bytes as the call before it reported.
-        unsafe { sys::nvrtcGetCUBIN(self.0, code.as_mut_ptr().cast()) }.result()?;
-        Ok(code)
+        let Functions { nvrtcGetProgramLogSize: size, nvrtcGetProgramLog: log, .. } =
+            self.functions;
+        let bytes = self.bytes(size, log).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).trim_matches(['\0', ' ', '\n']).to_owned()
     }
 }
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // SAFETY: the program came from `create_program` and is not used again. A failure cannot be
-        // handled here.
-        let _ = unsafe { result::destroy_program(self.0) };
+        // SAFETY: the program was made once and is not used again. A failure cannot be handled here.
+        let _ = unsafe { (self.functions.nvrtcDestroyProgram)(&raw mut self.handle) };
     }
 }
 
-fn bytes_of(text: &[c_char]) -> Vec<u8> {
-    bytemuck::cast_slice(text).to_vec()
+/// The library's name of a status.
+fn code(status: Status) -> String {
+    use nvrtcResult::*;
+    let known = [
+        NVRTC_ERROR_OUT_OF_MEMORY,
+        NVRTC_ERROR_PROGRAM_CREATION_FAILURE,
+        NVRTC_ERROR_INVALID_INPUT,
+        NVRTC_ERROR_INVALID_PROGRAM,
+        NVRTC_ERROR_INVALID_OPTION,
+        NVRTC_ERROR_COMPILATION,
+        NVRTC_ERROR_BUILTIN_OPERATION_FAILURE,
+        NVRTC_ERROR_INTERNAL_ERROR,
+    ];
+    status.name(known.map(|it| (it as u32, it)))
 }
 
 /// The options that mean the same to every compiler, one string each.
@@ -280,20 +355,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn devices_get_code_that_they_can_run() {
-        let library = |version, oldest: u32| Nvrtc {
-            version,
-            architectures: [50, 61, 75, 90].into_iter().filter(|&it| it >= oldest).collect(),
-        };
-        for (library, architecture, driver, expected) in [
-            (library((12, 9), 50), 61, 12, Ok(Target::Machine(61))),
-            (library((12, 9), 50), 61, 13, Ok(Target::Machine(61))),
-            (library((12, 9), 50), 62, 12, Ok(Target::Ptx(61))),
-            (library((12, 9), 50), 121, 13, Ok(Target::Ptx(90))),
-            (library((13, 0), 75), 61, 13, Err("sm_75 and newer, not for sm_61")),
-            (library((12, 9), 50), 61, 11, Err("driver of CUDA 11 cannot load")),
+    fn devices_get_code_that_they_and_their_drivers_can_load() {
+        let [all, turing] = [&[50u32, 61, 75, 90][..], &[75, 90]];
+        for (version, architectures, architecture, driver, expected) in [
+            ((12, 9), all, 61, (12, 9), Ok(Target::Machine(61))),
+            ((12, 9), all, 61, (12, 0), Ok(Target::Machine(61))),
+            ((12, 9), all, 61, (13, 0), Ok(Target::Machine(61))),
+            ((12, 9), all, 62, (12, 9), Ok(Target::Ptx(61))),
+            ((12, 9), all, 121, (13, 0), Ok(Target::Ptx(90))),
+            (
+                (12, 9),
+                all,
+                62,
+                (12, 4),
+                Err(
+                    "NVRTC 12.9 makes no machine code for sm_62, and its PTX is newer than a driver \
+                     of CUDA 12.4 translates",
+                ),
+            ),
+            ((13, 0), turing, 61, (13, 0), Err("sm_75 and newer, not for sm_61")),
+            ((12, 9), all, 61, (11, 8), Err("driver of CUDA 11 cannot load")),
         ] {
-            let target = library.target(architecture, driver);
+            let target = target(version, architectures, architecture, driver);
             match (&target, expected) {
                 (Err(reason), Err(part)) => assert!(reason.contains(part), "{reason}"),
                 _ => assert_eq!(target.as_ref().ok(), expected.as_ref().ok(), "{target:?}"),
@@ -342,14 +425,13 @@ mod tests {
 
     #[test]
     fn portable_sources_compile_without_a_device() {
-        let compiler = match Nvrtc::load() {
-            Ok(compiler) => compiler,
+        let (compiler, target) = match Nvrtc::load(61, (12, 9)) {
+            Ok(found) => found,
             Err(reason) => {
                 println!("skipped: nvrtc: {reason}");
                 return;
             }
         };
-        let target = compiler.target(61, 12).expect("compiles for Pascal");
         assert_eq!(target, Target::Machine(61));
         let self_test = include_str!("../../self_test/self_test.cl");
         let laws = include_str!("../../../conformance/src/laws/programs.cl");

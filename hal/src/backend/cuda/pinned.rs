@@ -1,10 +1,10 @@
 //! Host memory that an NVIDIA device accesses directly.
 
-use super::code;
+use super::driver::is;
+use super::library::done;
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::pinned::Pinned;
-use cudarc::driver::result;
 use cudarc::driver::sys::{CU_MEMHOSTALLOC_PORTABLE, CUresult};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -28,15 +28,17 @@ pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
         return Err(refuse("no host has as many".to_owned()));
     }
     shared.bind()?;
+    let mut start = std::ptr::null_mut();
     // Portable: other NVIDIA devices of the process access the memory at full speed too.
+    let flags = CU_MEMHOSTALLOC_PORTABLE;
     // SAFETY: the context is bound; the pointer is freed once, by its owner.
-    let start = match unsafe { result::malloc_host(bytes.max(1), CU_MEMHOSTALLOC_PORTABLE) } {
-        Ok(start) => start,
-        Err(error) if error.0 == CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
-            return Err(refuse(code(error)));
+    match done(unsafe { (shared.driver.cuMemHostAlloc)(&raw mut start, bytes.max(1), flags) }) {
+        Ok(()) => {}
+        Err(status) if is(status, CUresult::CUDA_ERROR_OUT_OF_MEMORY) => {
+            return Err(refuse(shared.driver.code(status)));
         }
-        Err(error) => return Err(shared.failed("cuMemHostAlloc")(error)),
-    };
+        Err(status) => return Err(shared.failed("cuMemHostAlloc")(status)),
+    }
     let start = NonNull::new(start.cast::<u8>())
         .ok_or_else(|| refuse("the driver gives no address".to_owned()))?;
     let owner = Block { start, shared: Arc::clone(shared) };
@@ -49,8 +51,8 @@ impl Drop for Block {
     fn drop(&mut self) {
         // A context that cannot be bound is lost, together with its memory.
         if self.shared.bind().is_ok() {
-            // SAFETY: the pointer came from `malloc_host` and is not used again.
-            let _ = unsafe { result::free_host(self.start.as_ptr().cast()) };
+            // SAFETY: the pointer came from `cuMemHostAlloc` and is not used again.
+            let _ = unsafe { (self.shared.driver.cuMemFreeHost)(self.start.as_ptr().cast()) };
         }
     }
 }

@@ -1,13 +1,14 @@
 //! A program on an NVIDIA device, and the packing of its kernels' arguments.
 
 use super::buffer::CudaBuffer;
+use super::library::done;
 use super::nvrtc::{Image, Signature};
 use super::shared::Shared;
+use super::stream::Stream;
 use crate::backend::binary;
 use crate::error::{Error, Result};
 use crate::program::{Arg, Launch, Program};
-use cudarc::driver::result;
-use cudarc::driver::sys::{self, CUfunction_attribute, CUstream};
+use cudarc::driver::sys::{CUfunction, CUfunction_attribute, CUmodule};
 use std::any::Any;
 use std::collections::HashMap;
 use std::ffi::{CString, c_void};
@@ -23,7 +24,7 @@ const GROUPS_MAX: [usize; 3] = [0x7fff_ffff, 0xffff, 0xffff];
 #[derive(Debug)]
 pub(super) struct CudaProgram {
     shared: Arc<Shared>,
-    module: sys::CUmodule,
+    module: CUmodule,
     /// The image that the module was loaded from.
     image: Image,
     names: Vec<String>,
@@ -33,7 +34,7 @@ pub(super) struct CudaProgram {
 /// One kernel of a module.
 #[derive(Debug)]
 struct Kernel {
-    function: sys::CUfunction,
+    function: CUfunction,
     /// The sizes of the parameters in bytes.
     sizes: Vec<usize>,
     /// The maximum number of work-items in a work-group.
@@ -85,9 +86,11 @@ impl CudaProgram {
     /// # Safety
     /// The compiler must have made the image.
     unsafe fn put(shared: Arc<Shared>, image: Image) -> Result<Self> {
+        let mut module = std::ptr::null_mut();
+        let code = image.code.as_ptr().cast();
         // SAFETY: the code comes from the compiler: machine code, which contains its size, or PTX
         // that ends in a zero byte. The driver copies it.
-        let module = unsafe { result::module::load_data(image.code.as_ptr().cast()) }
+        done(unsafe { (shared.driver.cuModuleLoadData)(&raw mut module, code) })
             .map_err(shared.failed("cuModuleLoadData"))?;
         // From here on, dropping the program unloads the module, also after a failure.
         let (names, kernels) = (Vec::new(), HashMap::new());
@@ -96,12 +99,17 @@ impl CudaProgram {
             let Signature { name, sizes } = program.image.kernels[at].clone();
             let failed = |call| program.shared.failed(call);
             let c_name = CString::new(name.as_str()).unwrap_or_default();
-            // SAFETY: the module is loaded.
-            let function = unsafe { result::module::get_function(module, c_name) }
-                .map_err(failed("cuModuleGetFunction"))?;
+            let mut function = std::ptr::null_mut();
+            let driver = &program.shared.driver;
+            // SAFETY: the module is loaded, and the name a string.
+            done(unsafe {
+                (driver.cuModuleGetFunction)(&raw mut function, module, c_name.as_ptr())
+            })
+            .map_err(failed("cuModuleGetFunction"))?;
             let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK;
-            // SAFETY: the function is the module's.
-            let most = unsafe { result::function::get_function_attribute(function, attribute) }
+            let mut most = 0;
+            // SAFETY: the function is the module's; one integer is written.
+            done(unsafe { (driver.cuFuncGetAttribute)(&raw mut most, attribute, function) })
                 .map_err(failed("cuFuncGetAttribute"))?;
             let group_max = usize::try_from(most).unwrap_or(0);
             program.kernels.insert(name.clone(), Kernel { function, sizes, group_max });
@@ -123,7 +131,7 @@ impl CudaProgram {
     ///
     /// # Safety
     /// As [`crate::Queue::launch`]; the stream must be the opened device's and its context bound.
-    pub(super) unsafe fn launch(&self, launch: &Launch<'_>, stream: CUstream) -> Result<()> {
+    pub(super) unsafe fn launch(&self, launch: &Launch<'_>, stream: &Stream) -> Result<()> {
         let kernel = self.kernels.get(launch.kernel).ok_or_else(|| {
             let names = self.names.join(", ");
             launch.refusal(format!("the program has no such kernel, only {names}"))
@@ -138,17 +146,22 @@ impl CudaProgram {
         // SAFETY: the function belongs to this module, which lives until the context has caught up.
         // The pointers are to one value per parameter, each at least as large as its parameter, and
         // the call copies the values. The caller promises the rest.
-        let launched = unsafe {
-            result::launch_kernel(
+        let launched = done(unsafe {
+            (self.shared.driver.cuLaunchKernel)(
                 kernel.function,
-                groups.into(),
-                items.into(),
+                groups[0],
+                groups[1],
+                groups[2],
+                items[0],
+                items[1],
+                items[2],
                 0,
-                stream,
-                &mut pointers,
+                stream.handle,
+                pointers.as_mut_ptr(),
+                std::ptr::null_mut(),
             )
-        };
-        launched.map_err(|error| match self.shared.failed("cuLaunchKernel")(error) {
+        });
+        launched.map_err(|status| match self.shared.failed("cuLaunchKernel")(status) {
             Error::Driver { code, .. } => launch.refusal(code),
             error => error,
         })
@@ -160,9 +173,10 @@ impl Drop for CudaProgram {
         // A context that cannot be bound is lost, together with its modules.
         if self.shared.bind().is_ok() {
             // Kernels of the module may still run on any stream.
-            let _ = result::ctx::synchronize();
+            // SAFETY: the context is bound.
+            let _ = unsafe { (self.shared.driver.cuCtxSynchronize)() };
             // SAFETY: the module was loaded once, and none of its kernels runs.
-            let _ = unsafe { result::module::unload(self.module) };
+            let _ = unsafe { (self.shared.driver.cuModuleUnload)(self.module) };
         }
     }
 }

@@ -1,10 +1,13 @@
 //! A CUDA stream.
 
+use super::blas::Functions;
 use super::blas::handle::Handle;
 use super::buffer::CudaBuffer;
 use super::event::CudaEvent;
+use super::library::done;
 use super::program::CudaProgram;
 use super::shared::Shared;
+use super::stream::Stream;
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::{Error, Result};
 use crate::event::Event;
@@ -12,26 +15,23 @@ use crate::id::DeviceId;
 use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
-use cudarc::driver::CudaStream;
-use cudarc::driver::result;
 use std::any::Any;
 use std::sync::Arc;
 
 /// A stream and its context.
 pub(super) struct CudaQueue {
     shared: Arc<Shared>,
-    stream: Arc<CudaStream>,
+    stream: Arc<Stream>,
     /// Whether the stream's events record times.
     timed: bool,
-    /// The library's handle; made with the first product, because it takes memory of the device.
+    /// The library's handle, which takes memory of the device; a queue without products has none.
     blas: Option<Handle>,
 }
 
 impl CudaQueue {
     /// Makes a stream; its events record times if it is `timed`.
     pub(super) fn new(shared: Arc<Shared>, timed: bool) -> Result<Self> {
-        shared.bind()?;
-        let stream = shared.context.new_stream().map_err(shared.failed("cuStreamCreate"))?;
+        let stream = Arc::new(Stream::new(Arc::clone(&shared))?);
         Ok(Self { shared, stream, timed, blas: None })
     }
 
@@ -44,13 +44,13 @@ impl CudaQueue {
             .ok_or(Error::Foreign { what: "queue", device: shared.id })
     }
 
-    /// The library's handle for this stream; the library must be installed and the device's context
-    /// bound.
-    pub(super) fn blas(&mut self) -> Result<&Handle> {
+    /// The handle of a library of products for this stream; the device's context must be bound.
+    pub(super) fn blas(&mut self, functions: Functions) -> Result<&Handle> {
         match &mut self.blas {
             Some(handle) => Ok(handle),
             none => {
-                Ok(none.insert(Handle::new(Arc::clone(&self.shared), Arc::clone(&self.stream))?))
+                let (shared, stream) = (Arc::clone(&self.shared), Arc::clone(&self.stream));
+                Ok(none.insert(Handle::new(shared, functions, stream)?))
             }
         }
     }
@@ -82,8 +82,11 @@ impl Queue for CudaQueue {
         self.shared.bind()?;
         let address = buffer.address() + offset as u64;
         // SAFETY: the range lies in the buffer; `data` lives until the stream has caught up.
-        unsafe { result::memcpy_htod_async(address, data, self.stream.cu_stream()) }
-            .map_err(self.shared.failed("cuMemcpyHtoDAsync"))?;
+        done(unsafe {
+            let (from, bytes) = (data.as_ptr().cast(), data.len());
+            (self.shared.driver.cuMemcpyHtoDAsync_v2)(address, from, bytes, self.stream.handle)
+        })
+        .map_err(self.shared.failed("cuMemcpyHtoDAsync"))?;
         self.finish()
     }
 
@@ -96,8 +99,11 @@ impl Queue for CudaQueue {
         self.shared.bind()?;
         let address = buffer.address() + offset as u64;
         // SAFETY: the range lies in the buffer; `out` lives until the stream has caught up.
-        unsafe { result::memcpy_dtoh_async(out, address, self.stream.cu_stream()) }
-            .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
+        done(unsafe {
+            let (to, bytes) = (out.as_mut_ptr().cast(), out.len());
+            (self.shared.driver.cuMemcpyDtoHAsync_v2)(to, address, bytes, self.stream.handle)
+        })
+        .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
         self.finish()
     }
 
@@ -115,8 +121,11 @@ impl Queue for CudaQueue {
         let address = buffer.address() + offset as u64;
         // SAFETY: the range lies in the buffer, and the transfer keeps `data` unchanged until the
         // stream has caught up.
-        unsafe { result::memcpy_htod_async(address, data, self.stream.cu_stream()) }
-            .map_err(self.shared.failed("cuMemcpyHtoDAsync"))?;
+        done(unsafe {
+            let (from, bytes) = (data.as_ptr().cast(), data.len());
+            (self.shared.driver.cuMemcpyHtoDAsync_v2)(address, from, bytes, self.stream.handle)
+        })
+        .map_err(self.shared.failed("cuMemcpyHtoDAsync"))?;
         self.started(block)
     }
 
@@ -134,8 +143,11 @@ impl Queue for CudaQueue {
         let address = buffer.address() + offset as u64;
         // SAFETY: the range lies in the buffer, and the transfer owns the block until the stream
         // has caught up.
-        unsafe { result::memcpy_dtoh_async(&mut block[part], address, self.stream.cu_stream()) }
-            .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
+        done(unsafe {
+            let (to, bytes) = (block[part].as_mut_ptr().cast(), bytes);
+            (self.shared.driver.cuMemcpyDtoHAsync_v2)(to, address, bytes, self.stream.handle)
+        })
+        .map_err(self.shared.failed("cuMemcpyDtoHAsync"))?;
         self.started(block)
     }
 
@@ -163,8 +175,11 @@ impl Queue for CudaQueue {
             (from.address() + from_offset as u64, to.address() + to_offset as u64);
         // SAFETY: both ranges lie in their buffers and do not overlap. Freeing a buffer waits for
         // the device, so it outlives the command.
-        unsafe { result::memcpy_dtod_async(target, source, bytes, self.stream.cu_stream()) }
-            .map_err(self.shared.failed("cuMemcpyDtoDAsync"))
+        done(unsafe {
+            let driver = &self.shared.driver;
+            (driver.cuMemcpyDtoDAsync_v2)(target, source, bytes, self.stream.handle)
+        })
+        .map_err(self.shared.failed("cuMemcpyDtoDAsync"))
     }
 
     unsafe fn launch(&mut self, launch: &Launch<'_>) -> Result<()> {
@@ -172,7 +187,7 @@ impl Queue for CudaQueue {
         self.shared.bind()?;
         // SAFETY: the stream belongs to this device, whose context is bound; the caller promises
         // the rest.
-        unsafe { program.launch(launch, self.stream.cu_stream()) }
+        unsafe { program.launch(launch, &self.stream) }
     }
 
     fn record(&mut self) -> Result<Arc<dyn Event>> {
@@ -183,7 +198,9 @@ impl Queue for CudaQueue {
     fn wait_for(&mut self, event: &dyn Event) -> Result<()> {
         let event = CudaEvent::of(event, &self.shared)?;
         self.shared.bind()?;
-        self.stream.wait(&event.handle).map_err(self.shared.failed("cuStreamWaitEvent"))
+        // SAFETY: stream and event are alive and of the bound context.
+        done(unsafe { (self.shared.driver.cuStreamWaitEvent)(self.stream.handle, event.handle, 0) })
+            .map_err(self.shared.failed("cuStreamWaitEvent"))
     }
 
     fn submit(&mut self) -> Result<()> {
@@ -193,7 +210,9 @@ impl Queue for CudaQueue {
 
     fn finish(&mut self) -> Result<()> {
         self.shared.bind()?;
-        self.stream.synchronize().map_err(self.shared.failed("cuStreamSynchronize"))
+        // SAFETY: the stream is alive, and its context bound.
+        done(unsafe { (self.shared.driver.cuStreamSynchronize)(self.stream.handle) })
+            .map_err(self.shared.failed("cuStreamSynchronize"))
     }
 
     fn as_any_mut(&mut self) -> &mut dyn Any {

@@ -1,12 +1,13 @@
 //! The library's handle, which all its calls take.
 
+use super::Functions;
 use crate::backend::cuda::buffer::CudaBuffer;
+use crate::backend::cuda::library::{Status, done};
 use crate::backend::cuda::shared::Shared;
+use crate::backend::cuda::stream::Stream;
 use crate::error::{Error, Result};
 use crate::gemm::{Gemm, Matrix};
-use cudarc::cublas::result::{self, CublasError};
-use cudarc::cublas::sys::{self, cublasOperation_t, cublasStatus_t};
-use cudarc::driver::CudaStream;
+use cudarc::cublas::sys::{cublasHandle_t, cublasOperation_t, cublasStatus_t};
 use std::ffi::{c_int, c_longlong};
 use std::sync::Arc;
 
@@ -14,9 +15,10 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(in crate::backend::cuda) struct Handle {
     shared: Arc<Shared>,
-    handle: sys::cublasHandle_t,
+    functions: Functions,
+    handle: cublasHandle_t,
     /// The stream that the handle refers to.
-    _stream: Arc<CudaStream>,
+    _stream: Arc<Stream>,
 }
 
 // SAFETY: any one thread at a time may use the handle if the device's context is the thread's
@@ -24,17 +26,20 @@ pub(in crate::backend::cuda) struct Handle {
 unsafe impl Send for Handle {}
 
 impl Handle {
-    /// Makes the handle; the library must be installed and the device's context bound.
+    /// Makes the handle; the device's context must be bound.
     pub(in crate::backend::cuda) fn new(
         shared: Arc<Shared>,
-        stream: Arc<CudaStream>,
+        functions: Functions,
+        stream: Arc<Stream>,
     ) -> Result<Self> {
-        let failed = |call| refusal(&shared, call);
-        let handle = result::create_handle().map_err(failed("cublasCreate"))?;
-        let made = Self { shared: Arc::clone(&shared), handle, _stream: Arc::clone(&stream) };
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the context is bound; the handle is destroyed once, in `drop`.
+        done(unsafe { (functions.cublasCreate_v2)(&raw mut handle) })
+            .map_err(refusal(&shared, "cublasCreate"))?;
+        let made = Self { shared, functions, handle, _stream: Arc::clone(&stream) };
         // SAFETY: handle and stream are alive.
-        unsafe { result::set_stream(handle, stream.cu_stream().cast()) }
-            .map_err(failed("cublasSetStream"))?;
+        done(unsafe { (functions.cublasSetStream_v2)(handle, stream.handle.cast()) })
+            .map_err(refusal(&made.shared, "cublasSetStream"))?;
         Ok(made)
     }
 
@@ -69,8 +74,8 @@ impl Handle {
         // SAFETY: the handle is alive, and the operands lie within their buffers (`Gemm::check`),
         // which the driver frees after the streams have caught up; the scales are read during the
         // call.
-        let status = unsafe {
-            sys::cublasSgemmStridedBatched(
+        done(unsafe {
+            (self.functions.cublasSgemmStridedBatched)(
                 self.handle,
                 op(gemm.transpose_b),
                 op(gemm.transpose_a),
@@ -90,20 +95,31 @@ impl Handle {
                 next_c,
                 batch,
             )
-        };
-        status.result().map_err(refusal(&self.shared, "cublasSgemmStridedBatched"))
+        })
+        .map_err(refusal(&self.shared, "cublasSgemmStridedBatched"))
     }
 }
 
 /// An error of a library call.
-fn refusal(shared: &Shared, call: &'static str) -> impl Fn(CublasError) -> Error {
+fn refusal(shared: &Shared, call: &'static str) -> impl Fn(Status) -> Error {
+    use cublasStatus_t::*;
     let device = shared.id;
-    move |error| match error.0 {
-        cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED => {
+    move |status| {
+        if status.0 == CUBLAS_STATUS_ALLOC_FAILED as u32 {
             let reason = format!("{call} finds no memory for its work");
-            Error::OutOfMemory { device, bytes: 0, reason }
+            return Error::OutOfMemory { device, bytes: 0, reason };
         }
-        status => Error::Driver { device, call, code: format!("{status:?}") },
+        let known = [
+            CUBLAS_STATUS_NOT_INITIALIZED,
+            CUBLAS_STATUS_INVALID_VALUE,
+            CUBLAS_STATUS_ARCH_MISMATCH,
+            CUBLAS_STATUS_MAPPING_ERROR,
+            CUBLAS_STATUS_EXECUTION_FAILED,
+            CUBLAS_STATUS_INTERNAL_ERROR,
+            CUBLAS_STATUS_NOT_SUPPORTED,
+        ];
+        let code = status.name(known.map(|it| (it as u32, it)));
+        Error::Driver { device, call, code }
     }
 }
 
@@ -112,7 +128,7 @@ impl Drop for Handle {
         // A context that cannot be bound is lost, together with the library's memory in it.
         if self.shared.bind().is_ok() {
             // SAFETY: the handle was made once and is not used again.
-            let _ = unsafe { result::destroy_handle(self.handle) };
+            let _ = unsafe { (self.functions.cublasDestroy_v2)(self.handle) };
         }
     }
 }

@@ -1,0 +1,110 @@
+//! Mistakes are named, with their line.
+
+use lgp_portable::compile;
+
+/// A kernel with these statements from its second line on.
+fn kernel(statements: &str) -> String {
+    format!(
+        "KERNEL GROUP_SIZE(64, 1, 1) void k(GLOBAL const float *x, GLOBAL float *y, u32 n) {{\n{statements}\n}}"
+    )
+}
+
+#[test]
+fn mistakes_in_statements_are_named() {
+    for (statements, line, part) in [
+        ("y[0] = z;", 2, "z is not declared"),
+        ("u32 i = 0;\nu32 i = 1;", 3, "i is declared twice"),
+        ("x[0] = 1.0f;", 2, "what is const is written"),
+        ("y = x;", 2, "expected y[i]"),
+        ("y[0] = *x;", 2, "pointers are read as p[i]"),
+        ("y[0] = ((GLOBAL const u32 *)x)[0];", 2, "\")\" is expected"),
+        ("y[0] = ((u32 *)x)[0];", 2, "pointers keep their type"),
+        ("y[0] = 1.0;", 2, "expected 1.0f"),
+        ("y[0] = 08;", 2, "octal"),
+        ("y[0] = tgamma(x[0]);", 2, "there is no function tgamma"),
+        ("y[0] = fmin(x[0]);", 2, "fmin gets 1 arguments, expected 2"),
+        ("n + 1;", 2, "does nothing"),
+        ("y[0] = n = 1;", 2, "one assignment in a statement"),
+        ("y[n.x] = 1.0f;", 2, "u32 has no parts"),
+        ("float4 v = F32X4(1, 2, 3, 4);\ny[0] = v.r;", 3, "no part r"),
+        ("float4 v = F32X4(1, 2, 3, 4);\nv = v + v;", 3, "float4 has no operator +"),
+        ("y[0] = x[0] % 2;", 2, "float has no operator %"),
+        ("y[x[0]] = 1.0f;", 2, "an index is float"),
+        ("float a[n];", 2, "no constant above 0"),
+        ("LOCAL float a[9000];", 2, "above 32768 bytes"),
+        ("LOCAL float a;", 2, "an array without a first value"),
+        ("f16 h = 0;", 2, "in buffers only"),
+        ("break;", 2, "outside of a loop"),
+        ("return 1;", 2, "returns void"),
+        ("float a[2][2];\ny[0] = a[1];", 3, "fewer indices"),
+        ("switch (n) { }", 2, "switch is not in the language"),
+        ("y[GLOBAL_ID(n)] = 0;", 2, "a dimension is no constant"),
+        ("y[0] = load4(y, 0).x;\ny[1] = load_u32(y, 0);", 3, "a buffer of float, expected u8"),
+        ("compare_and_swap(y, 0, 1);", 2, "takes a pointer to u32"),
+        ("if (n) {", 3, "the source ends"),
+        ("@", 2, "no character of the language"),
+        ("/* y[0] = 1;", 2, "the comment has no end"),
+    ] {
+        let error = compile(&kernel(statements), "").expect_err(statements);
+        assert!(error.line == line && error.message.contains(part), "{statements:?}: {error}");
+    }
+}
+
+#[test]
+fn mistakes_between_items_are_named() {
+    for (source, line, part) in [
+        ("float f() { }", 1, "where KERNEL or DEVICE is expected"),
+        ("KERNEL float k() { }", 1, "expected void"),
+        ("KERNEL GROUP_SIZE(64, 8, 1) void k() { }", 1, "512 items, at most 256"),
+        ("KERNEL GROUP_SIZE(0, 1, 1) void k() { }", 1, "no constant above 0"),
+        ("KERNEL void k() { }\nKERNEL void k() { }", 2, "k is defined twice"),
+        ("DEVICE float exp(float x) { return x; }", 1, "exp is defined twice"),
+        ("KERNEL void k(float *p) { }", 1, "no pointer to a buffer (GLOBAL)"),
+        ("KERNEL void k(u8 n) { }", 1, "a kernel takes no u8"),
+        ("KERNEL void k(size_t n) { }", 1, "where a type is expected"),
+        ("DEVICE u32 f(u32 x) { return f(x); }\nKERNEL void k() { u32 a = f(1); }", 1, "f calls f"),
+        (
+            "DEVICE float f(float *p) {\nif (p[0] > 0.0f) return 1.0f;\nreturn 0.0f; }\n\
+             KERNEL void k() { float a[1];\nfloat b = f(a); }",
+            2,
+            "returns at its end only",
+        ),
+        ("#if 1", 1, "no #endif"),
+        ("#else", 1, "without an #if"),
+        ("#include <x>", 1, "no directive"),
+        ("#error too old", 1, "too old"),
+        ("#define F(a, b) a\nKERNEL void k() { u32 x = F(1); }", 2, "gets 1 arguments, expected 2"),
+        ("#define F(a) a\nKERNEL void k() { u32 x = F(1; }", 2, "have no end"),
+    ] {
+        let error = compile(source, "").expect_err(source);
+        assert!(error.line == line && error.message.contains(part), "{source:?}: {error}");
+    }
+}
+
+#[test]
+fn sources_that_grow_without_end_are_refused() {
+    // Each macro doubles the one before it.
+    let mut source = "#define A0 1 +\n".to_owned();
+    for level in 1..40 {
+        source += &format!("#define A{level} A{0} A{0}\n", level - 1);
+    }
+    source += "KERNEL void k() { u32 x = A39 1; }";
+    let error = compile(&source, "").expect_err("it has 2^39 terms");
+    assert!(error.message.contains("tokens"), "{error}");
+    let deep = format!("KERNEL void k() {{ u32 x = {}1{}; }}", "(".repeat(5000), ")".repeat(5000));
+    let error = compile(&deep, "").expect_err("it nests 5000 times");
+    assert!(error.message.contains("levels of nesting"), "{error}");
+    let deep = format!("KERNEL void k() {{ u32 x = {}1; }}", "-".repeat(5000));
+    assert!(compile(&deep, "").is_err(), "it has 5000 signs");
+}
+
+#[test]
+fn options_define_names() {
+    let source = "KERNEL void k(GLOBAL u32 *y) { y[0] = SIZE; }";
+    assert!(compile(source, "").is_err());
+    for options in ["-D SIZE=7", "-DSIZE=7", "-D OTHER -D SIZE=7"] {
+        assert!(compile(source, options).is_ok(), "{options}");
+    }
+    let error = compile(source, "-cl-fast").expect_err("no such option");
+    assert!(error.message.contains("-cl-fast"), "{error}");
+}
