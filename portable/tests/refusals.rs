@@ -37,7 +37,7 @@ fn mistakes_in_statements_are_named() {
         ("break;", 2, "outside of a loop"),
         ("return 1;", 2, "returns void"),
         ("float a[2][2];\ny[0] = a[1];", 3, "fewer indices"),
-        ("switch (n) { }", 2, "switch is not in the language"),
+        ("switch (n) { }", 2, "which has no switch"),
         ("y[GLOBAL_ID(n)] = 0;", 2, "a dimension is no constant"),
         ("y[0] = load4(y, 0).x;\ny[1] = load_u32(y, 0);", 3, "a buffer of float, expected u8"),
         ("compare_and_swap(y, 0, 1);", 2, "takes a pointer to u32"),

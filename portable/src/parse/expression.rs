@@ -197,12 +197,12 @@ fn number(text: &str) -> Result<Number, String> {
         let digits = digits.ok_or_else(|| format!("{text:?} is a double, expected {text}f"))?;
         return digits.parse().map(Number::Float).map_err(|_| refuse());
     }
-    if hexadecimal.is_none() && text.len() > 1 && text.starts_with('0') {
-        return Err(format!("{text:?} begins with 0, as octal numbers do in C"));
-    }
     let digits = hexadecimal.unwrap_or(text);
     let end = digits.find(['u', 'U', 'l', 'L']).unwrap_or(digits.len());
     let (digits, suffix) = digits.split_at(end);
+    if hexadecimal.is_none() && digits.len() > 1 && digits.starts_with('0') {
+        return Err(format!("{text:?} begins with 0, as octal numbers do in C"));
+    }
     let suffix = suffix.to_ascii_lowercase();
     if !matches!(suffix.as_str(), "" | "u" | "l" | "ul" | "lu" | "ll" | "ull") {
         return Err(refuse());

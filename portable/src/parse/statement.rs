@@ -64,7 +64,7 @@ impl Parser<'_> {
             Some("break") => self.word(Do::Break),
             Some("continue") => self.word(Do::Continue),
             Some(word @ ("switch" | "goto" | "struct" | "union" | "typedef" | "sizeof")) => {
-                Err(self.error(format!("{word} is not in the language")))
+                Err(self.expected(&format!("a statement of the language, which has no {word},")))
             }
             _ => self.simple(),
         }
