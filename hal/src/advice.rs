@@ -36,11 +36,13 @@ pub(crate) struct Situation<'a> {
     pub(crate) missing: Option<&'a Missing>,
     /// The environment variables that OpenCL drivers read.
     pub(crate) variables: &'a Variables,
+    /// The result of Vulkan's search, if the backend is in this build.
+    pub(crate) vulkan: Option<&'a Probe>,
     /// The card's render node.
     pub(crate) render_node: RenderNode,
 }
 
-/// The variables by which OpenCL drivers show or hide cards; `None` where one is not set.
+/// The variables by which drivers show or hide cards; `None` where one is not set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Variables {
     /// rusticl's own switch, `RUSTICL_ENABLE`: the drivers whose cards it shows.
@@ -50,6 +52,9 @@ pub(crate) struct Variables {
     /// The loader's path, `OCL_ICD_VENDORS`: the only folder or file where the loader looks for
     /// drivers.
     icd_vendors: Option<String>,
+    /// The Vulkan loader's list, `VK_DRIVER_FILES`, or by its older name `VK_ICD_FILENAMES`: the
+    /// only drivers that it loads. The variable's name and its value.
+    vulkan_drivers: Option<(&'static str, String)>,
 }
 
 impl Variables {
@@ -59,6 +64,9 @@ impl Variables {
             rusticl_enable: read("RUSTICL_ENABLE"),
             enable_pre_vega: read("ROC_ENABLE_PRE_VEGA"),
             icd_vendors: read("OCL_ICD_VENDORS"),
+            vulkan_drivers: ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
+                .into_iter()
+                .find_map(|name| Some((name, read(name)?))),
         }
     }
 }
@@ -67,6 +75,7 @@ impl Variables {
 pub(crate) struct Environment<'a> {
     opencl: Option<&'a Probe>,
     cuda: Option<&'a Probe>,
+    vulkan: Option<&'a Probe>,
     variables: Variables,
 }
 
@@ -77,7 +86,22 @@ impl<'a> Environment<'a> {
         Self {
             opencl: of(BackendKind::OpenCl),
             cuda: of(BackendKind::Cuda),
+            vulkan: of(BackendKind::Vulkan),
             variables: Variables::read(),
+        }
+    }
+
+    /// Why a backend that drives AMD cards does not show one that another shows; `None` if the
+    /// backend is not in this build.
+    pub(crate) fn lacking(
+        &self,
+        kind: BackendKind,
+        card: &Card,
+        dev_root: Option<&Path>,
+    ) -> Option<Advice> {
+        match kind {
+            BackendKind::Vulkan => Some(vulkan(self.vulkan?, &self.variables)),
+            _ => self.opencl.map(|_| opencl(card, &self.of(card, dev_root))),
         }
     }
 
@@ -89,6 +113,7 @@ impl<'a> Environment<'a> {
             platforms: probe.map_or(&[], |probe| &probe.platforms),
             missing: probe.and_then(|probe| probe.missing.as_ref()),
             variables: &self.variables,
+            vulkan: self.vulkan,
             render_node: dev_root.map_or(RenderNode::Open, |root| render_node(card, root)),
         }
     }
@@ -125,30 +150,53 @@ const INSTALL_RUSTICL: &str =
     "sudo apt install mesa-opencl-icd ocl-icd-libopencl1 && export RUSTICL_ENABLE=radeonsi";
 const SWITCH_ON_RUSTICL: &str = "export RUSTICL_ENABLE=radeonsi  # for all programs: put RUSTICL_ENABLE=radeonsi into /etc/environment";
 
+const INSTALL_RADV: &str = "sudo apt install mesa-vulkan-drivers libvulkan1";
+
 fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
     if let Some(advice) = amd_kernel_driver(card) {
         return advice;
     }
+    let by_opencl = opencl(card, situation);
+    let Some(probe) = situation.vulkan else {
+        return by_opencl;
+    };
+    if let Some(advice) = no_render_node(&situation.render_node) {
+        return advice;
+    }
+    // Vulkan needs no variable set, so its line comes first.
+    let by_vulkan = vulkan(probe, situation.variables);
+    let reason = format!("{}; {}", by_vulkan.reason, by_opencl.reason);
+    Advice { reason, hint: by_vulkan.hint }
+}
+
+/// Why Vulkan does not show an AMD card that the kernel's driver has.
+pub(crate) fn vulkan(probe: &Probe, variables: &Variables) -> Advice {
+    if let (Some((name, value)), false) =
+        (&variables.vulkan_drivers, matches!(probe.missing, Some(Missing::Library(_))))
+    {
+        return advice(
+            format!(
+                "{name} is {value:?}, so Vulkan loads only those drivers, and none of them shows the card"
+            ),
+            &format!("unset {name}"),
+        );
+    }
+    match &probe.missing {
+        Some(missing) => advice(missing.reason(), INSTALL_RADV),
+        None => advice("the Vulkan drivers here show other devices, not this one", INSTALL_RADV),
+    }
+}
+
+/// Why OpenCL does not show an AMD card that the kernel's driver has.
+pub(crate) fn opencl(card: &Card, situation: &Situation<'_>) -> Advice {
     if !situation.compiled {
         return advice("this build has no opencl backend", "cargo build --release --features rocm");
     }
     if let Some(Missing::Library(reason)) = situation.missing {
         return advice(reason, INSTALL_RUSTICL);
     }
-    match &situation.render_node {
-        RenderNode::Absent(path) => {
-            return advice(
-                format!("{path} is not there; a container needs the device passed in"),
-                "docker run --device /dev/dri …",
-            );
-        }
-        RenderNode::Denied(path) => {
-            return advice(
-                format!("this user may not open {path}"),
-                "sudo usermod -aG render,video $USER  # then log in again",
-            );
-        }
-        RenderNode::Open => {}
+    if let Some(advice) = no_render_node(&situation.render_node) {
+        return advice;
     }
     let has = |why: Hides| situation.platforms.iter().any(|it| it.hides == Some(why));
     if has(Hides::UnlessNamed) {
@@ -178,6 +226,21 @@ fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
         );
     }
     advice("no OpenCL driver for AMD cards is installed", INSTALL_RUSTICL)
+}
+
+/// The problem with a card's render node, if there is one.
+fn no_render_node(node: &RenderNode) -> Option<Advice> {
+    match node {
+        RenderNode::Absent(path) => Some(advice(
+            format!("{path} is not there; a container needs the device passed in"),
+            "docker run --device /dev/dri …",
+        )),
+        RenderNode::Denied(path) => Some(advice(
+            format!("this user may not open {path}"),
+            "sudo usermod -aG render,video $USER  # then log in again",
+        )),
+        RenderNode::Open => None,
+    }
 }
 
 /// Why AMD's own OpenCL driver, although installed, does not show the card.

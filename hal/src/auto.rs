@@ -4,7 +4,7 @@ use crate::backend::{BACKENDS, BackendKind, Line};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::DeviceId;
+use crate::id::{DeviceId, PciAddress};
 use crate::info::DeviceInfo;
 use crate::probe::{ProbeOptions, SELF_TEST_LIMIT, test_in_time};
 use crate::registry::open_in;
@@ -26,15 +26,35 @@ fn worth(id: DeviceId, kind: DeviceKind, memory: Option<u64>) -> Option<Worth> {
 }
 
 /// The device that `auto` selects: the usable device of the fastest kind, or the processor if there
-/// is no better one. An OpenCL device of type CPU is never selected.
+/// is no better one. A driver's device of type CPU is never selected.
 #[must_use]
 pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
+    select_auto_by(devices, &by_rank)
+}
+
+/// [`select_auto`] with a choice among the ways to use the selected device. `choose` gets the usable
+/// ways, the best by rank first; `None`, or an id that is none of them, means the first.
+#[must_use]
+pub fn select_auto_by(devices: &[DeviceInfo], choose: Choose<'_>) -> DeviceId {
     let usable = devices.iter().filter(|info| info.usable);
     let candidates = usable.filter_map(|info| {
         let id = info.device?;
-        Some((worth(id, info.caps.kind, info.memory_bytes)?, id))
+        Some((worth(id, info.caps.kind, info.memory_bytes)?, id, info))
     });
-    candidates.max().map_or(DeviceId::CPU, |(_, id)| id)
+    let Some((_, id, info)) = candidates.max_by_key(|(worth, ..)| *worth) else {
+        return DeviceId::CPU;
+    };
+    let usable = info.ways.iter().filter(|way| way.usable);
+    let ways: Vec<DeviceId> = usable.map(|way| way.id).collect();
+    choose(&ways).filter(|chosen| ways.contains(chosen)).unwrap_or(id)
+}
+
+/// A choice among the ways to use one device.
+type Choose<'a> = &'a dyn Fn(&[DeviceId]) -> Option<DeviceId>;
+
+/// Chooses the first way.
+fn by_rank(_ways: &[DeviceId]) -> Option<DeviceId> {
+    None
 }
 
 /// Opens the device that [`select_auto`] would select of all devices. It tests no more devices than
@@ -43,25 +63,33 @@ pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
 /// # Errors
 /// The error of opening the processor, when no other device can be used.
 pub fn open_auto() -> Result<Arc<dyn Device>> {
+    open_auto_by(&by_rank)
+}
+
+/// [`open_auto`] with a choice among the ways to use a device, as [`select_auto_by`] has it; they
+/// were not tested yet. If the chosen way cannot be used the others are tried.
+///
+/// # Errors
+/// As [`open_auto`].
+pub fn open_auto_by(choose: Choose<'_>) -> Result<Arc<dyn Device>> {
     let options = ProbeOptions::default();
     let table = if shows_graphics(&options) { BACKENDS } else { &[] };
-    open_best(table).map_or_else(|| open_in(BACKENDS, DeviceId::CPU), Ok)
+    open_best(table, choose).map_or_else(|| open_in(BACKENDS, DeviceId::CPU), Ok)
 }
 
 /// The best device of a table that passes its test and runs kernels; `None` for the processor.
-fn open_best(table: &'static [Line]) -> Option<Arc<dyn Device>> {
+fn open_best(table: &'static [Line], choose: Choose<'_>) -> Option<Arc<dyn Device>> {
     let lines = table.iter().filter(|line| line.kind != BackendKind::Cpu);
     let probed = lines.filter_map(|line| Some((line.kind, line.backend?.probe())));
-    let mut candidates: Vec<(Worth, DeviceId)> = probed
+    let candidates: Vec<Candidate> = probed
         .flat_map(|(kind, probe)| {
             (0u32..).zip(probe.found).filter_map(move |(at, found)| {
                 let id = DeviceId::new(kind, at);
-                Some((worth(id, found.caps.kind, found.caps.memory_bytes)?, id))
+                Some((worth(id, found.caps.kind, found.caps.memory_bytes)?, id, found.caps.pci))
             })
         })
         .collect();
-    candidates.sort_by_key(|candidate| Reverse(*candidate));
-    candidates.into_iter().find_map(|(_, id)| {
+    in_order(candidates, choose).into_iter().find_map(|id| {
         let tested =
             test_in_time(table, id, SELF_TEST_LIMIT).and_then(|tested| match tested.unfit() {
                 None => Ok(tested.device),
@@ -69,6 +97,26 @@ fn open_best(table: &'static [Line]) -> Option<Arc<dyn Device>> {
             });
         tested.inspect_err(|error| tracing::warn!(%id, %error, "a device is not used")).ok()
     })
+}
+
+/// A device that a backend found, and its address.
+type Candidate = (Worth, DeviceId, Option<PciAddress>);
+
+/// The candidates from the best device to the worst; the ways to use one device stand together, the
+/// chosen one first.
+fn in_order(mut candidates: Vec<Candidate>, choose: Choose<'_>) -> Vec<DeviceId> {
+    candidates.sort_by_key(|candidate| Reverse(*candidate));
+    let mut order = Vec::new();
+    while let Some((_, id, pci)) = candidates.first().copied() {
+        let is_same = |it: &Candidate| it.1 == id || pci.is_some() && it.2 == pci;
+        let mut ways: Vec<DeviceId> =
+            candidates.extract_if(.., |it| is_same(it)).map(|(_, id, _)| id).collect();
+        if let Some(chosen) = choose(&ways) {
+            ways.sort_by_key(|id| *id != chosen);
+        }
+        order.append(&mut ways);
+    }
+    order
 }
 
 /// Whether the system shows a graphics card of any vendor, as far as that is known without a

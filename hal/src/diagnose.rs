@@ -6,6 +6,7 @@ mod drivers;
 mod layers;
 mod scene;
 
+use crate::advice::Environment;
 use crate::amd::sysfs::Card;
 use crate::auto::select_auto;
 use crate::backend::{BACKENDS, BackendKind, Fault, Missing, Probe};
@@ -109,6 +110,7 @@ pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> 
         if let (Some(card), Some(telemetry)) = (&info.card, &info.telemetry) {
             all.extend(sensors(&info.id, card, telemetry));
         }
+        all.extend(ways(info, survey, options));
     }
     if !survey.devices.iter().any(|info| info.card.is_some()) {
         let folder = options.sysfs_root.join("class/drm");
@@ -167,6 +169,36 @@ fn device(info: &DeviceInfo) -> Finding {
         message.push_str("; without AVX2 they run several times slower");
     }
     Finding { fix: info.hint.clone(), ..finding(&info.id, status, message) }
+}
+
+/// The other ways to use a card, and why an AMD card lacks one of them.
+fn ways(info: &DeviceInfo, survey: &Survey, options: &ProbeOptions) -> Vec<Finding> {
+    let others = info.ways.iter().filter(|way| Some(way.id) != info.device);
+    let mut all: Vec<Finding> = others
+        .map(|way| {
+            let id = way.id;
+            let (status, state) = match &way.reason {
+                None => (Status::Ok, "self-test passed, models run here too"),
+                Some(reason) => (Status::Info, reason.as_str()),
+            };
+            let message = format!("another way to use {}, {}: {state}", info.id, way.driver);
+            Finding { fix: way.hint.clone(), ..finding(&id.to_string(), status, message) }
+        })
+        .collect();
+    let Some(card) = info.card.as_ref().filter(|card| card.is_amd() && info.device.is_some())
+    else {
+        return all;
+    };
+    let environment = Environment::read(&survey.probes);
+    let lacks = |kind| !info.ways.iter().any(|way| way.id.backend == kind);
+    for kind in [BackendKind::Vulkan, BackendKind::OpenCl].into_iter().filter(|kind| lacks(*kind)) {
+        let Some(advice) = environment.lacking(kind, card, options.dev_root.as_deref()) else {
+            continue;
+        };
+        let message = format!("{kind} does not show it: {}", advice.reason);
+        all.push(Finding { fix: advice.hint, ..finding(&info.id, Status::Info, message) });
+    }
+    all
 }
 
 fn lacks_avx2(info: &DeviceInfo) -> bool {

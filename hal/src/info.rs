@@ -18,10 +18,27 @@ pub enum SelfTest {
     NotRun,
 }
 
-/// One device of this machine.
+/// One way to use a device: a backend that sees it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Way {
+    /// The id that [`crate::open`] takes.
+    pub id: DeviceId,
+    /// The driver and its version.
+    pub driver: String,
+    /// Whether models can run on the device in this way now.
+    pub usable: bool,
+    /// Why not; `None` for a usable way.
+    pub reason: Option<String>,
+    /// The line to type or to set to make the way usable, if there is one.
+    pub hint: Option<String>,
+    /// The outcome of the self-test.
+    pub self_test: SelfTest,
+}
+
+/// One device of this machine. A card that several backends see is one device with several ways.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DeviceInfo {
-    /// The device id, or `pci:0000:01:00.0` for a card that no backend sees.
+    /// The id of the device's best way, or `pci:0000:01:00.0` for a card that no backend sees.
     pub id: String,
     /// The id that [`crate::open`] takes; `None` for a card that no backend sees.
     #[serde(skip)]
@@ -46,4 +63,14 @@ pub struct DeviceInfo {
     pub telemetry: Option<Telemetry>,
     /// The card as the kernel sees it.
     pub card: Option<Card>,
+    /// The ways to use the device, the best first; none for a card that no backend sees.
+    pub ways: Vec<Way>,
+}
+
+impl DeviceInfo {
+    /// Whether an id means this device, in any of its ways.
+    #[must_use]
+    pub fn is(&self, id: DeviceId) -> bool {
+        self.device == Some(id) || self.ways.iter().any(|way| way.id == id)
+    }
 }

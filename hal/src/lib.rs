@@ -7,7 +7,8 @@
 //! # The contract
 //!
 //! **Finding.** [`probe`] asks every backend for its devices and the kernel for its graphics cards,
-//! joins both by PCI address, and returns one [`DeviceInfo`] per device. It needs no library,
+//! joins both by PCI address, and returns one [`DeviceInfo`] per device, with a [`Way`] for each
+//! backend that sees it. It needs no library,
 //! driver or device to be present, never panics and never waits for a hanging driver: `reason`
 //! holds the problem, `hint` the line that fixes it. `usable` means that models can run on the
 //! device now: it passed its self-test, and kernels run on it ([`Caps::unfit`]). [`select_auto`]
@@ -26,8 +27,8 @@
 //! memory that they do not have.
 //!
 //! **Order.** A [`Queue`] is in order: each command sees the effects of earlier commands of the
-//! same queue. `write` and `read` are done on return; `copy` and `launch` may still run until
-//! `finish`. Two queues run independently. A queue sees another queue's effects after that queue's
+//! same queue. `read` is done on return, and `write` no longer needs its data; `write`, `copy` and
+//! `launch` may still run until `finish`. Two queues run independently. A queue sees another queue's effects after that queue's
 //! `finish`, or after waiting for an [`Event`] that it recorded. Handles may be dropped in any
 //! order, at any time.
 //!
@@ -57,7 +58,7 @@
 //!
 //! # Features
 //!
-//! `cpu` is always available. `rocm` adds OpenCL devices; the name is the one that users look for,
+//! `cpu` is always available. `vulkan` adds Vulkan 1.2 devices. `rocm` adds OpenCL devices; the name is the one that users look for,
 //! although old AMD cards are driven through OpenCL (Mesa rusticl, ROCm's or AMD's own), not
 //! through HIP. `cuda` adds NVIDIA devices. None needs an SDK to build; libraries are loaded at run
 //! time.
@@ -112,7 +113,7 @@ mod versions;
 pub use amd::ids::AmdChip;
 pub use amd::kfd::KfdNode;
 pub use amd::sysfs::Card;
-pub use auto::{open_auto, select_auto};
+pub use auto::{open_auto, open_auto_by, select_auto, select_auto_by};
 pub use backend::BackendKind;
 pub use backend::cpu::host_free_bytes;
 pub use backend::host::Command;
@@ -127,7 +128,7 @@ pub use event::Event;
 pub use exit::exit;
 pub use gemm::{Gemm, Matrix};
 pub use id::{DeviceId, PciAddress};
-pub use info::{DeviceInfo, SelfTest};
+pub use info::{DeviceInfo, SelfTest, Way};
 pub use monitor::Monitor;
 pub use pinned::{Pinned, Transfer};
 pub use portable::{GROUP_MAX, LOCAL_BYTES, prelude, with_prelude};

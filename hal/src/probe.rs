@@ -6,9 +6,10 @@ use crate::backend::{BACKENDS, BackendKind, Found, Line, Probe};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::id::DeviceId;
-use crate::info::{DeviceInfo, SelfTest};
+use crate::id::{DeviceId, PciAddress};
+use crate::info::{DeviceInfo, SelfTest, Way};
 use crate::registry::{backend_of, open_in};
+use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -82,7 +83,7 @@ impl Survey {
             })
             .collect();
         let owners = join(&cards, &found);
-        let mut devices: Vec<DeviceInfo> = found
+        let seen: Vec<(Option<PciAddress>, DeviceInfo)> = found
             .iter()
             .zip(&owners)
             .map(|((id, found), owner)| {
@@ -92,9 +93,12 @@ impl Survey {
                     None => backend_of(table, id.backend).ok().and_then(|it| it.telemetry(found)),
                 };
                 let tested = test_in_time(table, *id, SELF_TEST_LIMIT);
-                DeviceInfo { telemetry, ..backed(*id, found, card, tested) }
+                let pci = card.and_then(|card| card.pci).or(found.caps.pci);
+                let pci = pci.filter(|_| found.caps.kind == DeviceKind::Gpu);
+                (pci, DeviceInfo { telemetry, ..backed(*id, found, card, tested) })
             })
             .collect();
+        let mut devices = merged(seen);
         let environment = Environment::read(&probes);
         let orphans = (0..cards.len()).filter(|at| !owners.contains(&Some(*at)));
         devices.extend(orphans.map(|at| {
@@ -113,8 +117,13 @@ pub(crate) fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<u
         cards.iter().position(|card| card.pci == Some(address))
     };
     let mut owners: Vec<Option<usize>> = found.iter().map(|(_, it)| by_address(it)).collect();
+    // Vulkan may see the same card, and by its address.
+    let by_opencl = |at: usize| {
+        let mut all = found.iter().zip(&owners);
+        all.any(|((id, _), owner)| id.backend == BackendKind::OpenCl && *owner == Some(at))
+    };
     let free: Vec<usize> =
-        (0..cards.len()).filter(|at| cards[*at].is_amd() && !owners.contains(&Some(*at))).collect();
+        (0..cards.len()).filter(|&at| cards[at].is_amd() && !by_opencl(at)).collect();
     let is_amd = |found: &Found| {
         let vendor = found.caps.vendor.to_ascii_lowercase();
         found.caps.kind == DeviceKind::Gpu
@@ -128,6 +137,28 @@ pub(crate) fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<u
         owners[device] = Some(card);
     }
     owners
+}
+
+/// Joins the devices that are one card, by PCI address: the best way describes the card.
+fn merged(seen: Vec<(Option<PciAddress>, DeviceInfo)>) -> Vec<DeviceInfo> {
+    let mut devices: Vec<(Option<PciAddress>, DeviceInfo)> = Vec::new();
+    for (pci, mut info) in seen {
+        let same = devices.iter_mut().find(|(other, _)| pci.is_some() && *other == pci);
+        let Some((_, known)) = same else {
+            devices.push((pci, info));
+            continue;
+        };
+        let rank = |it: &DeviceInfo| (it.usable, it.device.and_then(|id| id.backend.line().rank));
+        if rank(&info) > rank(known) {
+            std::mem::swap(known, &mut info);
+        }
+        known.ways.append(&mut info.ways);
+        // Stable, so that of equal ways the lower number stays first.
+        known.ways.sort_by_key(|way| Reverse((way.usable, way.id.backend.line().rank)));
+        known.telemetry = known.telemetry.take().or(info.telemetry);
+        known.card = known.card.take().or(info.card);
+    }
+    devices.into_iter().map(|(_, info)| info).collect()
 }
 
 /// An opened device, which has passed its self-test.
@@ -197,6 +228,14 @@ fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Teste
     // The opened device has more capabilities filled in, such as the wave of an OpenCL 1.2 device.
     let caps = tested.map_or_else(|_| found.caps.clone(), |it| it.device.caps().clone());
     let (reason, hint) = advice.map_or((None, None), |it| (Some(it.reason), it.hint));
+    let way = Way {
+        id,
+        driver: caps.driver.clone(),
+        usable: reason.is_none(),
+        reason: reason.clone(),
+        hint: hint.clone(),
+        self_test,
+    };
     DeviceInfo {
         id: id.to_string(),
         device: Some(id),
@@ -211,6 +250,7 @@ fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Teste
         caps,
         telemetry: None,
         card: card.cloned(),
+        ways: vec![way],
     }
 }
 
@@ -259,6 +299,7 @@ fn orphan(card: &Card, sysfs: &Sysfs<'_>, advice: Advice) -> DeviceInfo {
         },
         telemetry,
         card: Some(card.clone()),
+        ways: Vec::new(),
     }
 }
 

@@ -14,6 +14,16 @@ pub(crate) fn opencl() -> Result<()> {
     install(&["ocl-icd-libopencl1", "pocl-opencl-icd"])
 }
 
+/// Makes sure that some Vulkan driver is registered; lavapipe, which runs on the CPU and comes with
+/// Mesa's others, is enough to test against.
+pub(crate) fn vulkan() -> Result<()> {
+    let drivers = std::fs::read_dir("/usr/share/vulkan/icd.d");
+    if drivers.is_ok_and(|mut entries| entries.next().is_some()) {
+        return Ok(());
+    }
+    install(&["libvulkan1", "mesa-vulkan-drivers"])
+}
+
 /// Makes sure that programs for other processors can be run.
 pub(crate) fn qemu() -> Result<()> {
     match cmd::capture(cmd::command("qemu-x86_64").arg("--version")) {

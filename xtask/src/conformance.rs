@@ -63,6 +63,9 @@ fn hal() -> Result<(String, Outcome)> {
     if let Err(error) = apt::opencl() {
         eprintln!("without OpenCL: {error:#}");
     }
+    if let Err(error) = apt::vulkan() {
+        eprintln!("without Vulkan: {error:#}");
+    }
     let finished = cmd::stdout(&mut cmd::command(cmd::programs()?.join("lgp-hal-conformance")))?;
     let mut outcome = Outcome::read(&finished.output);
     if !finished.ok && outcome.failed.is_empty() {

@@ -53,7 +53,7 @@ struct Cli {
 enum Command {
     /// Everything that must hold before a change is taken.
     Test {
-        /// What must not be skipped: opencl, cuda or python. May be given several times.
+        /// What must not be skipped: opencl, vulkan, cuda or python. May be given several times.
         #[arg(long, value_name = "NAME")]
         require: Vec<String>,
         /// Only the suites whose name contains this.
@@ -73,7 +73,7 @@ enum Command {
     Alone,
     /// Builds the radeon-cluster binary in release mode.
     Build {
-        /// Build for one backend alone, by its cargo feature: rocm, cuda or cpu; all of them
+        /// Build for one backend alone, by its cargo feature: vulkan, rocm, cuda or cpu; all of them
         /// without this.
         #[arg(long, value_name = "FEATURE")]
         backend: Option<String>,

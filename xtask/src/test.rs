@@ -39,6 +39,7 @@ const ON_TWO: &str = "networks on two devices";
 /// The needs of tests. Further needs are installed by the suites that have them.
 const NEEDS: &[Need] = &[
     Need { name: "OpenCL", install: apt::opencl, suites: &[ALONE, WORKSPACE, ON_OPENCL, ON_TWO] },
+    Need { name: "Vulkan", install: apt::vulkan, suites: &[ALONE, WORKSPACE] },
     Need { name: "NVRTC", install: || python::nvrtc().map(drop), suites: &[ALONE, WORKSPACE] },
     Need { name: "promtool", install: apt::promtool, suites: &[WORKSPACE] },
     Need { name: "Chromium", install: apt::chromium, suites: &[WORKSPACE] },

@@ -126,7 +126,7 @@ pub(crate) fn id(accelerator: Option<&Accelerator>) -> DeviceId {
 pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
     lgp_sdk::device::probe(&ProbeOptions::default())
         .iter()
-        .filter(|device| device.device != Some(used))
+        .filter(|device| !device.is(used))
         .map(|device| NotUsed { id: device.id.clone(), reason: reason(device, used) })
         .collect()
 }

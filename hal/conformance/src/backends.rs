@@ -52,8 +52,9 @@ pub fn run(required: &[BackendKind]) -> Report {
     };
     report.add("all", "probing twice gives the same answer", &verdict);
     for kind in BackendKind::ALL {
-        let listed = first.iter().filter_map(|info| info.device.filter(|id| id.backend == kind));
-        let mut ids: Vec<DeviceId> = listed.collect();
+        let ways = first.iter().flat_map(|info| info.ways.iter().map(|way| way.id));
+        let mut ids: Vec<DeviceId> = ways.filter(|id| id.backend == kind).collect();
+        ids.sort();
         if ids.is_empty() {
             // The recording device is not listed, and opening an absent device gives its reason.
             ids.push(DeviceId::new(kind, 0));

@@ -13,7 +13,7 @@ fn laws(args: &[&str], environment: &[(&str, &Path)]) -> Output {
 #[test]
 fn broken_driver_libraries_have_reasons() {
     let folder = tempfile::tempdir().expect("a folder");
-    for name in ["libOpenCL.so.1", "libcuda.so.1", "libcuda.so"] {
+    for name in ["libOpenCL.so.1", "libvulkan.so.1", "libcuda.so.1", "libcuda.so"] {
         std::fs::write(folder.path().join(name), "no library").expect("a file");
     }
     let nowhere = Path::new("/nonexistent/lib.so");
@@ -25,6 +25,8 @@ fn broken_driver_libraries_have_reasons() {
         // A library, but not the OpenCL library.
         ("OPENCL_DYLIB_PATH", Path::new("libc.so.6")),
         ("OCL_ICD_VENDORS", nowhere),
+        ("VK_ICD_FILENAMES", nowhere),
+        ("VK_ICD_FILENAMES", text.as_path()),
         ("LD_LIBRARY_PATH", no_library),
     ] {
         let output = laws(&[], &[environment]);

@@ -20,8 +20,12 @@ fn card(vendor: u16, driver: Option<&str>, chip: Option<AmdChip>) -> Card {
     }
 }
 
-static NOTHING_SET: Variables =
-    Variables { rusticl_enable: None, enable_pre_vega: None, icd_vendors: None };
+static NOTHING_SET: Variables = Variables {
+    rusticl_enable: None,
+    enable_pre_vega: None,
+    icd_vendors: None,
+    vulkan_drivers: None,
+};
 
 /// An environment in which rusticl's switch has this value.
 fn rusticl_enable(value: &str) -> Variables {
@@ -32,6 +36,7 @@ const HEALTHY: Situation<'static> = Situation {
     compiled: true,
     platforms: &[],
     missing: None,
+    vulkan: None,
     variables: &NOTHING_SET,
     render_node: RenderNode::Open,
 };
@@ -130,6 +135,39 @@ fn amd_cards() {
         let advice = unbacked(&card, &situation);
         assert!(advice.reason.contains(reason), "{advice:?} lacks {reason:?}");
         assert!(advice.hint.as_ref().is_some_and(|it| it.contains(hint)), "{advice:?}: {hint:?}");
+    }
+}
+
+#[test]
+fn vulkan_needs_no_variable_and_its_line_comes_first() {
+    let card = card(VENDOR_AMD, Some("amdgpu"), Some(AmdChip::Polaris10));
+    let probe = |missing| Probe { missing, ..Probe::default() };
+    let library = probe(Some(Missing::Library("the Vulkan loader is not installed".to_owned())));
+    let driver = probe(Some(Missing::Driver("no Vulkan driver is installed".to_owned())));
+    let others = probe(None);
+    let named = Variables {
+        vulkan_drivers: Some(("VK_ICD_FILENAMES", "lvp.json".to_owned())),
+        ..Variables::default()
+    };
+    let denied = RenderNode::Denied("/dev/dri/renderD128".to_owned());
+    let at = |vulkan| Situation { vulkan: Some(vulkan), ..HEALTHY };
+    for (situation, reason, hint) in [
+        (at(&library), "the Vulkan loader is not installed; no OpenCL driver", INSTALL_RADV),
+        (at(&driver), "no Vulkan driver is installed; no OpenCL driver", INSTALL_RADV),
+        (at(&others), "show other devices, not this one; no OpenCL driver", INSTALL_RADV),
+        (
+            Situation { variables: &named, ..at(&others) },
+            "VK_ICD_FILENAMES is \"lvp.json\"",
+            "unset VK_ICD_FILENAMES",
+        ),
+        (Situation { variables: &named, ..at(&library) }, "the Vulkan loader", INSTALL_RADV),
+        (Situation { compiled: false, ..at(&driver) }, "no opencl backend", INSTALL_RADV),
+        (Situation { render_node: denied, ..at(&others) }, "may not open", "usermod"),
+    ] {
+        let advice = unbacked(&card, &situation);
+        assert!(advice.reason.contains(reason), "{advice:?} lacks {reason:?}");
+        assert!(advice.hint.as_ref().is_some_and(|it| it.contains(hint)), "{advice:?}: {hint:?}");
+        assert!(!advice.hint.unwrap_or_default().contains("RUSTICL"), "{reason}");
     }
 }
 

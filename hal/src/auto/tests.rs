@@ -3,7 +3,7 @@
 use super::*;
 use crate::backend::{Backend, Found, Probe};
 use crate::caps::Caps;
-use crate::info::SelfTest;
+use crate::info::{SelfTest, Way};
 
 fn info(id: &str, kind: DeviceKind, usable: bool, memory_bytes: u64) -> DeviceInfo {
     let device: DeviceId = id.parse().expect(id);
@@ -20,7 +20,65 @@ fn info(id: &str, kind: DeviceKind, usable: bool, memory_bytes: u64) -> DeviceIn
         caps: Caps { kind, ..Caps::default() },
         telemetry: None,
         card: None,
+        ways: vec![way(id, usable)],
     }
+}
+
+fn way(id: &str, usable: bool) -> Way {
+    let id = id.parse().expect(id);
+    let (driver, self_test) = (String::new(), SelfTest::Passed);
+    Way { id, driver, usable, reason: None, hint: None, self_test }
+}
+
+#[test]
+fn a_measured_choice_among_the_ways_of_the_best_device_wins() {
+    let card = DeviceInfo {
+        ways: vec![way("vulkan:0", true), way("opencl:1", true), way("cuda:0", false)],
+        ..info("vulkan:0", DeviceKind::Gpu, true, 8)
+    };
+    let small = info("vulkan:1", DeviceKind::Gpu, true, 4);
+    let devices = [small, card, info("cpu", DeviceKind::Cpu, true, 64)];
+    for (chosen, expected) in [
+        (None, "vulkan:0"),
+        (Some("opencl:1"), "opencl:1"),
+        (Some("vulkan:0"), "vulkan:0"),
+        // Not usable, of another device, and unknown.
+        (Some("cuda:0"), "vulkan:0"),
+        (Some("vulkan:1"), "vulkan:0"),
+        (Some("opencl:7"), "vulkan:0"),
+    ] {
+        let chosen = chosen.map(|id| id.parse().expect(id));
+        let choose = |ways: &[DeviceId]| {
+            assert_eq!(ways, [way("vulkan:0", true).id, way("opencl:1", true).id]);
+            chosen
+        };
+        assert_eq!(select_auto_by(&devices, &choose).to_string(), expected, "{chosen:?}");
+    }
+}
+
+#[test]
+fn the_ways_of_one_card_are_tried_together_the_chosen_one_first() {
+    let pci = |bus| Some(PciAddress { domain: 0, bus, device: 0, function: 0 });
+    let candidate = |id: &str, memory, pci| {
+        let id: DeviceId = id.parse().expect(id);
+        (worth(id, DeviceKind::Gpu, Some(memory)).expect("a card"), id, pci)
+    };
+    let candidates = || {
+        vec![
+            candidate("opencl:0", 8, pci(1)),
+            candidate("opencl:1", 4, None),
+            candidate("vulkan:0", 4, pci(2)),
+            candidate("vulkan:1", 8, pci(1)),
+            candidate("opencl:2", 4, pci(2)),
+        ]
+    };
+    let order = |choose: Choose<'_>| -> Vec<String> {
+        in_order(candidates(), choose).iter().map(ToString::to_string).collect()
+    };
+    let by_rank = order(&by_rank);
+    assert_eq!(by_rank, ["vulkan:1", "opencl:0", "vulkan:0", "opencl:2", "opencl:1"]);
+    let last = order(&|ways| ways.last().copied());
+    assert_eq!(last, ["opencl:0", "vulkan:1", "opencl:2", "vulkan:0", "opencl:1"]);
 }
 
 #[test]
@@ -36,6 +94,8 @@ fn auto_takes_the_best_usable_device_and_never_a_disguised_processor() {
         (vec![info("opencl:0", Gpu, true, 4), info("opencl:1", Gpu, true, 8), cpu()], "opencl:1"),
         (vec![info("opencl:0", Gpu, true, 8), info("opencl:1", Gpu, true, 8)], "opencl:0"),
         (vec![info("opencl:0", Gpu, true, 8), info("cuda:1", Gpu, true, 6), cpu()], "cuda:1"),
+        (vec![info("opencl:0", Gpu, true, 8), info("vulkan:0", Gpu, true, 8), cpu()], "vulkan:0"),
+        (vec![cpu(), info("vulkan:0", Cpu, true, 64)], "cpu"),
         (vec![info("null", Gpu, true, 8), cpu()], "cpu"),
         (vec![info("cpu", Cpu, false, 64)], "cpu"),
     ] {
@@ -78,7 +138,7 @@ fn what_does_not_open_or_compiles_nothing_leaves_the_processor() {
         opencl(&Fake(Kind::WithoutPrograms)),
     ];
     for table in &TABLES {
-        assert!(open_best(table).is_none());
+        assert!(open_best(table, &by_rank).is_none());
     }
 }
 

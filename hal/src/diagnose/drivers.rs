@@ -39,8 +39,8 @@ const KNOWN: &[Row] = &[
         before_vega: false,
         status: Status::Info,
         what: "Vulkan programs that make many pipelines were reported to damage their memory and crash with \
-               25.0.7, and no longer with 26.0.5; OpenCL, which models run by here, is not concerned",
-        fix: "install Mesa 26.0.5 or later for Vulkan programs",
+               25.0.7, and no longer with 26.0.5; OpenCL is not concerned",
+        fix: "install Mesa 26.0.5 or later, or choose the card through OpenCL: --device opencl:0",
         source: "https://github.com/ggml-org/llama.cpp/issues/22128",
     },
     Row {

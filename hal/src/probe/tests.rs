@@ -98,6 +98,36 @@ fn cards_join_their_devices() {
     }
 }
 
+#[test]
+fn a_card_that_two_backends_see_is_one_device_with_two_ways() {
+    const SEEN: &[(&str, &str, Option<&str>)] = &[("RADV POLARIS10", "AMD", Some("0000:01:00.0"))];
+    // rusticl of old tells no address.
+    for opencl in [Some("0000:01:00.0"), None] {
+        let drivers: &'static Fake =
+            Box::leak(Box::new(Fake(Box::leak(Box::new([("Ellesmere", "AMD", opencl)])))));
+        let table: &'static [Line] = Box::leak(Box::new([
+            Line { backend: Some(drivers), ..*BackendKind::OpenCl.line() },
+            Line { backend: Some(&Fake(SEEN)), ..*BackendKind::Vulkan.line() },
+        ]));
+        let devices = Survey::new(table, &fixture("rx580")).devices;
+        let [info] = devices.as_slice() else { panic!("{devices:#?}") };
+        assert_eq!((info.id.as_str(), info.name.as_str()), ("vulkan:0", "AMD Radeon RX 580"));
+        let ways: Vec<String> = info.ways.iter().map(|way| way.id.to_string()).collect();
+        assert_eq!(ways, ["vulkan:0", "opencl:0"]);
+        assert!(info.is("opencl:0".parse().expect("an id")), "{info:?}");
+        assert!(!info.is("opencl:1".parse().expect("an id")), "{info:?}");
+        assert_eq!(info.telemetry.as_ref().and_then(|it| it.load_percent), Some(97));
+        let json = serde_json::to_value(info).expect("serializes");
+        assert_eq!(json["ways"][1]["id"], "opencl:0");
+    }
+    static TWO: [Line; 1] = [Line {
+        backend: Some(&Fake(&[("One", "AMD", None), ("Two", "AMD", None)])),
+        ..*BackendKind::Vulkan.line()
+    }];
+    let devices = Survey::new(&TWO, &fixture("no-drm")).devices;
+    assert_eq!(devices.len(), 2, "devices without an address are never joined");
+}
+
 /// A driver whose device gets one operation wrong.
 struct Corrupting(TestOp);
 
@@ -217,7 +247,7 @@ fn json_has_the_promised_keys() {
     let devices = probe(&fixture("rx580"));
     let json = serde_json::to_value(&devices).expect("serializes");
     for device in json.as_array().expect("a list") {
-        for key in ["id", "name", "backend", "memory_bytes", "usable", "reason", "hint"] {
+        for key in ["id", "name", "backend", "memory_bytes", "usable", "reason", "hint", "ways"] {
             assert!(device.get(key).is_some(), "{key} is missing in {device}");
         }
     }

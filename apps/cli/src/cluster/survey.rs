@@ -27,6 +27,13 @@ struct Seen {
     reason: Option<String>,
     hint: Option<String>,
     caps: Caps,
+    #[serde(default)]
+    ways: Vec<Way>,
+}
+
+#[derive(Deserialize)]
+struct Way {
+    id: DeviceId,
 }
 
 #[derive(Deserialize)]
@@ -60,8 +67,11 @@ fn look() -> std::io::Result<Survey> {
 
 fn unused(survey: Survey, used: &[DeviceId]) -> Vec<UnusedDevice> {
     let others = survey.devices.into_iter();
-    let others = others.filter(|seen| !seen.id.parse().is_ok_and(|id| used.contains(&id)));
-    let told = others.map(|Seen { id, name, usable, reason, hint, caps }| {
+    let others = others.filter(|seen| {
+        let by_id = seen.id.parse().is_ok_and(|id| used.contains(&id));
+        !by_id && !seen.ways.iter().any(|way| used.contains(&way.id))
+    });
+    let told = others.map(|Seen { id, name, usable, reason, hint, caps, .. }| {
         let is_cpu = caps.kind == "cpu";
         let hint = match (&hint, usable && !is_cpu) {
             (None, true) => Some(format!("start or join with --device {id}")),

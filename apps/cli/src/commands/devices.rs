@@ -44,6 +44,17 @@ fn text(report: &Report) -> String {
         [info.id.clone(), info.name.clone(), memory, used.to_owned()]
     });
     let mut text = table(["id", "name", "memory", "models run here"], rows);
+    for info in report.devices.iter().filter(|info| info.ways.len() > 1) {
+        let ways = info.ways.iter().map(|way| match way.usable {
+            true => way.id.to_string(),
+            false => format!("{} (does not work)", way.id),
+        });
+        text.push_str(&format!(
+            "\n{} is reached by {}.\n",
+            info.name,
+            ways.collect::<Vec<_>>().join(", ")
+        ));
+    }
     for info in &report.devices {
         let Some(reason) = &info.reason else { continue };
         text.push_str(&format!("\n{} is not used: {reason}\n", info.id));
@@ -81,7 +92,7 @@ fn sensors(telemetry: &Telemetry) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lgp_hal::{Caps, SelfTest};
+    use lgp_hal::{Caps, SelfTest, Way};
 
     fn device(id: &str, name: &str, reason: Option<&str>) -> DeviceInfo {
         DeviceInfo {
@@ -97,7 +108,13 @@ mod tests {
             caps: Caps::default(),
             telemetry: None,
             card: None,
+            ways: Vec::new(),
         }
+    }
+
+    fn way(id: &str, usable: bool) -> Way {
+        let (id, driver) = (id.parse().expect("an id"), String::new());
+        Way { id, driver, usable, reason: None, hint: None, self_test: SelfTest::Passed }
     }
 
     #[test]
@@ -113,12 +130,18 @@ mod tests {
             unavailable: vec!["fan_rpm"],
             ..Telemetry::default()
         });
-        let devices = vec![device("cpu", "A processor", None), card];
+        let mut two = device("vulkan:0", "AMD Radeon RX 570", None);
+        two.ways =
+            [("vulkan:0", true), ("opencl:0", false)].map(|(id, usable)| way(id, usable)).into();
+        let devices = vec![device("cpu", "A processor", None), two, card];
         let report = Report { auto: DeviceId::CPU, devices };
         insta::assert_snapshot!(text(&report), @r"
         id                name               memory   models run here
         cpu               A processor        8.0 GiB  yes
+        vulkan:0          AMD Radeon RX 570  8.0 GiB  yes
         pci:0000:01:00.0  AMD Radeon RX 580  8.0 GiB  no
+
+        AMD Radeon RX 570 is reached by vulkan:0, opencl:0 (does not work).
 
         pci:0000:01:00.0 is not used: rusticl is off
           try: export RUSTICL_ENABLE=radeonsi

@@ -95,9 +95,12 @@ impl Device for VkDevice {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::{Timeline, VkEvent};
     use super::*;
     use crate::backend::BackendKind;
     use crate::error::Error;
+    use crate::event::Event;
+    use crate::program::{Arg, Launch};
     use ash::vk;
 
     const ID: DeviceId = DeviceId { backend: BackendKind::Vulkan, ordinal: 0 };
@@ -138,6 +141,73 @@ mod tests {
         queue.read(&*buffers[0], 3 * 4999, &mut small).expect("works");
         assert_eq!(small, [0x87, 0x13, 0]);
         crate::self_test::self_test(&device).expect("calculates");
+    }
+
+    #[test]
+    fn a_device_that_does_not_answer_is_lost_and_opens_anew() {
+        let Some(mut device) = open() else {
+            println!("skipped: vulkan: there is no device");
+            return;
+        };
+        let shared = Arc::get_mut(&mut device.shared).expect("not shared yet");
+        shared.patience = std::time::Duration::from_millis(10);
+        // No submission ever reaches this value.
+        let timeline = Arc::new(Timeline::new(&device.shared).expect("is made"));
+        let event = VkEvent { timeline, value: 1, stamp: None };
+        let end = event.wait().expect_err("nothing happens");
+        assert!(matches!(end, Error::DeviceLost { call: "vkWaitSemaphores", .. }), "{end}");
+        assert_eq!(device.allocate(1).map(drop), Err(end.clone()));
+        assert_eq!(event.is_done(), Err(end));
+        let again = open().expect("was there before");
+        crate::self_test::self_test(&again).expect("works");
+    }
+
+    #[test]
+    fn many_launches_keep_their_order_over_many_submissions() {
+        let Some(device) = open() else {
+            println!("skipped: vulkan: there is no device");
+            return;
+        };
+        let source = "KERNEL void step(GLOBAL u32 *to, GLOBAL const u32 *from, u32 factor) {
+            u32 i = GLOBAL_ID(0);
+            to[i] = from[i] * factor + i;
+        }";
+        let program = device.compile(source, "").expect("compiles");
+        let mut queue = device.queue().expect("is there");
+        let buffers = [0, 1].map(|_| device.allocate(4 * 64).expect("fits"));
+        queue.write(&*buffers[0], 0, &[0; 256]).expect("works");
+        let mut expected = [0u32; 64];
+        for round in 0..501usize {
+            let (from, to) = (&*buffers[round % 2], &*buffers[(round + 1) % 2]);
+            let args = [Arg::Buffer(to), Arg::Buffer(from), Arg::U32(3)];
+            let (global, local) = ([64, 1, 1], None);
+            let launch = Launch { program: &*program, kernel: "step", global, local, args: &args };
+            // SAFETY: one element of each buffer per work-item, and each has 64.
+            unsafe { queue.launch(&launch) }.expect("fits");
+            for (i, value) in (0u32..).zip(&mut expected) {
+                *value = value.wrapping_mul(3).wrapping_add(i);
+            }
+        }
+        let mut back = [0u32; 64];
+        queue.read(&*buffers[1], 0, bytemuck::cast_slice_mut(&mut back)).expect("works");
+        assert_eq!(back, expected);
+    }
+
+    #[test]
+    fn a_kernel_beyond_the_device_s_limits_is_a_typed_error() {
+        let Some(device) = open() else {
+            println!("skipped: vulkan: there is no device");
+            return;
+        };
+        let most = device.shared.facts.limits.max_push_constants_size;
+        let scalars: String = (0..=most / 8).map(|at| format!(", u64 s{at}")).collect();
+        let wide = format!("KERNEL void wide(GLOBAL u32 *out{scalars}) {{ out[0] = (u32)s0; }}");
+        match device.compile(&wide, "") {
+            Err(Error::Unsupported { what: "room for the scalars", reason, .. }) => {
+                assert!(reason.contains(&format!("the device has {most}")), "{reason}");
+            }
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

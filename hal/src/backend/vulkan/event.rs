@@ -60,7 +60,7 @@ impl Timeline {
             let done = self.done()?;
             if done > seen {
                 (seen, since) = (done, Instant::now());
-            } else if since.elapsed() > self.shared.patience() {
+            } else if since.elapsed() > self.shared.patience {
                 return Err(self.shared.hung("vkWaitSemaphores"));
             }
         }

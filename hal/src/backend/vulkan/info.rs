@@ -251,7 +251,7 @@ fn caps(told: &Told, features: &Features, kinds: Option<Kinds>, known: Caps) -> 
     let names = features.has(told).into_iter().map(|need| name_of(need).to_owned());
     let floats =
         [(features.float16, "shaderFloat16"), (features.core.shader_float64 != 0, "shaderFloat64")];
-    let floats = floats.into_iter().filter_map(|(has, name)| has.then(|| name.to_owned()));
+    let floats = floats.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned());
     Caps {
         kind,
         vendor: vendor(told.core.vendor_id),

@@ -34,7 +34,9 @@ const ROWS: &[Row] = &[
         quirk: Quirk::DamagesMemory,
         reason: "Mesa 25.0.7 was reported to damage the memory of programs that make many pipelines, \
                  and 26.0.5 no longer (https://github.com/ggml-org/llama.cpp/issues/22128)",
-        advice: Some("install Mesa 26.0.5 or later, or use the card through OpenCL"),
+        advice: Some(
+            "install Mesa 26.0.5 or later, or choose the card through OpenCL: --device opencl:0",
+        ),
     },
     Row {
         driver: "radv",

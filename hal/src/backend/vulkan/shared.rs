@@ -35,6 +35,8 @@ pub(super) struct Shared {
     /// The driver's queues. Queues of this backend share them.
     lanes: Vec<Mutex<vk::Queue>>,
     next_lane: AtomicUsize,
+    /// How long the device may work without finishing a submission.
+    pub(super) patience: Duration,
     /// Set once the device no longer answers. It may still access its memory then, so nothing of it
     /// is destroyed any more.
     is_hung: AtomicBool,
@@ -67,8 +69,13 @@ impl Shared {
         let limit = found.caps.allocation_bytes_max.unwrap_or(u64::MAX);
         let pools = [(Home::Device, kinds.device), (Home::Host, kinds.host)]
             .map(|(home, kind)| Pool::new(home, kind, alignment, limit));
+        let patience = match found.caps.kind {
+            DeviceKind::Cpu => PATIENCE_PROCESSOR,
+            _ => PATIENCE_CARD,
+        };
         Ok(Self {
             id,
+            patience,
             caps: found.caps,
             facts,
             kinds,
@@ -151,18 +158,10 @@ impl Shared {
         }
     }
 
-    /// How long the device may work without finishing a submission.
-    pub(super) fn patience(&self) -> Duration {
-        match self.caps.kind {
-            DeviceKind::Cpu => PATIENCE_PROCESSOR,
-            _ => PATIENCE_CARD,
-        }
-    }
-
     /// The loss of a device that does not answer.
     pub(super) fn hung(&self, call: &'static str) -> Error {
         self.is_hung.store(true, Ordering::Relaxed);
-        let code = format!("no submission done within {} s", self.patience().as_secs());
+        let code = format!("no submission done within {} s", self.patience.as_secs());
         self.life.end(Error::DeviceLost { device: self.id, call, code })
     }
 

@@ -137,7 +137,8 @@ impl Slot {
         buffers: &[(u32, vk::DescriptorBufferInfo)],
     ) -> Result<vk::DescriptorSet> {
         let set = loop {
-            if self.filling == self.sets.len() {
+            let is_new = self.filling == self.sets.len();
+            if is_new {
                 self.sets.push(descriptors(&self.shared)?);
             }
             let layouts = [layout];
@@ -148,7 +149,7 @@ impl Slot {
             match unsafe { self.shared.device.allocate_descriptor_sets(&info) } {
                 Ok(sets) => break sets.first().copied().unwrap_or_default(),
                 Err(vk::Result::ERROR_OUT_OF_POOL_MEMORY | vk::Result::ERROR_FRAGMENTED_POOL)
-                    if self.filling + 1 < SETS as usize =>
+                    if !is_new =>
                 {
                     self.filling += 1;
                 }

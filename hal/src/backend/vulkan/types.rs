@@ -17,6 +17,9 @@ pub(super) struct Kind {
     pub(super) is_cached: bool,
 }
 
+/// How good a kind of memory is for a purpose, the most important first.
+type Rank = (bool, u64, bool, bool);
+
 /// The memory of buffers, and that of the host which the device reaches too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kinds {
@@ -41,14 +44,14 @@ impl Kinds {
         });
         let kinds: Vec<(Kind, bool)> = kinds.collect();
         // Of equal kinds the first is the driver's choice, but `max_by_key` takes the last.
-        let best = |rank: &dyn Fn(&(Kind, bool)) -> (bool, u64, bool, bool)| {
+        let best = |rank: fn(&(Kind, bool)) -> Rank| {
             kinds.iter().rev().max_by_key(|it| rank(it)).map(|(kind, _)| *kind)
         };
         // The largest heap of the device; there the host's view of it, if it has one. Without
         // resizable BAR the host sees a small heap only.
         let device =
-            best(&|(kind, local)| (*local, kind.heap_bytes, kind.is_mapped, kind.is_cached))?;
-        let host = best(&|(kind, local)| (kind.is_mapped, 0, kind.is_cached, !local))?;
+            best(|(kind, local)| (*local, kind.heap_bytes, kind.is_mapped, kind.is_cached))?;
+        let host = best(|(kind, local)| (kind.is_mapped, 0, kind.is_cached, !local))?;
         host.is_mapped.then_some(Self { device, host })
     }
 }

@@ -54,7 +54,8 @@ pub(super) fn run(args: &Args, out: Output) -> Result<()> {
     let prepared = Prepared::of("devices", &args.common)?;
     let sizes = if args.common.quick { Sizes::QUICK } else { Sizes::FULL };
     let found = probe(&ProbeOptions::default());
-    let usable = found.iter().filter(|info| info.usable).filter_map(|info| info.device);
+    let ways = found.iter().flat_map(|info| &info.ways);
+    let usable = ways.filter(|way| way.usable).map(|way| way.id);
     // The processor comes first, as the others are compared with it.
     let mut ids: Vec<DeviceId> = usable.collect();
     ids.sort_by_key(|id| (*id != DeviceId::CPU, id.to_string()));
