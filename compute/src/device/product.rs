@@ -134,8 +134,11 @@ impl Product<'_> {
         }
         let widths = match schedule.way {
             Way::Tiles(_) => widths,
-            // A work-item goes along the sum of one column.
-            Way::Rows { .. } => [1, if right.along { widths[1] } else { 1 }],
+            // A work-item goes along the sums of its columns.
+            Way::Rows { .. } if right.along => {
+                [if left.along { widths[0] } else { 1 }, right.widest(k).max(widths[1])]
+            }
+            Way::Rows { .. } => [1, 1],
         };
         kernel = kernel
             .define("LEFT_WIDTH", widths[0])

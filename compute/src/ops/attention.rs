@@ -229,6 +229,10 @@ impl Op for Attention {
         device::launches(self, inputs, outputs)
     }
 
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(self, inputs, outputs)
+    }
+
     fn widens_halves(&self) -> bool {
         true
     }

@@ -9,10 +9,12 @@ mod direct;
 mod folding;
 mod im2col;
 mod operands;
+mod plain;
 mod planes;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod transformed;
 mod winograd;
 
 use crate::args::{float, optional, output, rank, required, same_dtype};
@@ -22,7 +24,7 @@ use crate::dims;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
 use crate::reorder::Reordered;
-use crate::rewrite::{Affine, Operand, Step};
+use crate::rewrite::{Affine, Hints, Operand, Step};
 use crate::window::{self, Axis, Pads, specs};
 use crate::{Axes, AxisKind};
 use lgp_memory::{Dim, SymShape, Tensor, TensorView};
@@ -181,6 +183,10 @@ impl Op for Conv {
         _: &[ValueInfo],
     ) -> Option<Reordered<'a>> {
         channels_last::reordered(self, order, inputs)
+    }
+
+    fn prepared(&self, inputs: &[Option<&ValueInfo>], hints: Hints) -> Result<Option<Step>> {
+        if hints.on_device { transformed::prepared(self, inputs) } else { Ok(None) }
     }
 
     fn with_affine(

@@ -60,6 +60,11 @@ impl Op for InstanceNorm {
         self.grouped(&shape).launches(inputs, outputs)
     }
 
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        let shape = outputs.first().and_then(|output| output.ty.concrete_shape());
+        shape.map_or(Vec::new(), |shape| self.grouped(&shape).schedules(inputs, outputs))
+    }
+
     fn widens_halves(&self) -> bool {
         true
     }

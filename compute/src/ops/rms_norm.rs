@@ -51,6 +51,10 @@ impl Op for RmsNorm {
         self.norm().launches(inputs, outputs)
     }
 
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        self.norm().schedules(inputs, outputs)
+    }
+
     fn widens_halves(&self) -> bool {
         true
     }

@@ -7,12 +7,14 @@ use cases::Case;
 use lgp_compute::device::{Accelerator, Recipe};
 use lgp_hal::Device;
 use library::WithLibrary;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The tests of this file on the first device of each backend that runs kernels.
 macro_rules! on_backends {
     ($($test:ident)+) => {
         on_backends!(@on opencl $($test)+);
+        on_backends!(@on vulkan $($test)+);
         on_backends!(@on cuda $($test)+);
     };
     (@on $backend:ident $($test:ident)+) => {
@@ -39,6 +41,7 @@ on_backends! {
     operators_agree_with_the_cpu
     products_of_a_vendors_library_agree_with_the_cpu
     every_way_to_convolve_first_layers_agrees_with_the_cpu
+    every_schedule_agrees_with_the_cpu
 }
 
 fn device(backend: &str) -> lgp_hal::Result<Arc<dyn Device>> {
@@ -71,6 +74,23 @@ fn products_of_a_vendors_library_agree_with_the_cpu(device: Arc<dyn Device>) {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(some.len() >= 10, "{} cases", some.len());
     assert_eq!(device.multiplied(), some.len(), "the library is preferred where it is");
+}
+
+fn every_schedule_agrees_with_the_cpu(device: Arc<dyn Device>) {
+    let accelerator = Accelerator::new(device).expect("it passed its self-test");
+    let (mut kernels, mut failures) = (BTreeSet::new(), Vec::new());
+    for case in cases::all().iter().filter(|case| case.in_every_way) {
+        let recipes = case.recipes().expect("it has kernels");
+        assert!(recipes.len() > 1, "{} has one schedule", case.name);
+        kernels.extend(recipes.iter().flat_map(Recipe::calls).map(|call| call.kernel.name()));
+        if let Err(why) = case.check_all(&accelerator) {
+            failures.push(format!("{}: {why}", case.name));
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+    for name in ["gemm", "gemv", "conv", "winograd", "attention_join", "norm_part"] {
+        assert!(kernels.contains(name), "no schedule launches {name}");
+    }
 }
 
 fn every_way_to_convolve_first_layers_agrees_with_the_cpu(device: Arc<dyn Device>) {

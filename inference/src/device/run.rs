@@ -17,6 +17,10 @@ use lgp_compute::device::{
 use lgp_memory::{DType, Datum, Shape, TensorType, TensorView};
 use std::collections::HashMap;
 
+/// Nodes after which the queued ones are handed to the device: some drivers hold commands back until
+/// then, and the device waits.
+const SUBMITTED: usize = 32;
+
 struct Run<'a> {
     session: &'a OnDevice,
     plan: &'a DevicePlan,
@@ -86,6 +90,9 @@ pub(super) fn run<'a>(
         streams = later;
         run.work(ctx, node, now)?;
         lead.as_mut().map_or(Ok(()), |lead| lead.queued(accelerator))?;
+        if (index + 1).is_multiple_of(SUBMITTED) {
+            accelerator.submit()?;
+        }
         if let (Some(recorder), Some(start)) = (recorder.as_deref_mut(), start) {
             // The node's time is complete only once its kernels have ended.
             accelerator.finish()?;

@@ -3,7 +3,10 @@
    of exponentials relative to that score. When the largest score grows, the sums are scaled.
 
    Work-item (x, y) has the rows from y · EACH_ROW on, EACH_ROW of them. It computes their scores for
-   the keys x, x + 16 …, and of the result the columns x, x + 16 …, EACH_COLUMN of them.
+   the keys from x · EACH_KEY on, and of the result the columns from x · EACH_COLUMN on.
+
+   With SPLITS, groups walk over `share` keys each. Of each row they leave the sums of products, the
+   largest score and the sum of exponentials, which attention_join joins.
 
    Generated are LOAD(p, i), an element; SCORE(product, row, key), the score for a product of rows of
    q and k; SEEN(row, key), whether a score counts; and NOTHING, whether a row has nothing to attend
@@ -20,7 +23,9 @@
 #define DEPTH 16
 #define ITEMS 256
 /* Words for DEPTH elements of each row of q and k, or for DEPTH rows of v. */
-#define PARTS (DEPTH * (ROWS + 4 + KEYS + 4))
+#define Q_STEP (DEPTH + 4)
+#define K_STEP (KEYS + 4)
+#define PARTS (ROWS * Q_STEP + DEPTH * K_STEP)
 #define STAGE (PARTS > DEPTH * COLUMNS ? PARTS : DEPTH * COLUMNS)
 
 /* Elements between neighbours along each axis of a tensor. */
@@ -31,13 +36,14 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STORED *v, MASK_POINTER COUNTS_POINTER
                GLOBAL Y_TYPE *y, STEPS(q), STEPS(k), STEPS(v), STEPS(mask), STEPS(y), u32 heads, u32 sharing,
-               u32 rows, u32 keys, u32 depth, u32 columns, u32 width, u32 past, float scale EXTRA_PARAMETERS) {
+               u32 rows, u32 keys, u32 depth, u32 columns, u32 width, u32 past, u32 share,
+               float scale EXTRA_PARAMETERS) {
     LOCAL float stage[STAGE] ALIGNED;
-    LOCAL float weights[KEYS][ROWS + 4] ALIGNED;
+    LOCAL float weights[ROWS][KEYS + 4] ALIGNED;
     LOCAL float tops[ROWS][17];
     u32 x = LOCAL_ID(0), item = LOCAL_ID(1) * 16 + x, own = LOCAL_ID(1) * EACH_ROW;
     u32 batch = GROUP_ID(1) / heads, head = GROUP_ID(1) % heads;
-    u32 first_row = GROUP_ID(0) * ROWS, first_column = GROUP_ID(2) * COLUMNS;
+    u32 first_row = GROUP_ID(0) / SPLITS * ROWS, first_column = GROUP_ID(2) * COLUMNS;
     u32 q_start = START(q, head), k_start = START(k, head / sharing), v_start = START(v, head / sharing);
     u32 mask_start = START(mask, head), y_start = START(y, head);
     float result[EACH_ROW][EACH_COLUMN], top[EACH_ROW], sum[EACH_ROW];
@@ -47,28 +53,31 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
         for (u32 j = 0; j < EACH_COLUMN; j++) result[i][j] = 0.0f;
     }
 
-    for (u32 first_key = 0; first_key < keys; first_key += KEYS) {
+    u32 begin = GROUP_ID(0) % SPLITS * share, end = begin + share < keys ? begin + share : keys;
+    for (u32 first_key = begin; first_key < end; first_key += KEYS) {
         float scores[EACH_ROW][EACH_KEY];
         for (u32 i = 0; i < EACH_ROW; i++)
             for (u32 j = 0; j < EACH_KEY; j++) scores[i][j] = 0.0f;
         for (u32 at = 0; at < depth; at += DEPTH) {
+            /* Elements that do not exist read some element and drop it, which costs no branch. */
             for (u32 e = item; e < ROWS * DEPTH; e += ITEMS) {
                 u32 d = e % DEPTH, row = e / DEPTH;
                 bool known = at + d < depth && first_row + row < rows;
-                stage[d * (ROWS + 4) + row] = known ? LOAD(q, PLACE(q, first_row + row, at + d)) : 0.0f;
+                float value = LOAD(q, known ? PLACE(q, first_row + row, at + d) : q_start);
+                stage[row * Q_STEP + d] = known ? value : 0.0f;
             }
             for (u32 e = item; e < KEYS * DEPTH; e += ITEMS) {
                 u32 d = KEYS_APART ? e % DEPTH : e / KEYS, key = KEYS_APART ? e / DEPTH : e % KEYS;
-                bool known = at + d < depth && first_key + key < keys;
-                stage[DEPTH * (ROWS + 4) + d * (KEYS + 4) + key] =
-                    known ? LOAD(k, PLACE(k, at + d, first_key + key)) : 0.0f;
+                bool known = at + d < depth && first_key + key < end;
+                float value = LOAD(k, known ? PLACE(k, at + d, first_key + key) : k_start);
+                stage[ROWS * Q_STEP + d * K_STEP + key] = known ? value : 0.0f;
             }
             BARRIER();
+            UNROLL
             for (u32 d = 0; d < DEPTH; d++) {
                 float l[EACH_ROW], r[EACH_KEY];
-                for (u32 i = 0; i < EACH_ROW; i++) l[i] = stage[d * (ROWS + 4) + own + i];
-                for (u32 j = 0; j < EACH_KEY; j++)
-                    r[j] = stage[DEPTH * (ROWS + 4) + d * (KEYS + 4) + x + 16 * j];
+                for (u32 i = 0; i < EACH_ROW; i++) l[i] = stage[(own + i) * Q_STEP + d];
+                for (u32 j = 0; j < EACH_KEY; j++) r[j] = stage[ROWS * Q_STEP + d * K_STEP + x * EACH_KEY + j];
                 for (u32 i = 0; i < EACH_ROW; i++)
                     for (u32 j = 0; j < EACH_KEY; j++) scores[i][j] += l[i] * r[j];
             }
@@ -78,8 +87,8 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
         for (u32 i = 0; i < EACH_ROW; i++) {
             float most = -INFINITY;
             for (u32 j = 0; j < EACH_KEY; j++) {
-                u32 row = first_row + own + i, key = first_key + x + 16 * j;
-                if (row < rows && key < keys && SEEN(row, key)) {
+                u32 row = first_row + own + i, key = first_key + x * EACH_KEY + j;
+                if (row < rows && key < end && SEEN(row, key)) {
                     scores[i][j] = SCORE(scores[i][j] * scale, row, key);
                 } else {
                     scores[i][j] = -INFINITY;
@@ -101,22 +110,25 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
             for (u32 j = 0; j < EACH_KEY; j++) {
                 float weight = exp(scores[i][j] - base);
                 sum[i] += weight;
-                weights[x + 16 * j][own + i] = weight;
+                weights[own + i][x * EACH_KEY + j] = weight;
             }
         }
 
-        for (u32 at = 0; at < KEYS && first_key + at < keys; at += DEPTH) {
+        for (u32 at = 0; at < KEYS && first_key + at < end; at += DEPTH) {
             BARRIER();
             for (u32 e = item; e < DEPTH * COLUMNS; e += ITEMS) {
                 u32 key = first_key + at + e / COLUMNS, column = first_column + e % COLUMNS;
-                stage[e] = key < keys && column < columns ? LOAD(v, PLACE(v, key, column)) : 0.0f;
+                bool known = key < end && column < columns;
+                float value = LOAD(v, known ? PLACE(v, key, column) : v_start);
+                stage[e] = known ? value : 0.0f;
             }
             BARRIER();
+            UNROLL
             for (u32 d = 0; d < DEPTH; d++) {
                 float l[EACH_ROW];
-                for (u32 i = 0; i < EACH_ROW; i++) l[i] = weights[at + d][own + i];
+                for (u32 i = 0; i < EACH_ROW; i++) l[i] = weights[own + i][at + d];
                 for (u32 j = 0; j < EACH_COLUMN; j++) {
-                    float r = stage[d * COLUMNS + x + 16 * j];
+                    float r = stage[d * COLUMNS + x * EACH_COLUMN + j];
                     for (u32 i = 0; i < EACH_ROW; i++) result[i][j] += l[i] * r;
                 }
             }
@@ -129,10 +141,25 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
     for (u32 i = 0; i < EACH_ROW; i++) {
         float all = 0.0f;
         for (u32 j = 0; j < 16; j++) all += tops[own + i][j];
+#if SPLITS > 1
+        u32 row = first_row + own + i;
+        u32 to = ((GROUP_ID(0) % SPLITS * GROUPS(1) + GROUP_ID(1)) * rows + row) * (columns + 2);
+        for (u32 j = 0; j < EACH_COLUMN; j++) {
+            u32 column = first_column + x * EACH_COLUMN + j;
+            if (row < rows && column < columns) y[to + column] = result[i][j];
+        }
+        if (row < rows && x == 0 && first_column == 0) {
+            y[to + columns] = top[i];
+            y[to + columns + 1] = all;
+        }
+#else
         float factor = NOTHING ? 0.0f : 1.0f / all;
         for (u32 j = 0; j < EACH_COLUMN; j++) {
-            u32 row = first_row + own + i, column = first_column + x + 16 * j;
-            if (row < rows && column < columns) FINISH(result[i][j] * factor, PLACE(y, row, column));
+            u32 row = first_row + own + i, column = first_column + x * EACH_COLUMN + j;
+            if (row < rows && column < columns) {
+                FINISH(result[i][j] * factor, PLACE(y, row, column));
+            }
         }
+#endif
     }
 }

@@ -16,17 +16,28 @@ DEVICE float block_element(GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_
     return (q - BLOCK_ZERO(side, block)) * scale[side * BLOCKS + block];
 }
 
-/* Four elements of one block, the first at a multiple of four. */
-DEVICE void block_vector(float *to, GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_ZEROS u32 side, u32 depth) {
+/* How many elements a load brings: those of a word, or of a byte where they have two bits. */
+#if BLOCK_BITS == 2
+#define BLOCK_LOAD 4
+#else
+#define BLOCK_LOAD (32 / BLOCK_BITS)
+#endif
+
+/* `count` elements of one block, the first at a multiple of `count`, which is 4 or 8. */
+DEVICE void block_vector(float *to, u32 count, GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_ZEROS u32 side,
+                         u32 depth) {
     u32 block = depth / BLOCK_SIZE;
     float zero_ = BLOCK_ZERO(side, block), factor = scale[side * BLOCKS + block];
-#if BLOCK_BITS == 8
-    u32 q = load_u32(w, side * BLOCK_BYTES + depth);
-#elif BLOCK_BITS == 4
-    u32 q = load_u32(w, side * BLOCK_BYTES + depth / 8 * 4) >> (depth % 8 * 4);
+    for (u32 j = 0; j < count; j += BLOCK_LOAD) {
+        u32 at = depth + j;
+#if BLOCK_BITS == 2
+        u32 q = w[side * BLOCK_BYTES + at / BLOCK_LOAD];
 #else
-    u32 q = w[side * BLOCK_BYTES + depth / 4];
+        u32 q = load_u32(w, side * BLOCK_BYTES + at / BLOCK_LOAD * 4) >> (at % BLOCK_LOAD * BLOCK_BITS);
 #endif
-    for (u32 i = 0; i < 4; i++) to[i] = ((float)(q >> (i * BLOCK_BITS) & BLOCK_MASK) - zero_) * factor;
+        for (u32 i = 0; i < BLOCK_LOAD && i < count; i++) {
+            to[j + i] = ((float)(q >> (i * BLOCK_BITS) & BLOCK_MASK) - zero_) * factor;
+        }
+    }
 }
 #endif

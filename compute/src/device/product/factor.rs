@@ -63,11 +63,23 @@ impl Factor {
         if length > 0 && length.is_multiple_of(4) { 4 } else { 1 }
     }
 
+    /// How many elements of a row or column are loaded at once where nothing limits the registers.
+    pub(super) fn widest(&self, k: usize) -> usize {
+        if self.scale_of_blocks().is_some() && k.is_multiple_of(8) { 8 } else { 1 }
+    }
+
+    fn scale_of_blocks(&self) -> Option<Blocks> {
+        match self.scale {
+            Some(Scale::Blocks(blocks)) => Some(blocks),
+            _ => None,
+        }
+    }
+
     /// Bytes of `count` elements.
     pub(super) fn bytes(&self, count: usize) -> usize {
-        match self.scale {
-            Some(Scale::Blocks(Blocks { bits, .. })) => count * bits / 8,
-            _ => count * self.dtype.size(),
+        match self.scale_of_blocks() {
+            Some(blocks) => count * blocks.bits / 8,
+            None => count * self.dtype.size(),
         }
     }
 
@@ -76,8 +88,7 @@ impl Factor {
     pub(super) fn load(&self, name: &str, parameters: &mut Parameters) -> Option<String> {
         let ty = c_type(self.dtype)?;
         parameters.add(&format!("GLOBAL const {ty} *{name}"), self.argument);
-        let mut element = load(self.dtype, name, "(place)");
-        if let Some(Scale::Blocks(blocks)) = self.scale {
+        if let Some(blocks) = self.scale_of_blocks() {
             parameters.add(&format!("GLOBAL const float *{name}_scale"), blocks.scale);
             if let Some((argument, dtype)) = blocks.zero {
                 parameters.add(&format!("GLOBAL const {} *{name}_zero", c_type(dtype)?), argument);
@@ -87,39 +98,57 @@ impl Factor {
         }
         if let Some(zero) = self.zero {
             parameters.add(&format!("GLOBAL const {ty} *{name}_zero"), zero.argument);
-            let at = if zero.each { "side" } else { "0" };
-            element = format!("(i16)({element} - {name}_zero[{at}])");
         }
-        if let Some(Scale::Sides { argument, each }) = self.scale {
+        if let Some(Scale::Sides { argument, .. }) = self.scale {
             parameters.add(&format!("GLOBAL const float *{name}_scale"), argument);
-            let at = if each { "side" } else { "0" };
-            element = format!("((float){element} * {name}_scale[{at}])");
         }
-        Some(element)
+        Some(self.value(&load(self.dtype, name, "(place)"), name, "side"))
+    }
+
+    /// The value of a stored element of row or column `side`.
+    fn value(&self, element: &str, name: &str, side: &str) -> String {
+        let mut value = element.to_owned();
+        if let Some(zero) = self.zero {
+            let at = if zero.each { side } else { "0" };
+            value = format!("(i16)({value} - {name}_zero[{at}])");
+        }
+        if let Some(Scale::Sides { each, .. }) = self.scale {
+            let at = if each { side } else { "0" };
+            value = format!("((float){value} * {name}_scale[{at}])");
+        }
+        value
     }
 
     /// The statement that loads `width` elements; the macro `element` loads one.
     pub(super) fn vector(&self, element: &str, name: &str, width: usize) -> String {
-        match (self.scale, self.dtype) {
-            _ if width == 1 => format!("(to)[at] = {element}(from, side)"),
-            (Some(Scale::Blocks(blocks)), _) => {
-                format!(
-                    "block_vector((to) + (at), {}side, (from) - (side) * k)",
-                    blocks.given(name)
-                )
-            }
-            (None, DType::F32) => format!("unpack4((to) + (at), load4({name}, from))"),
-            _ => {
-                let side = if self.along { "side" } else { "(side) + i_" };
-                let each = format!("(to)[(at) + i_] = {element}((from) + i_, {side})");
-                format!("for (u32 i_ = 0; i_ < {width}; i_++) {each}")
-            }
+        if width == 1 {
+            return format!("(to)[at] = {element}(from, side)");
         }
+        if let Some(blocks) = self.scale_of_blocks() {
+            let given = blocks.given(name);
+            return format!("block_vector((to) + (at), {width}, {given}side, (from) - (side) * k)");
+        }
+        let side = if self.along { "side" } else { "(side) + i_" };
+        let packed = match self.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => "unpack4((to) + (at), load4",
+            DType::U8 => "unpack_u8((to) + (at), load_u32",
+            DType::I8 => "unpack_i8((to) + (at), load_u32",
+            _ => {
+                let each = format!("(to)[(at) + i_] = {element}((from) + i_, {side})");
+                return format!("for (u32 i_ = 0; i_ < {width}; i_++) {each}");
+            }
+        };
+        let packed = format!("{packed}({name}, from))");
+        if self.zero.is_none() && self.scale.is_none() {
+            return packed;
+        }
+        let value = self.value("(to)[(at) + i_]", name, side);
+        format!("{packed}; for (u32 i_ = 0; i_ < {width}; i_++) (to)[(at) + i_] = {value}")
     }
 
     /// The kernel, with constants for how blocks are packed.
     pub(super) fn define_blocks(&self, kernel: Kernel, k: usize) -> Kernel {
-        let Some(Scale::Blocks(Blocks { zero, bits, block, .. })) = self.scale else {
+        let Some(Blocks { zero, bits, block, .. }) = self.scale_of_blocks() else {
             return kernel;
         };
         let count = k.div_ceil(block);

@@ -12,25 +12,30 @@ DEVICE u32 tile_side(u32 along, u32 side, u32 width, u32 e) {
     return along ? e / (DEPTH / width) : e % (side / width) * width;
 }
 
+/* Vectors of an operand's part of the tile, and how many of them an item takes. */
+#define VECTORS(side_tile, width) (side_tile * DEPTH / (width))
+#define LOADS(side_tile, width) ((VECTORS(side_tile, width) + ITEMS - 1) / ITEMS)
+#define TAKES(e, side_tile, width) (VECTORS(side_tile, width) % ITEMS == 0 || e < VECTORS(side_tile, width))
+
 /* Beyond the operand's last row or column, the last one is read again, and its sums are not stored.
    Beyond the end of the sum, elements are zero. */
 #define FETCH(next, vector, first, size, start, side_tile, along, width)                            \
-    for (u32 t = 0; t < side_tile * DEPTH / (width * ITEMS); t++) {                                 \
+    for (u32 t = 0; t < LOADS(side_tile, width); t++) {                                             \
         u32 e = t * ITEMS + item;                                                                   \
         u32 side = least(first + tile_side(along, side_tile, width, e), size - (along ? 1 : width)); \
         u32 depth = at + tile_depth(along, side_tile, width, e);                                    \
-        if (!EDGE || depth < end) {                                                                 \
-            vector(next, t * width, start + place(along, size, k, side, depth), side);             \
+        if ((!EDGE || depth < end) && TAKES(e, side_tile, width)) {                                 \
+            vector(next, t * width, start + place(along, size, k, side, depth), side);              \
         } else {                                                                                    \
             for (u32 i = 0; i < width; i++) next[t * width + i] = 0;                                \
         }                                                                                           \
     }
 #define KEEP(tile, next, side_tile, along, width)                                                   \
-    for (u32 t = 0; t < side_tile * DEPTH / (width * ITEMS); t++) {                                 \
+    for (u32 t = 0; t < LOADS(side_tile, width); t++) {                                             \
         u32 e = t * ITEMS + item;                                                                   \
         u32 side = tile_side(along, side_tile, width, e);                                           \
         u32 depth = tile_depth(along, side_tile, width, e);                                         \
-        for (u32 i = 0; i < width; i++) {                                                           \
+        for (u32 i = 0; i < width && TAKES(e, side_tile, width); i++) {                             \
             tile[depth + (along ? i : 0)][side + (along ? 0 : i)] = next[t * width + i];            \
         }                                                                                           \
     }
@@ -47,7 +52,7 @@ void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
     u32 left_start = LEFT_BATCH(z % batches), right_start = RIGHT_BATCH(z % batches);
     u32 at = z / batches * part;
     u32 end = least(k, at + part);
-    TILE next_left[ROWS * DEPTH / ITEMS], next_right[COLUMNS * DEPTH / ITEMS];
+    TILE next_left[LOADS(ROWS, LEFT_WIDTH) * LEFT_WIDTH], next_right[LOADS(COLUMNS, RIGHT_WIDTH) * RIGHT_WIDTH];
     SUM sums[EACH_ROW][EACH_COLUMN];
     for (u32 i = 0; i < EACH_ROW; i++)
         for (u32 j = 0; j < EACH_COLUMN; j++) sums[i][j] = 0;

@@ -11,17 +11,3 @@
 #define Y_TYPE STORED
 #define FINISH(value, index) STORE(value, index)
 #endif
-
-DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
-
-DEVICE void unpack4(float *to, float4 x) {
-    to[0] = x.x;
-    to[1] = x.y;
-    to[2] = x.z;
-    to[3] = x.w;
-}
-
-/* The place of the element at `depth` of row or column `side`, of `size` rows or columns. */
-DEVICE u32 place(u32 along, u32 size, u32 k, u32 side, u32 depth) {
-    return along ? side * k + depth : depth * size + side;
-}

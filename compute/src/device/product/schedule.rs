@@ -2,10 +2,18 @@
 
 use crate::device::kernel::{Kernel, groups};
 
-const GEMM: &str =
-    concat!(include_str!("product.h"), include_str!("blocks.h"), include_str!("gemm.cl"));
-const GEMV: &str =
-    concat!(include_str!("product.h"), include_str!("blocks.h"), include_str!("gemv.cl"));
+const GEMM: &str = concat!(
+    include_str!("product.h"),
+    include_str!("operands.h"),
+    include_str!("blocks.h"),
+    include_str!("gemm.cl")
+);
+const GEMV: &str = concat!(
+    include_str!("product.h"),
+    include_str!("operands.h"),
+    include_str!("blocks.h"),
+    include_str!("gemv.cl")
+);
 
 /// Products with at most so many rows read the right operand once for all rows, without tiles.
 pub(super) const ROWS_FEW: usize = 4;
@@ -25,19 +33,30 @@ pub(super) struct Tile {
     pub(super) rows: usize,
     pub(super) columns: usize,
     pub(super) each: [usize; 2],
+    /// Elements of the sum that it takes at a time, as vectors.
+    depth: usize,
+    /// How many of a hundred instructions multiply, as Mesa compiles its loop for a Polaris card.
+    useful: usize,
 }
 
-/// Tiles, from the one that moves the fewest bytes to the one that fits small results best.
-const TILES: [Tile; 3] = [
-    Tile { rows: 128, columns: 64, each: [8, 4] },
-    Tile { rows: 64, columns: 64, each: [4, 4] },
-    Tile { rows: 32, columns: 32, each: [4, 4] },
+/// Tiles, from the largest to the one that fits small results best.
+const TILES: [Tile; 4] = [
+    Tile { rows: 128, columns: 64, each: [8, 4], depth: 16, useful: 77 },
+    // With more elements at a time, the loads under way would leave three waves instead of four.
+    Tile { rows: 96, columns: 96, each: [6, 6], depth: 8, useful: 69 },
+    Tile { rows: 64, columns: 64, each: [4, 4], depth: 16, useful: 69 },
+    Tile { rows: 32, columns: 32, each: [4, 4], depth: 16, useful: 65 },
 ];
+/// The tiles that products are split for.
+const SMALL: &[Tile] = &[TILES[2], TILES[3]];
 
-/// Elements of the sum that a tile takes at a time. Fewer are taken as single elements than as
-/// vectors, so that the loads under way need no more registers.
-const DEPTH_VECTORS: usize = 16;
+/// Elements of the sum that a tile takes at a time as single elements: fewer than as vectors, so
+/// that the loads under way need no more registers.
 const DEPTH_ELEMENTS: usize = 8;
+/// The work-group of few rows with columns that lie along the sum.
+const ALONG: [usize; 2] = [64, 4];
+/// What the lengths of parts are multiples of where there are no tiles.
+const DEPTH_ROWS: usize = 16;
 
 impl Tile {
     fn group(self) -> [usize; 2] {
@@ -48,6 +67,11 @@ impl Tile {
         m.div_ceil(self.rows) * n.div_ceil(self.columns)
     }
 
+    /// The time of a result, in multiply-adds of its tiles.
+    fn cost(self, m: usize, n: usize) -> usize {
+        (self.count(m, n) * self.rows * self.columns).saturating_mul(100) / self.useful
+    }
+
     fn waves(self) -> usize {
         let [x, y] = self.group();
         (x * y).div_ceil(64)
@@ -56,19 +80,21 @@ impl Tile {
 
 /// The tiles for operands that are loaded by so many elements.
 fn tiles(widths: [usize; 2]) -> &'static [Tile] {
-    // Where one operand is loaded in vectors and the other in single elements, the largest tile
-    // needs more registers than three waves have.
-    &TILES[usize::from(widths[0] != widths[1])..]
+    // Where one operand is loaded in vectors and the other in single elements, the largest tiles
+    // need more registers than three waves have.
+    if widths[0] == widths[1] { &TILES } else { SMALL }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Way {
     Tiles(Tile),
-    /// `count` rows, with work-groups of `group` work-items for `columns` columns.
+    /// `count` rows, with work-groups of `group` work-items for `columns` columns, of which a
+    /// work-item sums `each`.
     Rows {
         count: usize,
         group: [usize; 2],
         columns: usize,
+        each: usize,
     },
 }
 
@@ -93,17 +119,13 @@ impl Schedule {
     ) -> Self {
         let [m, n, k] = sizes;
         let way = if m <= ROWS_FEW {
-            // Neighbouring work-items read neighbours in memory.
-            let (group, columns) = if right_along { ([64, 4], 4) } else { ([32, 8], 32) };
-            Way::Rows { count: m, group, columns }
+            Self::rows(m, right_along, if Self::is_wide(n, batches) { 2 } else { 1 })
         } else {
             let busy = |tile: &&Tile| tile.count(m, n) * tile.waves() * batches >= WAVES;
-            let wasted = |tile: &&Tile| tile.count(m, n) * tile.rows * tile.columns;
-            let fits = tiles(widths).iter().find(busy);
-            // Among the tiles whose sums are split, the one that computes the least beyond the
-            // edges.
-            let best = fits.or_else(|| TILES[1..].iter().min_by_key(wasted));
-            Way::Tiles(*best.unwrap_or(&TILES[2]))
+            let cost = |tile: &&Tile| tile.cost(m, n);
+            let fits = tiles(widths).iter().filter(busy).min_by_key(cost);
+            let best = fits.or_else(|| SMALL.iter().min_by_key(cost));
+            Way::Tiles(*best.unwrap_or(&SMALL[1]))
         };
         let waves = match way {
             Way::Tiles(tile) => tile.count(m, n) * tile.waves() * batches,
@@ -115,18 +137,39 @@ impl Schedule {
         Self::with(way, k, widths, wanted)
     }
 
+    /// The way to compute a few rows. A work-item that sums two columns loads the rows once for both.
+    fn rows(count: usize, right_along: bool, each: usize) -> Way {
+        // Neighbouring work-items read neighbours in memory.
+        match right_along {
+            true => Way::Rows { count, group: ALONG, columns: ALONG[1] * each, each },
+            false => Way::Rows { count, group: [32, 8], columns: 32, each: 1 },
+        }
+    }
+
+    /// Whether a result of few rows has columns enough for two of a work-item.
+    fn is_wide(n: usize, batches: usize) -> bool {
+        n.div_ceil(8) * batches * 4 >= WAVES
+    }
+
     fn with(way: Way, k: usize, widths: [usize; 2], wanted: usize) -> Self {
-        let depth = if widths == [1, 1] { DEPTH_ELEMENTS } else { DEPTH_VECTORS };
+        let depth = match way {
+            _ if widths == [1, 1] => DEPTH_ELEMENTS,
+            Way::Tiles(tile) => tile.depth,
+            Way::Rows { .. } => DEPTH_ROWS,
+        };
         let part = k.div_ceil(wanted).next_multiple_of(depth).max(depth);
         Self { way, depth, parts: k.div_ceil(part).max(1), part }
     }
 
-    /// Schedules that may be faster on some device: every tile, with sums in one part and in
-    /// several.
+    /// Schedules that may be faster on some device: every tile, or one, two and four columns of a
+    /// work-item, with sums in one part and in several.
     pub(super) fn others(&self, k: usize, widths: [usize; 2]) -> Vec<Self> {
         let ways: Vec<Way> = match self.way {
             Way::Tiles(_) => tiles(widths).iter().copied().map(Way::Tiles).collect(),
-            rows @ Way::Rows { .. } => vec![rows],
+            Way::Rows { count, group, .. } => {
+                let along = group == ALONG;
+                [1, 2, 4].map(|each| Self::rows(count, along, each)).to_vec()
+            }
         };
         let splits = PARTS.iter().filter(|parts| **parts == 1 || k / **parts >= PART_MIN);
         let splits: Vec<usize> = splits.copied().collect();
@@ -154,8 +197,8 @@ impl Schedule {
                     .define("EACH_ROW", tile.each[0])
                     .define("EACH_COLUMN", tile.each[1])
             }
-            Way::Rows { count, group: [x, y], .. } => {
-                Kernel::new("gemv", GEMV, [x, y, 1]).define("VECTORS", count)
+            Way::Rows { count, group: [x, y], each, .. } => {
+                Kernel::new("gemv", GEMV, [x, y, 1]).define("VECTORS", count).define("EACH", each)
             }
         }
     }
@@ -180,7 +223,8 @@ mod tests {
         for tile in TILES {
             let [x, y] = tile.group();
             for side in [tile.rows, tile.columns] {
-                assert_eq!(side * DEPTH_VECTORS / 4 % (x * y), 0, "{tile:?}");
+                // Whole waves load or do not.
+                assert_eq!(side * tile.depth / 4 % 64, 0, "{tile:?}");
                 assert_eq!(side * DEPTH_ELEMENTS % (x * y), 0, "{tile:?}");
             }
         }
@@ -198,11 +242,13 @@ mod tests {
     fn sums_are_split_where_the_result_is_small() {
         for (sizes, batches, rows, parts) in [
             ([1024, 1024, 1024], 1, 128, 1),
+            ([288, 3072, 768], 1, 96, 1),
             ([128, 3072, 768], 1, 64, 1),
             ([128, 768, 3072], 1, 64, 3),
             ([128, 128, 64], 12, 64, 1),
             ([40, 40, 4096], 1, 64, 32),
             ([1, 1000, 2048], 1, 1, 3),
+            ([1, 4096, 4096], 1, 1, 1),
             ([1, 1, 0], 1, 1, 1),
         ] {
             let schedule = Schedule::new(sizes, batches, false, [4, 4]);

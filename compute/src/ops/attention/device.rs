@@ -33,6 +33,26 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
+    let (mut launches, attention) = parts(op, inputs, outputs)?;
+    attention.add_to(&mut launches)?;
+    Some(launches)
+}
+
+pub(super) fn schedules(
+    op: &Attention,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    let parts = parts(op, inputs, outputs);
+    parts.map_or(Vec::new(), |(first, attention)| attention.schedules(&first))
+}
+
+/// The launches that join keys and values with those of the past, and the attention to them.
+fn parts(
+    op: &Attention,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<(Launches, device::Attention)> {
     let forms = op.forms(inputs).ok()??;
     let keys = op.keys(inputs, &forms).ok()?.known()?;
     let [q, k, v] = &forms;
@@ -89,8 +109,7 @@ pub(super) fn launches(
         counts: optional(inputs, 6).map(|_| Argument::Input(6)),
         nothing_is_zero: true,
     };
-    launches.calls.push(attention.call()?);
-    Some(launches)
+    Some((launches, attention))
 }
 
 /// The mask, which broadcasts to the scores along all axes but the last.

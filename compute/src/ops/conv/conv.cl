@@ -11,6 +11,8 @@
    which others take four. ELEMENT(i) and WEIGHT(i, map) are one of the input's and one
    of a map's, with what ZEROS stand for 0 subtracted.
 
+   With PREFETCH, the next tile is on its way while one is multiplied.
+
    With SPLITS, groups sum a share of the channels each, and y has a copy for each share. */
 #ifndef EXTRA_PARAMETERS
 #define EXTRA_PARAMETERS
@@ -24,8 +26,16 @@
 #define WINDOW (KERNEL_D * KERNEL_H * KERNEL_W)
 #define LEFT_LOADS ((TILE_M * TILE_K + ITEMS - 1) / ITEMS)
 #define RIGHT_LOADS ((TILE_N * TILE_K + ITEMS - 1) / ITEMS)
-/* One more than TILE_M, or the columns of the transposed weight would share banks. */
-#define LEFT_STEP (TILE_M + 1)
+/* More than TILE_M, so that stores along the products go to different banks; four more, so that a work-item's maps
+   are read in one piece. */
+#define LEFT_STEP (TILE_M + 4)
+/* Of load i of an item: whether there is one, and the product and the map or place that it is for. Where whole groups
+   load whole maps or whole products, compilers get to see what does not depend on i. */
+#define TAKES(i, count) ((count) % ITEMS == 0 || item + (i) * ITEMS < (count))
+#define LEFT_K(i) (ITEMS % TILE_K == 0 ? item % TILE_K : (item + (i) * ITEMS) % TILE_K)
+#define LEFT_M(i) (ITEMS % TILE_K == 0 ? item / TILE_K + (i) * (ITEMS / TILE_K) : (item + (i) * ITEMS) / TILE_K)
+#define RIGHT_P(i) (ITEMS % TILE_N == 0 ? item % TILE_N : (item + (i) * ITEMS) % TILE_N)
+#define RIGHT_K(i) (ITEMS % TILE_N == 0 ? item / TILE_N + (i) * (ITEMS / TILE_N) : (item + (i) * ITEMS) / TILE_N)
 #define NOWHERE 0xffffffffu
 /* Outside of any input, whichever tap is added. */
 #define FAR_OUTSIDE 0x80000000u
@@ -61,6 +71,22 @@ DEVICE u32 first_tap(u32 phase, u32 stride, u32 dilation, u32 step, u32 taps) {
 #endif
 #define TAPS (TAPS_D * TAPS_H * TAPS_W)
 
+/* Loads the items of the next tile. Padding reads some element and drops it, which costs no branch. */
+#define FETCH                                                                                                         \
+    for (u32 i = 0; i < LEFT_LOADS; i++) {                                                                            \
+        u32 k = LEFT_K(i), m = first + LEFT_M(i);                                                                     \
+        /* Compilers warn of a constant on the right of `&&`. */                                                      \
+        bool inside = (WHOLE || c + k / SLICE < end) && left_in[i];                                                   \
+        TILE value = WEIGHT((WHOLE || inside ? left_at[i] + c * WEIGHT_STEP : 0), group * maps + (m < maps ? m : 0)); \
+        next_left[i] = inside ? value : 0;                                                                            \
+    }                                                                                                                 \
+    for (u32 i = 0; i < RIGHT_LOADS; i++) {                                                                           \
+        u32 k = RIGHT_K(i);                                                                                           \
+        bool inside = (WHOLE || c + k / SLICE < end) && right_in[i];                                                  \
+        TILE value = ELEMENT((WHOLE || inside ? right_at[i] + c * in_plane : 0));                                     \
+        next_right[i] = inside ? value : 0;                                                                           \
+    }
+
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
     GLOBAL const X_TYPE *x, GLOBAL const W_TYPE *weight, ZEROS
 #if BIAS
@@ -68,8 +94,8 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
 #endif
     GLOBAL Y_TYPE *y, u32 groups, u32 channels, u32 share, u32 maps, u32 images, u32 in_d, u32 in_h,
     u32 in_w, u32 out_d, u32 out_h, u32 out_w EXTRA_PARAMETERS) {
-    LOCAL TILE left[TILE_K * LEFT_STEP];
-    LOCAL TILE right[TILE_K * TILE_N];
+    LOCAL TILE left[TILE_K * LEFT_STEP] ALIGNED;
+    LOCAL TILE right[TILE_K * TILE_N] ALIGNED;
     /* Of each place: its image in the input, where its window begins (modulo 2^32: what is before
        the input is far behind it), and itself in the output. */
     LOCAL u32 image_at[TILE_N];
@@ -114,64 +140,63 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
     for (u32 i = 0; i < THREAD_M; i++)
         for (u32 j = 0; j < THREAD_N; j++) sum[i][j] = 0;
 
+    u32 end = (part + 1) * share < channels ? (part + 1) * share : channels;
     for (u32 tap0 = 0; tap0 < TAPS; tap0 += SLICE) {
         u32 left_at[LEFT_LOADS], right_at[RIGHT_LOADS];
+        bool left_in[LEFT_LOADS], right_in[RIGHT_LOADS];
         for (u32 i = 0; i < LEFT_LOADS; i++) {
-            u32 e = item + i * ITEMS, m = first + e / TILE_K, k = e % TILE_K;
-            u32 tap = tap0 + k % SLICE;
+            u32 m = first + LEFT_M(i), k = LEFT_K(i), tap = tap0 + k % SLICE;
             u32 kd = first_d + tap / (TAPS_H * TAPS_W) * STEP_D;
             u32 kh = first_h + tap / TAPS_W % TAPS_H * STEP_H;
             u32 kw = first_w + tap % TAPS_W * STEP_W;
-            bool inside = e < TILE_M * TILE_K && m < maps && tap < TAPS && kd < KERNEL_D
+            left_in[i] = TAKES(i, TILE_M * TILE_K) && m < maps && tap < TAPS && kd < KERNEL_D
                 && kh < KERNEL_H && kw < KERNEL_W;
             u32 at = WEIGHT_AT(m, k / SLICE) * WINDOW + (kd * KERNEL_H + kh) * KERNEL_W + kw;
-            left_at[i] = inside ? at : NOWHERE;
+            left_at[i] = left_in[i] ? at : 0;
         }
         for (u32 i = 0; i < RIGHT_LOADS; i++) {
-            u32 e = item + i * ITEMS, p = e % TILE_N, k = e / TILE_N, tap = tap0 + k % SLICE;
+            u32 p = RIGHT_P(i), k = RIGHT_K(i), tap = tap0 + k % SLICE;
             u32 kd = first_d + tap / (TAPS_H * TAPS_W) * STEP_D;
             u32 kh = first_h + tap / TAPS_W % TAPS_H * STEP_H;
             u32 kw = first_w + tap % TAPS_W * STEP_W;
             u32 d = INPUT(from_d[p], kd, STRIDE_D, DILATION_D);
             u32 h = INPUT(from_h[p], kh, STRIDE_H, DILATION_H);
             u32 w = INPUT(from_w[p], kw, STRIDE_W, DILATION_W);
-            bool inside = e < TILE_N * TILE_K && tap < TAPS && kd < KERNEL_D && kh < KERNEL_H
+            right_in[i] = TAKES(i, TILE_N * TILE_K) && tap < TAPS && kd < KERNEL_D && kh < KERNEL_H
                 && kw < KERNEL_W && d < in_d && h < in_h && w < in_w;
             u32 at = image_at[p] + ((k / SLICE * in_d + d) * in_h + h) * in_w + w;
-            right_at[i] = inside ? at : NOWHERE;
+            right_at[i] = right_in[i] ? at : 0;
         }
-        u32 end = (part + 1) * share < channels ? (part + 1) * share : channels;
-        for (u32 c = part * share; c < end; c += CHANNELS) {
-            TILE next_left[LEFT_LOADS], next_right[RIGHT_LOADS];
+        u32 c = part * share;
+        TILE next_left[LEFT_LOADS], next_right[RIGHT_LOADS];
+#if PREFETCH
+        FETCH
+#endif
+        while (c < end) {
+#if !PREFETCH
+            FETCH
+#endif
             for (u32 i = 0; i < LEFT_LOADS; i++) {
-                u32 k = (item + i * ITEMS) % TILE_K, m = first + (item + i * ITEMS) / TILE_K;
-                /* Compilers warn of a constant on the right of `&&`. */
-                bool inside = (WHOLE || c + k / SLICE < end) && left_at[i] != NOWHERE;
-                next_left[i] = inside ? WEIGHT(left_at[i] + c * WEIGHT_STEP, group * maps + m) : 0;
+                if (TAKES(i, TILE_M * TILE_K)) left[LEFT_K(i) * LEFT_STEP + LEFT_M(i)] = next_left[i];
             }
             for (u32 i = 0; i < RIGHT_LOADS; i++) {
-                u32 k = (item + i * ITEMS) / TILE_N;
-                bool inside = (WHOLE || c + k / SLICE < end) && right_at[i] != NOWHERE;
-                next_right[i] = inside ? ELEMENT(right_at[i] + c * in_plane) : 0;
-            }
-            /* The tile before has been read by all. */
-            BARRIER();
-            for (u32 i = 0; i < LEFT_LOADS; i++) {
-                u32 e = item + i * ITEMS;
-                if (e < TILE_M * TILE_K) left[e % TILE_K * LEFT_STEP + e / TILE_K] = next_left[i];
-            }
-            for (u32 i = 0; i < RIGHT_LOADS; i++) {
-                u32 e = item + i * ITEMS;
-                if (e < TILE_N * TILE_K) right[e] = next_right[i];
+                if (TAKES(i, TILE_N * TILE_K)) right[item + i * ITEMS] = next_right[i];
             }
             BARRIER();
+            c += CHANNELS;
+#if PREFETCH
+            if (c < end) {
+                FETCH
+            }
+#endif
             for (u32 k = 0; k < TILE_K; k++) {
                 NUMBER a[THREAD_M], b[THREAD_N];
                 for (u32 i = 0; i < THREAD_M; i++) a[i] = left[k * LEFT_STEP + row * THREAD_M + i];
-                for (u32 j = 0; j < THREAD_N; j++) b[j] = right[k * TILE_N + column + j * GROUP_X];
+                for (u32 j = 0; j < THREAD_N; j++) b[j] = right[k * TILE_N + column * THREAD_N + j];
                 for (u32 i = 0; i < THREAD_M; i++)
                     for (u32 j = 0; j < THREAD_N; j++) sum[i][j] += a[i] * b[j];
             }
+            BARRIER();
         }
     }
 
@@ -185,7 +210,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
             NUMBER offset = 0;
 #endif
             for (u32 j = 0; j < THREAD_N; j++) {
-                u32 at = out_at[column + j * GROUP_X];
+                u32 at = out_at[column * THREAD_N + j];
                 if (at != NOWHERE) {
                     FINISH(sum[i][j] + offset, copy + at + m * out_plane);
                 }

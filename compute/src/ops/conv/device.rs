@@ -1,5 +1,5 @@
-//! Convolution on devices: as a product with tiles of the unfolded input, or directly where groups
-//! have one input channel.
+//! Convolution on devices: as a product with tiles of the unfolded input, as a plain product where
+//! there is nothing to unfold, or directly where groups have one input channel.
 
 use super::Conv;
 use super::schedule::{Product, Schedule};
@@ -21,6 +21,8 @@ pub(crate) struct Convolution {
     pub(crate) channels: usize,
     pub(crate) maps: usize,
     pub(crate) bias: bool,
+    /// Whether input 3 is the weight as Winograd's algorithm reads it.
+    pub(crate) transformed: bool,
     /// Set for a convolution of bytes, multiplied as integers; `dtype` is then the input's.
     pub(crate) integers: Option<Integers>,
 }
@@ -72,7 +74,11 @@ pub(crate) fn shapes(
 }
 
 impl Convolution {
-    fn new(op: &Conv, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Self> {
+    pub(super) fn new(
+        op: &Conv,
+        inputs: &[Option<&ValueInfo>],
+        outputs: &[ValueInfo],
+    ) -> Option<Self> {
         let [x, weight, y] = shapes(inputs, outputs)?;
         Some(Self {
             dtype: outputs.first()?.ty.dtype,
@@ -83,6 +89,7 @@ impl Convolution {
             channels: weight[1],
             maps: weight[0] / op.group,
             bias: optional(inputs, 2).is_some(),
+            transformed: optional(inputs, 3).is_some(),
             integers: None,
         })
     }
@@ -93,7 +100,7 @@ impl Convolution {
     }
 
     /// Elements of an input's and of an output's plane.
-    fn plane(&self) -> (usize, usize) {
+    pub(super) fn plane(&self) -> (usize, usize) {
         let sizes = self.axes.iter().map(|axis| self.sizes(axis));
         sizes.fold((1, 1), |(a, b), (x, y)| (a * x, b * y))
     }
@@ -147,11 +154,20 @@ impl Convolution {
 
     /// The launches as a matrix product, or as a special form that costs less.
     pub(crate) fn product(&self) -> Option<Launches> {
+        if let Some(Some(plain)) = self.plain(|product| product.launches()) {
+            return Some(plain);
+        }
         let product = self.sizes_of_product()?;
         let schedule = Schedule::new(&product);
         let cost = schedule.cost(&product);
         let special = self.direct(cost).or_else(|| self.winograd(cost));
         special.or_else(|| self.scheduled(&product, schedule))
+    }
+
+    /// The time of the launches without a special form, in multiply-adds of the whole card.
+    pub(super) fn cost(&self) -> Option<usize> {
+        let product = self.sizes_of_product()?;
+        Some(Schedule::new(&product).cost(&product))
     }
 
     /// The launches worth measuring: plane by plane for groups of one channel, else the cheapest
@@ -163,7 +179,9 @@ impl Convolution {
         let Some(product) = self.sizes_of_product() else { return Vec::new() };
         let schedules = Schedule::cheapest(&product).into_iter();
         let products = schedules.filter_map(|schedule| self.scheduled(&product, schedule));
-        products.chain(self.winograd(usize::MAX)).chain(self.directs()).collect()
+        let plain = self.plain(|product| product.schedules()).unwrap_or_default();
+        let special = self.winograd(usize::MAX).into_iter().chain(self.directs());
+        plain.into_iter().chain(products).chain(special).collect()
     }
 
     fn scheduled(&self, product: &Product, schedule: Schedule) -> Option<Launches> {
@@ -177,6 +195,8 @@ impl Convolution {
             .define("SLICE", slice)
             .define("CHANNELS", step)
             .define("SPLITS", splits)
+            // With the sums of a large tile, a tile under way would leave room for two waves.
+            .define("PREFETCH", usize::from(tile.thread <= 4))
             .define("WHOLE", usize::from(self.channels.is_multiple_of(step)))
             .define("TRANSPOSED", usize::from(self.transposed));
         if self.transposed {

@@ -41,6 +41,11 @@ pub(super) const ITEMS_BUSY: usize = 2 * 64 * 4 * 36;
 /// The costs of loading an element and of passing a sum through memory, in multiply-adds.
 pub(super) const LOAD_COST: usize = 6;
 const SUM_COST: usize = 100;
+/// The cost of loading an element into local memory, as Mesa compiles the product's kernel for a
+/// Polaris card.
+const TILE_LOAD_COST: usize = 15;
+/// Numbers per read from local memory.
+const VECTOR: usize = 4;
 /// The cost of another launch, about 5 µs, in multiply-adds of the whole card.
 pub(super) const LAUNCH_COST: usize = 15_000_000;
 
@@ -106,8 +111,8 @@ impl Schedule {
         let Tile { group: [columns, rows], thread, .. } = self.tile;
         let items = columns * rows;
         // Each product also reads its two factors from local memory.
-        let sums = items * (thread * thread + 2 * thread);
-        let loads = LOAD_COST * (columns + rows) * thread;
+        let sums = items * (thread * thread + 2 * thread.div_ceil(VECTOR));
+        let loads = TILE_LOAD_COST * (columns + rows) * thread;
         let [n, m] = self.tiles(product);
         let groups = (n * m * product.count * self.splits).max(ITEMS_BUSY / items);
         let products = product.taps.next_multiple_of(self.slice) * self.share.min(product.channels);
@@ -126,7 +131,7 @@ mod tests {
         for (maps, places, taps, channels, thread, items, splits) in [
             (192, 50_000, 9, 192, 6, 256, 1),
             (64, 50_000, 9, 64, 4, 256, 1),
-            (64, 200_000, 49, 3, 4, 128, 1),
+            (64, 200_000, 49, 3, 4, 256, 1),
             (512, 49, 9, 512, 4, 256, 16),
             (8, 100_000, 1, 16, 4, 64, 1),
         ] {

@@ -18,12 +18,13 @@
 #define U_STEP (TILE_M + 4)
 #define U_SIZE (CHANNELS * 16 * U_STEP)
 #define V_SIZE (CHANNELS * 16 * TILE_P)
-#define U_LOADS (CHANNELS * 16 * TILE_M / ITEMS)
+#define U_LOADS (CHANNELS * 16 * TILE_M / (4 * ITEMS))
 /* Maps of an item, and how many of these are transformed back at a time. */
 #define THREAD_M 8
 #define THREAD_P 4
 #define PASS 2
-#define NOWHERE 0xffffffffu
+
+DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
 
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
     GLOBAL const X_TYPE *x, GLOBAL const float *u,
@@ -32,7 +33,8 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
 #endif
     GLOBAL Y_TYPE *y, u32 groups, u32 channels, u32 maps, u32 images, u32 in_h, u32 in_w, u32 out_h,
     u32 out_w EXTRA_PARAMETERS) {
-    LOCAL float shared[U_SIZE + V_SIZE];
+    LOCAL float shared[U_SIZE] ALIGNED;
+    LOCAL float seen[V_SIZE] ALIGNED;
     u32 item = LOCAL_ID(0), group = GROUP_ID(2), first = GROUP_ID(1) * TILE_M;
     /* The square that this item loads and stores. */
     u32 p = item % TILE_P, rows = (out_h + 1) / 2, columns = (out_w + 1) / 2;
@@ -45,12 +47,18 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
     u32 plus = j == 0 ? 0 : j == 2 ? 2 : 1, minus = j == 2 ? 1 : j == 3 ? 3 : 2;
     float sign = j == 1 ? 1.0f : -1.0f;
     plus += side - PAD_W, minus += side - PAD_W;
+    bool plus_in = plus < in_w, minus_in = minus < in_w, line_in[4];
+    plus = plus_in ? plus : 0, minus = minus_in ? minus : 0;
     u32 line_at[4];
     for (u32 i = 0; i < 4; i++) {
         u32 h = top + i - PAD_H;
-        bool inside = image < images && h < in_h;
-        line_at[i] = inside ? (slab * channels + channel) * in_plane + h * in_w : NOWHERE;
+        line_in[i] = image < images && h < in_h;
+        line_at[i] = line_in[i] ? (slab * channels + (WHOLE ? channel : 0)) * in_plane + h * in_w : 0;
     }
+    /* The weight has zeros up to whole tiles. An item loads four maps of a number at a time. */
+    u32 u_step = (maps + TILE_M - 1) / TILE_M * TILE_M;
+    u32 u_group = (channels + CHANNELS - 1) / CHANNELS * (CHANNELS * 16) * u_step;
+    u32 u_at = group * u_group + item / 8 * u_step + first + item % 8 * 4;
 
     /* Which of the 16 numbers it multiplies, of which maps and squares. */
     u32 number = item / 16, row = item / 4 % 4, column = item % 4;
@@ -59,40 +67,40 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
         for (u32 k = 0; k < THREAD_P; k++) sum[i][k] = 0.0f;
 
     for (u32 c0 = 0; c0 < channels; c0 += CHANNELS) {
-        float next[U_LOADS], d[4];
+        float next[U_LOADS * 4], d[4];
         for (u32 i = 0; i < U_LOADS; i++) {
-            u32 e = item + i * ITEMS, m = first + e % TILE_M, c = c0 + e / (TILE_M * 16);
-            u32 at = ((group * channels + c) * 16 + e / TILE_M % 16) * maps + m;
-            next[i] = m < maps && c < channels ? u[at] : 0.0f;
+            float4 four = load4(u, u_at + (c0 * 16 + i * (ITEMS / 8)) * u_step);
+            next[4 * i] = four.x, next[4 * i + 1] = four.y, next[4 * i + 2] = four.z, next[4 * i + 3] = four.w;
         }
-        bool there = c0 + channel < channels;
+        /* Padding reads some element and drops it, which costs no branch. */
+        bool there = WHOLE || c0 + channel < channels;
+        u32 from = (WHOLE ? c0 : least(c0 + channel, channels - 1)) * in_plane;
         for (u32 i = 0; i < 4; i++) {
-            u32 at = line_at[i] + c0 * in_plane;
-            bool inside = there && line_at[i] != NOWHERE;
-            float a = inside && plus < in_w ? LOAD(x, at + plus) : 0.0f;
-            float b = inside && minus < in_w ? LOAD(x, at + minus) : 0.0f;
+            float a = LOAD(x, line_at[i] + from + plus), b = LOAD(x, line_at[i] + from + minus);
+            a = there && line_in[i] && plus_in ? a : 0.0f;
+            b = there && line_in[i] && minus_in ? b : 0.0f;
             d[i] = a + sign * b;
         }
         /* The channels before have been read by all. */
         BARRIER();
         for (u32 i = 0; i < U_LOADS; i++) {
-            u32 e = item + i * ITEMS;
-            shared[e / TILE_M * U_STEP + e % TILE_M] = next[i];
+            u32 to = (item / 8 + i * (ITEMS / 8)) * U_STEP + item % 8 * 4;
+            for (u32 k = 0; k < 4; k++) shared[to + k] = next[4 * i + k];
         }
-        u32 v = U_SIZE + (channel * 16 + j) * TILE_P + p;
-        shared[v] = d[0] - d[2];
-        shared[v + 4 * TILE_P] = d[1] + d[2];
-        shared[v + 8 * TILE_P] = d[2] - d[1];
-        shared[v + 12 * TILE_P] = d[1] - d[3];
+        u32 v = (channel * 16 + j) * TILE_P + p;
+        seen[v] = d[0] - d[2];
+        seen[v + 4 * TILE_P] = d[1] + d[2];
+        seen[v + 8 * TILE_P] = d[2] - d[1];
+        seen[v + 12 * TILE_P] = d[1] - d[3];
         BARRIER();
         /* Once more, and three waves do not fit a Polaris SIMD's registers. */
         _Pragma("unroll 2")
         for (u32 c = 0; c < CHANNELS; c++) {
             float a[THREAD_M], b[THREAD_P];
             u32 left = (c * 16 + number) * U_STEP + row * THREAD_M;
-            u32 right = U_SIZE + (c * 16 + number) * TILE_P + column * THREAD_P;
+            u32 right = (c * 16 + number) * TILE_P + column * THREAD_P;
             for (u32 i = 0; i < THREAD_M; i++) a[i] = shared[left + i];
-            for (u32 k = 0; k < THREAD_P; k++) b[k] = shared[right + k];
+            for (u32 k = 0; k < THREAD_P; k++) b[k] = seen[right + k];
             for (u32 i = 0; i < THREAD_M; i++)
                 for (u32 k = 0; k < THREAD_P; k++) sum[i][k] += a[i] * b[k];
         }

@@ -29,6 +29,7 @@ pub(super) fn launches(
         channels: weight[1],
         maps: maps / op.conv.group,
         bias: false,
+        transformed: false,
         integers: Some(Integers {
             weight: dtype(1)?,
             zero: zero.is_some(),

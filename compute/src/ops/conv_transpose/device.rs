@@ -22,6 +22,7 @@ pub(super) fn launches(
         channels: x[1] / op.group,
         maps: weight[1],
         bias: optional(inputs, 2).is_some(),
+        transformed: false,
         integers: None,
     };
     conv.product()

@@ -23,6 +23,31 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
+    let mut launches = Launches::default();
+    if let Some(attention) = attention(op, inputs, outputs)? {
+        attention.add_to(&mut launches)?;
+    }
+    Some(launches)
+}
+
+pub(super) fn schedules(
+    op: &Sdpa,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    match attention(op, inputs, outputs) {
+        Some(Some(attention)) => attention.schedules(&Launches::default()),
+        Some(None) => vec![Launches::default()],
+        None => Vec::new(),
+    }
+}
+
+/// The attention; `Some(None)` where there is nothing to compute.
+fn attention(
+    op: &Sdpa,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Option<Attention>> {
     let [output] = outputs else { return None };
     let input = |i: usize, axes| {
         let (dims, steps) = grid(optional(inputs, i)?, axes)?;
@@ -32,7 +57,7 @@ pub(super) fn launches(
     let order = if op.swapped { [0, 2, 1, 3] } else { [0, 1, 2, 3] };
     let ([batch, heads, rows, columns], steps) = grid(output, order)?;
     if batch * heads * rows * columns == 0 {
-        return Some(Launches::default());
+        return Some(None);
     }
     let (depth, keys) = (q[3], k[3]);
     let mask = match optional(inputs, 3) {
@@ -42,7 +67,7 @@ pub(super) fn launches(
         }
         None => None,
     };
-    let attention = Attention {
+    Some(Some(Attention {
         dtype: DType::F32,
         batch,
         heads,
@@ -56,6 +81,5 @@ pub(super) fn launches(
         causal: None,
         counts: None,
         nothing_is_zero: false,
-    };
-    Some(attention.call()?.into())
+    }))
 }

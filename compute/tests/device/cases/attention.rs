@@ -37,12 +37,24 @@ fn fused() -> Vec<Case> {
         case("Sdpa of wide values", &plain, &[&[1, 1, 3, 4], &[1, 1, 4, 80], &[1, 1, 80, 200]]),
         case("Sdpa, shared keys", &plain, &[&[2, 4, 9, 8], &[2, 1, 8, 11], &[1, 1, 11, 8]]),
         case("Sdpa, grouped heads", &grouped, &[&[2, 6, 9, 8], &[2, 2, 8, 11], &[2, 2, 11, 8]]),
+        case("Sdpa of many keys", &grouped, &[&[1, 6, 1, 24], &[1, 2, 24, 700], &[1, 2, 700, 40]])
+            .in_every_way(),
+        case("Sdpa of many keys", &plain, &[&[2, 2, 20, 5], &[2, 2, 5, 300], &[2, 2, 300, 9]])
+            .finished(),
         case("Sdpa without keys", &plain, &[&[1, 2, 3, 8], &[1, 2, 8, 0], &[1, 2, 0, 4]]),
     ];
     for mask in [vec![7], vec![5, 1], vec![2, 1, 1, 7], vec![2, 3, 5, 7]] {
         let shapes: [&[usize]; 4] = [&[2, 3, 5, 8], &[2, 3, 8, 7], &[2, 3, 7, 6], &mask];
         cases.push(case(&format!("Sdpa with a mask {mask:?}"), &plain, &shapes));
     }
+    // One row masks all keys of some work-groups.
+    let mut mask = vec![0f32; 2 * 600];
+    mask[100..600].fill(f32::NEG_INFINITY);
+    let shapes: [&[usize]; 3] = [&[1, 1, 2, 8], &[1, 1, 8, 600], &[1, 1, 600, 4]];
+    let mut inputs: Vec<Tensor> = shapes.iter().zip(1..).map(|(s, seed)| noise(s, seed)).collect();
+    inputs.push(Tensor::from_slice([2, 600], &mask).expect("as many"));
+    let masked = Case::new("Sdpa with masked parts", plain.clone(), inputs).within(TOLERANCE);
+    cases.push(masked.in_every_way());
     // One row masks its first keys, and another row masks all keys.
     let mut mask = vec![0f32; 3 * 100];
     mask[..70].fill(f32::NEG_INFINITY);

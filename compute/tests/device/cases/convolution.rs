@@ -1,11 +1,14 @@
 //! Convolutions.
 
 use super::{Case, cast, noise};
+use lgp_compute::ValueInfo;
 use lgp_compute::ops::{Conv, ConvTranspose, Pads};
+use lgp_compute::rewrite::{Hints, Operand};
 use lgp_memory::DType;
 
 pub(super) fn cases() -> Vec<Case> {
-    [convolutions(), first_layers(), transposed(), halves()].into_iter().flatten().collect()
+    let all = [convolutions(), scheduled(), first_layers(), transposed(), halves()];
+    all.into_iter().flatten().collect()
 }
 
 /// A convolution: the shapes of input and weight, groups, strides, dilations and pads, and the seed
@@ -70,6 +73,42 @@ fn convolutions() -> Vec<Case> {
     ];
     let case = |(i, window): (usize, &Window<'_>)| convolution(*window, i % 2 == 0);
     windows.iter().enumerate().map(case).collect()
+}
+
+/// Convolutions with several schedules: of one tap, whose images are multiplied as they lie, and of
+/// nine with Winograd's algorithm among them, also with a weight that is transformed beforehand.
+fn scheduled() -> Vec<Case> {
+    let pointwise = |x: &[usize], maps: usize, bias| {
+        convolution((x, &[maps, x[1], 1, 1], 1, &[], &[], &[]), bias)
+    };
+    let nine: Window<'_> = (&[1, 66, 51, 42], &[70, 66, 3, 3], 1, &[], &[], &[1, 1, 1, 1]);
+    vec![
+        pointwise(&[2, 16, 6, 10], 70, true).in_every_way(),
+        pointwise(&[1, 9, 6, 6], 33, false).in_every_way(),
+        pointwise(&[3, 300, 2, 2], 5, true).finished(),
+        convolution((&[1, 6, 9, 10], &[37, 6, 3, 3], 1, &[], &[], &[1, 1, 1, 1]), true)
+            .in_every_way(),
+        transformed(nine, true),
+        transformed(nine, false).finished(),
+    ]
+}
+
+/// The operator that a convolution with a constant weight becomes on a device.
+fn transformed(window: Window<'_>, bias: bool) -> Case {
+    let case = convolution(window, bias).constant(&[1]);
+    let infos = case.infos(&case.inputs);
+    let mut infos: Vec<Option<&ValueInfo>> = infos.iter().map(Option::as_ref).collect();
+    infos.resize(3, None);
+    let hints = Hints { on_device: true, ..Hints::default() };
+    let step = case.op.prepared(&infos, hints).expect("it is f32").expect("it gains");
+    let input = |operand| match operand {
+        Operand::Input(i) => case.inputs[i].clone(),
+        Operand::Constant(tensor) => Some(tensor),
+        _ => None,
+    };
+    let inputs = step.inputs.into_iter().map(input).collect();
+    let (name, op) = (format!("{}, transformed", case.name), step.op.expect("another one"));
+    Case { name, op, inputs, ..case }
 }
 
 /// Few input channels, which may be convolved directly. The widths are not multiples of most

@@ -32,13 +32,17 @@ pub(crate) struct Case {
     tolerance: f32,
     /// Whether a sum and a ReLU follow, which the operator's last kernel computes.
     finished: bool,
+    /// Whether a test computes it in every way that a device may choose.
+    #[allow(dead_code, reason = "one of the programs that share this asks")]
+    pub(crate) in_every_way: bool,
 }
 
 impl Case {
     fn new(name: impl Into<String>, op: impl Op, inputs: Vec<Tensor>) -> Self {
         let inputs = inputs.into_iter().map(Some).collect();
         let (name, op) = (name.into(), Arc::new(op));
-        Self { name, op, inputs, constants: vec![], tolerance: 1e-5, finished: false }
+        let (constants, tolerance) = (vec![], 1e-5);
+        Self { name, op, inputs, constants, tolerance, finished: false, in_every_way: false }
     }
 
     fn absent(mut self, input: usize) -> Self {
@@ -48,6 +52,11 @@ impl Case {
 
     fn constant(mut self, inputs: &[usize]) -> Self {
         self.constants.extend(inputs);
+        self
+    }
+
+    fn in_every_way(mut self) -> Self {
+        self.in_every_way = true;
         self
     }
 

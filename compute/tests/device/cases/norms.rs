@@ -67,6 +67,15 @@ fn over_last_axes() -> Vec<Case> {
     let inputs = vec![noise(&[4, 33], 1), noise(&[33], 2)];
     let case = Case::new("RmsNorm", RmsNorm::default(), inputs);
     cases.push(case.within(TOLERANCE).finished());
+    // Long lines, which several work-groups share.
+    for epsilon in [1e-5, 0.1] {
+        let (layer, rms) = (LayerNorm { epsilon, ..LayerNorm::default() }, RmsNorm::default());
+        let inputs = [noise(&[2, 9001], 1), noise(&[9001], 2), noise(&[9001], 3)];
+        let case = Case::new("LayerNorm of long lines", layer, inputs.to_vec());
+        cases.push(case.within(TOLERANCE).in_every_way());
+        let case = Case::new("RmsNorm of long lines", rms, inputs[..2].to_vec());
+        cases.push(case.within(TOLERANCE).finished());
+    }
     // A mean that is large beside the deviations from it.
     let data: Vec<f32> = (0..100u8).map(|i| 1000. + f32::from(i % 7)).collect();
     let far = Tensor::from_slice([1, 100], &data).expect("a hundred");
@@ -77,7 +86,7 @@ fn over_last_axes() -> Vec<Case> {
 
 fn over_channels() -> Vec<Case> {
     let mut cases = Vec::new();
-    for shape in [vec![2, 6, 5, 7], vec![1, 6], vec![2, 6, 1100]] {
+    for shape in [vec![2, 6, 5, 7], vec![1, 6], vec![2, 6, 1100], vec![1, 6, 9000]] {
         let inputs = |count: u32, entries: usize| {
             let mut inputs = vec![noise(&shape, 1)];
             inputs.extend((0..count).map(|i| noise(&[entries], 2 + i)));

@@ -42,11 +42,14 @@ fn convolutions() -> Vec<Case> {
         (&[1, 20, 11, 12], &[9, 20, 1, 1], 1, 2),
         (&[2, 6, 10, 10], &[6, 1, 3, 3], 6, 2),
         (&[1, 600, 4, 4], &[8, 600, 1, 1], 1, 1),
+        (&[2, 12, 6, 6], &[37, 12, 1, 1], 1, 1),
     ] {
         for (x_type, weight_type) in
             [(DType::U8, DType::I8), (DType::I8, DType::I8), (DType::U8, DType::U8)]
         {
-            let pads = Pads::Explicit(vec![1; 4]);
+            // Without padding, one tap is a product.
+            let padding = usize::from(x[..2] != [2, 12]);
+            let pads = Pads::Explicit(vec![padding; 4]);
             let conv = Conv { strides: vec![stride; 2], pads, dilations: vec![], group };
             let op = ConvInteger { conv };
             let name = format!("ConvInteger {x:?} {weight:?} {group} {x_type} {weight_type}");
@@ -66,6 +69,7 @@ fn products() -> Vec<Case> {
         (vec![2, 9], vec![9, 50]),
         (vec![30, 500], vec![500, 20]),
         (vec![2, 10, 7], vec![2, 7, 8]),
+        (vec![2, 10, 12], vec![2, 12, 36]),
         (vec![9], vec![9]),
     ] {
         for (left, right) in [(DType::U8, DType::I8), (DType::I8, DType::U8)] {
@@ -74,8 +78,15 @@ fn products() -> Vec<Case> {
             cases.push(Case::new(name, MatMulInteger, inputs));
         }
     }
-    for (zero_a, zero_b) in [(vec![], vec![]), (vec![40], vec![33]), (vec![40, 1], vec![1])] {
-        let mut inputs = vec![bytes(&[40, 70], 1, DType::U8), bytes(&[70, 33], 2, DType::I8)];
+    // Elements one by one, and in words.
+    for (k, zero_a, zero_b) in [
+        (70, vec![], vec![]),
+        (70, vec![40], vec![33]),
+        (70, vec![40, 1], vec![1]),
+        (72, vec![40], vec![36]),
+    ] {
+        let n = if k == 70 { 33 } else { 36 };
+        let mut inputs = vec![bytes(&[40, k], 1, DType::U8), bytes(&[k, n], 2, DType::I8)];
         inputs.extend([bytes(&zero_a, 3, DType::U8), bytes(&zero_b, 4, DType::I8)]);
         let name = format!("MatMulInteger with zeros {zero_a:?} {zero_b:?}");
         cases.push(Case::new(name, MatMulInteger, inputs));

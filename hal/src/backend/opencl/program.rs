@@ -22,8 +22,20 @@ pub(super) struct ClProgram {
     shared: Arc<Shared>,
     program: opencl3::program::Program,
     names: Vec<String>,
-    kernels: Mutex<HashMap<String, Kernel>>,
+    kernels: Mutex<HashMap<String, ClKernel>>,
 }
+
+/// A kernel object, with what a launch would ask or tell the driver again.
+#[derive(Debug)]
+pub(super) struct ClKernel {
+    pub(super) kernel: Kernel,
+    /// The number that each parameter has from the launch before; `None` for a buffer, and for a
+    /// parameter without a value.
+    numbers: Vec<Option<Number>>,
+}
+
+/// The bits of a number, with its size: a driver checks both.
+type Number = (u64, usize);
 
 impl ClProgram {
     /// Compiles `source`.
@@ -80,7 +92,9 @@ impl ClProgram {
         let mut kernels = HashMap::new();
         for name in &names {
             let kernel = Kernel::create(&program, name).map_err(shared.failed("clCreateKernel"))?;
-            kernels.insert(name.clone(), kernel);
+            let parameters = kernel.num_args().map_err(shared.failed("clGetKernelInfo"))?;
+            let numbers = vec![None; parameters as usize];
+            kernels.insert(name.clone(), ClKernel { kernel, numbers });
         }
         Ok(Self { shared, program, names, kernels: Mutex::new(kernels) })
     }
@@ -95,8 +109,8 @@ impl ClProgram {
     }
 
     /// The kernels, locked while arguments are set and the kernel is launched.
-    pub(super) fn kernels(&self) -> MutexGuard<'_, HashMap<String, Kernel>> {
-        // Each launch sets every argument, so a half-prepared kernel does no harm.
+    pub(super) fn kernels(&self) -> MutexGuard<'_, HashMap<String, ClKernel>> {
+        // Each launch sets every argument that differs, so a half-prepared kernel does no harm.
         self.kernels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -112,22 +126,28 @@ fn refusal(shared: &Shared, error: ClError, log: &str) -> Error {
     Error::Compile { device, log: log.to_owned() }
 }
 
-/// Sets the arguments of `kernel`.
+/// Sets the arguments of `kernel` that differ from the launch before.
 ///
 /// # Safety
 /// The arguments must have the types of the kernel's parameters.
 pub(super) unsafe fn set_args(
-    kernel: &Kernel,
+    kernel: &mut ClKernel,
     args: &[Arg<'_>],
     shared: &Arc<Shared>,
 ) -> Result<()> {
+    let ClKernel { kernel, numbers } = kernel;
     let name = || kernel.function_name().unwrap_or_default();
     let refuse = |reason: String| Error::Launch { kernel: name(), reason };
-    let expected = kernel.num_args().map_err(shared.failed("clGetKernelInfo"))?;
-    if u32::try_from(args.len()) != Ok(expected) {
+    let expected = numbers.len();
+    if args.len() != expected {
         return Err(refuse(format!("{} arguments given, expected {expected}", args.len())));
     }
-    for (index, arg) in (0u32..).zip(args) {
+    for ((index, arg), last) in (0u32..).zip(args).zip(numbers) {
+        let number = number(arg);
+        if number.is_some() && number == *last {
+            continue;
+        }
+        *last = None;
         // SAFETY: each value lives through the call, which copies it. The caller promises that its
         // type is the parameter's, and the driver checks the size.
         let set = unsafe {
@@ -142,8 +162,21 @@ pub(super) unsafe fn set_args(
             }
         };
         set.map_err(|error| refuse(format!("argument {index} is not accepted: {error}")))?;
+        *last = number;
     }
     Ok(())
+}
+
+/// The number that an argument is; `None` for a buffer, whose handle may be that of another one
+/// later.
+fn number(arg: &Arg<'_>) -> Option<Number> {
+    Some(match *arg {
+        Arg::Buffer(_) => return None,
+        Arg::U32(value) => (u64::from(value), 4),
+        Arg::I32(value) => (u64::from(value.cast_unsigned()), 4),
+        Arg::U64(value) => (value, 8),
+        Arg::F32(value) => (u64::from(value.to_bits()), 4),
+    })
 }
 
 impl Program for ClProgram {

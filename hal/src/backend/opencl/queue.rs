@@ -187,8 +187,8 @@ impl Queue for ClQueue {
         self.shared.life.check()?;
         let program = ClProgram::of(launch.program, &self.shared)?;
         launch.check_grid(self.shared.caps.work_group_max as usize)?;
-        let kernels = program.kernels();
-        let kernel = kernels.get(launch.kernel).ok_or_else(|| {
+        let mut kernels = program.kernels();
+        let kernel = kernels.get_mut(launch.kernel).ok_or_else(|| {
             let names = crate::program::Program::kernels(program).join(", ");
             launch.refusal(format!("the program has no such kernel, only {names}"))
         })?;
@@ -199,7 +199,7 @@ impl Queue for ClQueue {
         unsafe {
             set_args(kernel, launch.args, &self.shared)?;
             self.queue.enqueue_nd_range_kernel(
-                kernel.get(),
+                kernel.kernel.get(),
                 3,
                 std::ptr::null(),
                 launch.global.as_ptr(),
