@@ -5,14 +5,16 @@ pub(crate) mod cpu;
 pub(crate) mod host;
 pub(crate) mod null;
 
-#[cfg(any(feature = "cuda", feature = "rocm"))]
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "vulkan"))]
 pub(crate) mod binary;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
-#[cfg(any(feature = "cuda", feature = "rocm"))]
+#[cfg(any(feature = "cuda", feature = "rocm", feature = "vulkan"))]
 pub(crate) mod grid;
 #[cfg(feature = "rocm")]
 pub(crate) mod opencl;
+#[cfg(feature = "vulkan")]
+pub(crate) mod vulkan;
 
 use crate::caps::Caps;
 use crate::device::Device;
@@ -30,13 +32,15 @@ pub enum BackendKind {
     Cpu,
     /// OpenCL 1.2 devices: AMD cards through Mesa rusticl, ROCm or AMD's legacy driver.
     OpenCl,
+    /// Vulkan 1.2 devices: AMD cards through Mesa RADV, and those of other vendors.
+    Vulkan,
     /// NVIDIA devices.
     Cuda,
 }
 
 impl BackendKind {
     /// Every backend, in the order of the table.
-    pub const ALL: [Self; 4] = [Self::Null, Self::Cpu, Self::OpenCl, Self::Cuda];
+    pub const ALL: [Self; 5] = [Self::Null, Self::Cpu, Self::OpenCl, Self::Vulkan, Self::Cuda];
 
     /// The backend's line of the table.
     pub(crate) const fn line(self) -> &'static Line {
@@ -97,11 +101,21 @@ pub(crate) const BACKENDS: &[Line] = &[
         )),
     },
     Line {
+        kind: BackendKind::Vulkan,
+        name: "vulkan",
+        feature: "vulkan",
+        backend: VULKAN,
+        rank: Some(2),
+        driver: Some("the Vulkan driver"),
+        // The compiler of the portable language reads it without a header.
+        prelude: Some(""),
+    },
+    Line {
         kind: BackendKind::Cuda,
         name: "cuda",
         feature: "cuda",
         backend: CUDA,
-        rank: Some(2),
+        rank: Some(3),
         driver: Some("the NVIDIA driver"),
         prelude: Some(concat!(include_str!("portable/cuda.h"), include_str!("portable/shared.h"))),
     },
@@ -111,6 +125,11 @@ pub(crate) const BACKENDS: &[Line] = &[
 const OPENCL: Option<&dyn Backend> = Some(&opencl::OpenCl);
 #[cfg(not(feature = "rocm"))]
 const OPENCL: Option<&dyn Backend> = None;
+
+#[cfg(feature = "vulkan")]
+const VULKAN: Option<&dyn Backend> = Some(&vulkan::Vulkan);
+#[cfg(not(feature = "vulkan"))]
+const VULKAN: Option<&dyn Backend> = None;
 
 #[cfg(feature = "cuda")]
 const CUDA: Option<&dyn Backend> = Some(&cuda::Cuda);
@@ -144,6 +163,20 @@ pub(crate) struct Probe {
     pub(crate) platforms: Vec<Platform>,
     /// Why there are no devices.
     pub(crate) missing: Option<Missing>,
+    /// Known faults of the devices' drivers, for people.
+    pub(crate) faults: Vec<Fault>,
+}
+
+/// A known fault of a device's driver, with which the device still works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(dead_code, reason = "a build with the processor only loads no driver library")]
+pub(crate) struct Fault {
+    /// The device's number in its family.
+    pub(crate) ordinal: u32,
+    /// The behaviour of the driver.
+    pub(crate) reason: &'static str,
+    /// What a person can do.
+    pub(crate) fix: &'static str,
 }
 
 /// An OpenCL driver as the loader lists it.

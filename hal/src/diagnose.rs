@@ -8,8 +8,9 @@ mod scene;
 
 use crate::amd::sysfs::Card;
 use crate::auto::select_auto;
-use crate::backend::{BACKENDS, BackendKind, Missing, Probe};
+use crate::backend::{BACKENDS, BackendKind, Fault, Missing, Probe};
 use crate::caps::DeviceKind;
+use crate::id::DeviceId;
 use crate::info::{DeviceInfo, SelfTest};
 use crate::probe::{ProbeOptions, Survey};
 use crate::telemetry::Telemetry;
@@ -97,6 +98,10 @@ pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> 
     for (kind, feature, probe) in &survey.probes {
         if kind.line().driver.is_some() {
             all.push(backend(*kind, feature, probe.as_ref()));
+        }
+        for Fault { ordinal, reason, fix } in probe.iter().flat_map(|probe| &probe.faults) {
+            let id = DeviceId::new(*kind, *ordinal).to_string();
+            all.push(finding(&id, Status::Warn, *reason).fix(*fix));
         }
     }
     for info in &survey.devices {

@@ -147,7 +147,7 @@ pub enum Error {
     },
 }
 
-/// The forms of device ids, except that of the device for tests: `cpu, opencl:N or cuda:N`.
+/// The forms of device ids, except that of the device for tests: `cpu, opencl:N, vulkan:N or cuda:N`.
 fn forms() -> String {
     let named = BackendKind::ALL.into_iter().filter(|kind| *kind != BackendKind::Null);
     let forms: Vec<String> = named

@@ -159,6 +159,7 @@ mod tests {
             ("null", BackendKind::Null, 0, "null"),
             ("opencl", BackendKind::OpenCl, 0, "opencl:0"),
             ("opencl:3", BackendKind::OpenCl, 3, "opencl:3"),
+            ("vulkan:1", BackendKind::Vulkan, 1, "vulkan:1"),
             ("cuda:0", BackendKind::Cuda, 0, "cuda:0"),
         ] {
             let id: DeviceId = text.parse().expect(text);

@@ -13,7 +13,7 @@ pub struct Pinned {
     start: NonNull<u8>,
     bytes: usize,
     /// Frees the memory when dropped.
-    _owner: Box<dyn Any + Send + Sync>,
+    owner: Box<dyn Any + Send + Sync>,
 }
 
 // SAFETY: the block is plain memory without other references, like that of a `Vec`.
@@ -34,7 +34,13 @@ impl Pinned {
     ) -> Self {
         // SAFETY: the caller promises that the bytes are writable and have no other references.
         unsafe { start.write_bytes(0, bytes) };
-        Self { start, bytes, _owner: owner }
+        Self { start, bytes, owner }
+    }
+
+    /// What frees the memory, for a downcast by the backend that made the block.
+    #[allow(dead_code, reason = "only some backends transfer from blocks by their own handles")]
+    pub(crate) fn owner(&self) -> &dyn Any {
+        &*self.owner
     }
 }
 

@@ -117,7 +117,7 @@ mod tests {
             assert!(matches!(&error, Error::NoDevice { .. }), "{error}");
             assert!(error.to_string().contains(part), "{error}");
         }
-        for kind in [BackendKind::OpenCl, BackendKind::Cuda] {
+        for kind in [BackendKind::OpenCl, BackendKind::Vulkan, BackendKind::Cuda] {
             let error = open(DeviceId::new(kind, 4096)).expect_err("no machine has so many");
             let typed = matches!(error, Error::NoDevice { .. } | Error::BackendNotCompiled { .. });
             assert!(typed, "{error}");

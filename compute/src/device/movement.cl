@@ -3,7 +3,7 @@
    first, and adds its steps to `from` and `to`. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void move_elements(GLOBAL const WORD *x, GLOBAL WORD *y,
                                                                 u32 count, i32 from, i32 to PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
         u32 rest = i;
         PLACES

@@ -12,7 +12,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void norm_lines(GLOBAL const STORED *x, PARAMETERS GLOBAL Y_TYPE *y, u32 n, u32 channels, u32 per_line, u32 plane,
           float epsilon EXTRA_PARAMETERS) {
     LOCAL float shared[LANES][COLUMNS];
-    u32 line = (u32)GROUP_ID(0);
+    u32 line = GROUP_ID(0);
     u32 start = line * n;
     float mean = 0.0f, square = 0.0f;
     if (CENTRED) {

@@ -140,8 +140,8 @@ impl Product<'_> {
         kernel = kernel
             .define("LEFT_WIDTH", widths[0])
             .define("RIGHT_WIDTH", widths[1])
-            .define("LEFT_VECTOR(to, from, side)", left.vector("LEFT_LOAD", "a", widths[0]))
-            .define("RIGHT_VECTOR(to, from, side)", right.vector("RIGHT_LOAD", "b", widths[1]))
+            .define("LEFT_VECTOR(to, at, from, side)", left.vector("LEFT_LOAD", "a", widths[0]))
+            .define("RIGHT_VECTOR(to, at, from, side)", right.vector("RIGHT_LOAD", "b", widths[1]))
             .define("EDGE", u8::from(k % schedule.depth != 0));
         let kernel = kernel.define("OPERANDS", &parameters.declared);
         let mut arguments = parameters.given;
@@ -231,7 +231,7 @@ impl Product<'_> {
         Some(
             kernel
                 .define("TILE", tile)
-                .define("UNROLL", unroll)
+                .define("UNROLL_DEPTH", unroll)
                 .define("SUM", sum)
                 .define("LEFT_ALONG", u8::from(left.along))
                 .define("RIGHT_ALONG", u8::from(right.along))

@@ -80,7 +80,7 @@ mod tests {
         let both = vec![BackendKind::OpenCl, BackendKind::Cuda];
         assert_eq!(parse("--require opencl --require cuda", true), Ok(both));
         assert!(parse("--require", true).is_err());
-        assert!(parse("--require vulkan", false).is_err());
+        assert!(parse("--require metal", false).is_err());
         assert!(parse("--nocapture", true).is_err());
         assert_eq!(parse("--nocapture some_filter", false), Ok(vec![]));
     }

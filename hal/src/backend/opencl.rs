@@ -32,7 +32,7 @@ impl Backend for OpenCl {
             Ok((devices, platforms)) => {
                 let found: Vec<Found> = devices.iter().map(info::describe).collect();
                 let missing = found.is_empty().then(|| no_devices(&platforms));
-                Probe { found, platforms, missing }
+                Probe { found, platforms, missing, ..Probe::default() }
             }
             Err(missing) => Probe { missing: Some(missing), ..Probe::default() },
         }

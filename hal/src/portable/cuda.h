@@ -4,8 +4,10 @@
 #define DEVICE static __device__ __forceinline__
 #define GLOBAL
 #define LOCAL __shared__
+#define ALIGNED __attribute__((aligned(16)))
+#define UNROLL _Pragma("unroll")
 #define BARRIER() __syncthreads()
-#define GLOBAL_ID(d) ((size_t)GROUP_ID(d) * LOCAL_SIZE_##d + LOCAL_ID(d))
+#define GLOBAL_ID(d) (GROUP_ID(d) * LOCAL_SIZE_##d + LOCAL_ID(d))
 #define LOCAL_ID(d) LOCAL_ID_##d
 #define GROUP_ID(d) GROUP_ID_##d
 #define GROUPS(d) GROUPS_##d
@@ -22,7 +24,6 @@
 #define GROUPS_1 gridDim.y
 #define GROUPS_2 gridDim.z
 
-typedef unsigned int uint;
 typedef signed char i8;
 typedef unsigned char u8;
 typedef short i16;
@@ -32,7 +33,9 @@ typedef unsigned int u32;
 typedef long long i64;
 typedef unsigned long long u64;
 /* Stored only: load_f16 and store_f16 convert. */
-typedef unsigned short f16;
+struct f16 {
+    u16 bits;
+};
 typedef unsigned short bf16;
 
 #define INFINITY __int_as_float(0x7f800000)
@@ -41,15 +44,27 @@ typedef unsigned short bf16;
 #define F32_BITS(x) __uint_as_float(x)
 #define F32X4(a, b, c, d) make_float4((a), (b), (c), (d))
 
-DEVICE float load_f16(const f16 *p, size_t i) {
+DEVICE float widened(u32 bits) {
     float x;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(p[i]));
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((u16)bits));
     return x;
 }
-DEVICE void store_f16(float x, f16 *p, size_t i) {
+DEVICE float load_f16(const f16 *p, u32 i) { return widened(p[i].bits); }
+DEVICE void store_f16(float x, f16 *p, u32 i) {
     u16 bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
-    p[i] = bits;
+    p[i].bits = bits;
+}
+
+#define load_u32(p, i) (*(const u32 *)((p) + (i)))
+DEVICE float4 load4(const float *p, u32 i) { return *(const float4 *)(p + i); }
+DEVICE float4 load4(const f16 *p, u32 i) {
+    uint2 x = *(const uint2 *)(p + i);
+    return F32X4(widened(x.x), widened(x.x >> 16), widened(x.y), widened(x.y >> 16));
+}
+DEVICE float4 load4(const bf16 *p, u32 i) {
+    uint2 x = *(const uint2 *)(p + i);
+    return F32X4(F32_BITS(x.x << 16), F32_BITS(x.x & 0xffff0000u), F32_BITS(x.y << 16), F32_BITS(x.y & 0xffff0000u));
 }
 
 DEVICE float divide(float x, float y) { return x / y; }

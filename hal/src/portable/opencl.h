@@ -4,11 +4,14 @@
 #define DEVICE static inline
 #define GLOBAL __global
 #define LOCAL __local
+#define ALIGNED __attribute__((aligned(16)))
+#define UNROLL _Pragma("unroll")
 #define BARRIER() barrier(CLK_LOCAL_MEM_FENCE)
-#define GLOBAL_ID(d) get_global_id(d)
-#define LOCAL_ID(d) get_local_id(d)
-#define GROUP_ID(d) get_group_id(d)
-#define GROUPS(d) get_num_groups(d)
+/* Of 64 bits, an index into local memory would hide from Mesa's compiler that neighbours lie together. */
+#define GLOBAL_ID(d) ((u32)get_global_id(d))
+#define LOCAL_ID(d) ((u32)get_local_id(d))
+#define GROUP_ID(d) ((u32)get_group_id(d))
+#define GROUPS(d) ((u32)get_num_groups(d))
 
 typedef char i8;
 typedef uchar u8;
@@ -26,8 +29,17 @@ typedef ushort bf16;
 #define F32_BITS(x) as_float(x)
 #define F32X4(a, b, c, d) ((float4)((a), (b), (c), (d)))
 
-DEVICE float load_f16(GLOBAL const f16 *p, size_t i) { return vload_half(i, p); }
-DEVICE void store_f16(float x, GLOBAL f16 *p, size_t i) { vstore_half_rte(x, i, p); }
+DEVICE float load_f16(GLOBAL const f16 *p, u32 i) { return vload_half(i, p); }
+DEVICE void store_f16(float x, GLOBAL f16 *p, u32 i) { vstore_half_rte(x, i, p); }
+
+#define load_u32(p, i) (*(GLOBAL const u32 *)((p) + (i)))
+DEVICE float4 __attribute__((overloadable)) load4(GLOBAL const float *p, u32 i) {
+    return *(GLOBAL const float4 *)(p + i);
+}
+DEVICE float4 __attribute__((overloadable)) load4(GLOBAL const f16 *p, u32 i) { return vloada_half4(0, p + i); }
+DEVICE float4 __attribute__((overloadable)) load4(GLOBAL const bf16 *p, u32 i) {
+    return as_float4(convert_uint4(*(GLOBAL const ushort4 *)(p + i)) << 16);
+}
 
 /* In OpenCL `/` may be wrong by 2.5 units in the last place (OpenCL 1.2, section 7.4); the
    remainder gives the correction. */

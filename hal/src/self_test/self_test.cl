@@ -2,23 +2,23 @@
 
 KERNEL GROUP_SIZE(64, 1, 1) void test_fma(GLOBAL const float *a, GLOBAL const float *b, GLOBAL const float *c,
                        GLOBAL float *out) {
-    size_t i = GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     out[i] = fma(a[i], b[i], c[i]);
 }
 
 KERNEL GROUP_SIZE(64, 1, 1) void test_exp(GLOBAL const float *a, GLOBAL float *out) {
-    size_t i = GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     out[i] = exp(a[i]);
 }
 
 KERNEL GROUP_SIZE(64, 1, 1) void test_divide_sqrt(GLOBAL const float *b, GLOBAL const float *c,
                                GLOBAL float *out) {
-    size_t i = GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     out[i] = sqrt(b[i]) / (1.0f + c[i] * c[i]);
 }
 
 KERNEL GROUP_SIZE(64, 1, 1) void test_integer(GLOBAL const u32 *x, GLOBAL const u32 *y, GLOBAL u32 *out) {
-    size_t i = GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     out[i] = x[i] * y[i] + ((x[i] >> 7) ^ y[i]);
 }
 

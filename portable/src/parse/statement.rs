@@ -117,8 +117,11 @@ impl Parser<'_> {
         Ok(Do::For { first, condition, step, body, unroll })
     }
 
-    /// `_Pragma("unroll")` or `_Pragma("unroll N")`, if it is there.
+    /// `UNROLL`, `_Pragma("unroll")` or `_Pragma("unroll N")`, if it is there.
     fn unroll(&mut self) -> Result<Unroll, Error> {
+        if self.takes_name("UNROLL") {
+            return Ok(Unroll::Whole);
+        }
         if !self.takes_name("_Pragma") {
             return Ok(Unroll::Unsaid);
         }

@@ -13,7 +13,6 @@
 #define Y_TYPE STORED
 #define FINISH(value, index) STORE(value, index)
 #endif
-#define ALIGNED __attribute__((aligned(16)))
 #define ROWS (16 * EACH_ROW)
 #define COLUMNS (16 * EACH_COLUMN)
 #define EACH_KEY 4
@@ -37,7 +36,7 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
     LOCAL float weights[KEYS][ROWS + 4] ALIGNED;
     LOCAL float tops[ROWS][17];
     u32 x = LOCAL_ID(0), item = LOCAL_ID(1) * 16 + x, own = LOCAL_ID(1) * EACH_ROW;
-    u32 batch = (u32)GROUP_ID(1) / heads, head = (u32)GROUP_ID(1) % heads;
+    u32 batch = GROUP_ID(1) / heads, head = GROUP_ID(1) % heads;
     u32 first_row = GROUP_ID(0) * ROWS, first_column = GROUP_ID(2) * COLUMNS;
     u32 q_start = START(q, head), k_start = START(k, head / sharing), v_start = START(v, head / sharing);
     u32 mask_start = START(mask, head), y_start = START(y, head);

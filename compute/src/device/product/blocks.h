@@ -20,7 +20,13 @@ DEVICE float block_element(GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_
 DEVICE void block_vector(float *to, GLOBAL const u8 *w, GLOBAL const float *scale, BLOCK_ZEROS u32 side, u32 depth) {
     u32 block = depth / BLOCK_SIZE;
     float zero_ = BLOCK_ZERO(side, block), factor = scale[side * BLOCKS + block];
-    u32 q = ((GLOBAL const BLOCK_WORD *)(w + side * BLOCK_BYTES))[depth / 4];
+#if BLOCK_BITS == 8
+    u32 q = load_u32(w, side * BLOCK_BYTES + depth);
+#elif BLOCK_BITS == 4
+    u32 q = load_u32(w, side * BLOCK_BYTES + depth / 8 * 4) >> (depth % 8 * 4);
+#else
+    u32 q = w[side * BLOCK_BYTES + depth / 4];
+#endif
     for (u32 i = 0; i < 4; i++) to[i] = ((float)(q >> (i * BLOCK_BITS) & BLOCK_MASK) - zero_) * factor;
 }
 #endif

@@ -101,14 +101,17 @@ impl Factor {
     /// The statement that loads `width` elements; the macro `element` loads one.
     pub(super) fn vector(&self, element: &str, name: &str, width: usize) -> String {
         match (self.scale, self.dtype) {
-            _ if width == 1 => format!("*(to) = {element}(from, side)"),
+            _ if width == 1 => format!("(to)[at] = {element}(from, side)"),
             (Some(Scale::Blocks(blocks)), _) => {
-                format!("block_vector(to, {}side, (from) - (side) * k)", blocks.given(name))
+                format!(
+                    "block_vector((to) + (at), {}side, (from) - (side) * k)",
+                    blocks.given(name)
+                )
             }
-            (None, DType::F32) => format!("load4(to, {name}, from)"),
+            (None, DType::F32) => format!("unpack4((to) + (at), load4({name}, from))"),
             _ => {
                 let side = if self.along { "side" } else { "(side) + i_" };
-                let each = format!("(to)[i_] = {element}((from) + i_, {side})");
+                let each = format!("(to)[(at) + i_] = {element}((from) + i_, {side})");
                 format!("for (u32 i_ = 0; i_ < {width}; i_++) {each}")
             }
         }
@@ -131,12 +134,10 @@ impl Factor {
                 ("GLOBAL const u8 *zero,", at)
             }
         };
-        let word = ["u8", "u16", "u32"][bits.ilog2().saturating_sub(1).min(2) as usize];
         kernel
             .define("BLOCK_BITS", bits)
             .define("BLOCK_SIZE", block)
             .define("BLOCKS", count)
-            .define("BLOCK_WORD", word)
             .define("BLOCK_ZEROS", zeros)
             .define("BLOCK_ZERO(side, block)", at)
     }

@@ -2,7 +2,6 @@
    operands pass through local memory, DEPTH elements of the sum at a time; the next elements are on
    their way while these are multiplied. Along z there is a group for each batch of each part of the
    sum; a part has `part` elements. */
-#define ALIGNED __attribute__((aligned(16)))
 #define ITEMS (GROUP_X * GROUP_Y)
 
 /* Where vector `e` of an operand's part of the tile begins. */
@@ -21,7 +20,7 @@ DEVICE u32 tile_side(u32 along, u32 side, u32 width, u32 e) {
         u32 side = least(first + tile_side(along, side_tile, width, e), size - (along ? 1 : width)); \
         u32 depth = at + tile_depth(along, side_tile, width, e);                                    \
         if (!EDGE || depth < end) {                                                                 \
-            vector(next + t * width, start + place(along, size, k, side, depth), side);             \
+            vector(next, t * width, start + place(along, size, k, side, depth), side);             \
         } else {                                                                                    \
             for (u32 i = 0; i < width; i++) next[t * width + i] = 0;                                \
         }                                                                                           \
@@ -66,7 +65,7 @@ void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
             FETCH(next_left, LEFT_VECTOR, first_row, m, left_start, ROWS, LEFT_ALONG, LEFT_WIDTH)
             FETCH(next_right, RIGHT_VECTOR, first_column, n, right_start, COLUMNS, RIGHT_ALONG, RIGHT_WIDTH)
         }
-        UNROLL
+        UNROLL_DEPTH
         for (u32 d = 0; d < DEPTH; d++) {
             SUM l[EACH_ROW], r[EACH_COLUMN];
             for (u32 i = 0; i < EACH_ROW; i++) l[i] = left[d][LOCAL_ID(1) * EACH_ROW + i];

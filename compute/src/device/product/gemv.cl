@@ -27,7 +27,7 @@ void gemv(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
     for (u32 v = 0; v < VECTORS; v++) sums[v] = 0;
     for (u32 d = first + LANE * RIGHT_WIDTH; d < end; d += LANES * RIGHT_WIDTH) {
         TILE r[RIGHT_WIDTH];
-        RIGHT_VECTOR(r, right_start + place(RIGHT_ALONG, n, k, clamped, d), clamped);
+        RIGHT_VECTOR(r, 0, right_start + place(RIGHT_ALONG, n, k, clamped, d), clamped);
         for (u32 w = 0; w < RIGHT_WIDTH; w++) {
             for (u32 v = 0; v < VECTORS; v++) {
                 SUM l = LEFT_LOAD(left_start + place(LEFT_ALONG, m, k, v, d + w), v);

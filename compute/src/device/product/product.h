@@ -1,8 +1,9 @@
 /* Shared by the kernels of products: y = left · right, of m × k and k × n, for each of several
    batches. Sizes except k are never 0. Generated are OPERANDS, the parameters of the tensors that
    are read; LEFT_LOAD(place, row) and RIGHT_LOAD(place, column), an element of TILE's type;
-   LEFT_BATCH(z) and RIGHT_BATCH(z), where a batch begins; LEFT_VECTOR(to, from, side) and
-   RIGHT_VECTOR(to, from, side), which load the LEFT_WIDTH or RIGHT_WIDTH elements from a place on;
+   LEFT_BATCH(z) and RIGHT_BATCH(z), where a batch begins; LEFT_VECTOR(to, at, from, side) and
+   RIGHT_VECTOR(to, at, from, side), which load the LEFT_WIDTH or RIGHT_WIDTH elements from a place on
+   to to[at] and after;
    and RESULT(sum, row, column), the element for a sum. An operand lies ALONG the sum where its
    neighbours in memory follow each other along k. */
 #ifndef EXTRA_PARAMETERS
@@ -13,8 +14,7 @@
 
 DEVICE u32 least(u32 a, u32 b) { return a < b ? a : b; }
 
-DEVICE void load4(float *to, GLOBAL const float *from, u32 at) {
-    float4 x = ((GLOBAL const float4 *)from)[at / 4];
+DEVICE void unpack4(float *to, float4 x) {
     to[0] = x.x;
     to[1] = x.y;
     to[2] = x.z;

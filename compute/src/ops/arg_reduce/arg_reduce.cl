@@ -11,7 +11,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void arg_reduce(GLOBAL const TYPE *x, GLOBAL i64 *y, u32 count, u32 n, u32 apart) {
     LOCAL REGISTER values[LANES][COLUMNS];
     LOCAL u32 places[LANES][COLUMNS];
-    u32 line = (u32)GROUP_ID(0) * COLUMNS + COLUMN, lane = (u32)LANE;
+    u32 line = GROUP_ID(0) * COLUMNS + COLUMN, lane = LANE;
     u32 known = line < count ? line : count - 1;
     u32 start = known / apart * apart * n + known % apart;
     /* A lane without elements takes the last element, which another lane has too. */

@@ -77,13 +77,13 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
     LOCAL u32 from_h[TILE_N];
     LOCAL u32 from_w[TILE_N];
     LOCAL u32 out_at[TILE_N];
-    u32 column = (u32)LOCAL_ID(0), row = (u32)LOCAL_ID(1), item = row * GROUP_X + column;
-    u32 first = (u32)GROUP_ID(1) * TILE_M, group = (u32)GROUP_ID(2) % groups;
-    u32 part = (u32)GROUP_ID(2) / groups % SPLITS;
+    u32 column = LOCAL_ID(0), row = LOCAL_ID(1), item = row * GROUP_X + column;
+    u32 first = GROUP_ID(1) * TILE_M, group = GROUP_ID(2) % groups;
+    u32 part = GROUP_ID(2) / groups % SPLITS;
     u32 in_plane = in_d * in_h * in_w, out_plane = out_d * out_h * out_w;
     u32 first_d = 0, first_h = 0, first_w = 0, phase_d = 0, phase_h = 0, phase_w = 0;
 #if TRANSPOSED
-    u32 phase = (u32)GROUP_ID(2) / groups / SPLITS;
+    u32 phase = GROUP_ID(2) / groups / SPLITS;
     phase_d = phase / (STRIDE_H * STRIDE_W);
     phase_h = phase / STRIDE_W % STRIDE_H;
     phase_w = phase % STRIDE_W;
@@ -96,7 +96,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv(
     u32 columns = (out_w + SPREAD(STRIDE_W) - 1) / SPREAD(STRIDE_W);
     u32 places = (out_d + SPREAD(STRIDE_D) - 1) / SPREAD(STRIDE_D) * rows * columns;
     for (u32 p = item; p < TILE_N; p += ITEMS) {
-        u32 place = (u32)GROUP_ID(0) * TILE_N + p, image = place / places, at = place % places;
+        u32 place = GROUP_ID(0) * TILE_N + p, image = place / places, at = place % places;
         u32 slab = image * groups + group;
         u32 d = at / (rows * columns) * SPREAD(STRIDE_D) + phase_d;
         u32 h = at / columns % rows * SPREAD(STRIDE_H) + phase_h;

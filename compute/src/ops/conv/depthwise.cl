@@ -17,7 +17,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void depthwise(
 #endif
     GLOBAL Y_TYPE *y, u32 groups, u32 maps, u32 planes, u32 in_d, u32 in_h, u32 in_w, u32 out_d,
     u32 out_h, u32 out_w EXTRA_PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0), strips = (out_h + ROWS - 1) / ROWS;
+    u32 i = GLOBAL_ID(0), strips = (out_h + ROWS - 1) / ROWS;
     u32 column = i % out_w, strip = i / out_w % strips, od = i / (out_w * strips) % out_d;
     u32 plane = i / (out_w * strips * out_d);
     if (plane < planes) {
@@ -36,7 +36,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void depthwise(
             UNROLL_COLUMNS
             for (u32 kw = 0; kw < KERNEL_W; kw++) {
                 u32 w = column * STRIDE_W + kw * DILATION_W - PAD_W;
-                UNROLL
+                UNROLL_LINES
                 for (u32 line = 0; line < LINES; line += LINE_STEP) {
                     u32 h = row * STRIDE_H + line - PAD_H;
                     bool inside = d < in_d && h < in_h && w < in_w;

@@ -8,7 +8,6 @@
 #define Y_TYPE X_TYPE
 #define FINISH(value, index) STORE(value, y, index)
 #endif
-#define ALIGNED __attribute__((aligned(16)))
 #define PRODUCTS (CHANNELS * KERNEL_H * KERNEL_W)
 #define COLUMNS ((STRIP - 1) * STRIDE_W + (KERNEL_W - 1) * DILATION_W + 1)
 
@@ -19,13 +18,13 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv_direct(
 #endif
     GLOBAL Y_TYPE *y, u32 maps, u32 images, u32 in_h, u32 in_w, u32 out_h, u32 out_w EXTRA_PARAMETERS) {
     LOCAL float factors[PRODUCTS][MAPS] ALIGNED;
-    u32 first = (u32)GROUP_ID(1) * MAPS;
-    for (u32 e = (u32)LOCAL_ID(0); e < PRODUCTS * MAPS; e += GROUP_X) {
+    u32 first = GROUP_ID(1) * MAPS;
+    for (u32 e = LOCAL_ID(0); e < PRODUCTS * MAPS; e += GROUP_X) {
         u32 m = first + e % MAPS;
         factors[e / MAPS][e % MAPS] = m < maps ? LOAD(weight, m * PRODUCTS + e / MAPS) : 0.0f;
     }
     BARRIER();
-    u32 item = (u32)GLOBAL_ID(0), strips = (out_w + STRIP - 1) / STRIP;
+    u32 item = GLOBAL_ID(0), strips = (out_w + STRIP - 1) / STRIP;
     u32 column = item % strips * STRIP, row = item / strips % out_h, image = item / (strips * out_h);
     if (image < images) {
         u32 top = row * STRIDE_H - PAD_H, side = column * STRIDE_W - PAD_W;
@@ -37,7 +36,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv_direct(
             u32 h = top + line % KERNEL_H * DILATION_H;
             u32 from = ((image * CHANNELS + line / KERNEL_H) * in_h + h) * in_w;
             float seen[COLUMNS];
-            _Pragma("unroll")
+            UNROLL
             for (u32 c = 0; c < COLUMNS; c++) {
                 /* Padding reads some element and drops it, which costs no branch. */
                 u32 w = side + c;
@@ -45,17 +44,17 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv_direct(
                 float value = LOAD(x, inside ? from + w : 0);
                 seen[c] = inside ? value : 0.0f;
             }
-            _Pragma("unroll")
+            UNROLL
             for (u32 kw = 0; kw < KERNEL_W; kw++) {
-                _Pragma("unroll")
+                UNROLL
                 for (u32 m = 0; m < MAPS; m++) {
                     float factor = factors[line * KERNEL_W + kw][m];
-                    _Pragma("unroll")
+                    UNROLL
                     for (u32 s = 0; s < STRIP; s++) sum[m][s] += factor * seen[s * STRIDE_W + kw * DILATION_W];
                 }
             }
         }
-        _Pragma("unroll")
+        UNROLL
         for (u32 m = 0; m < MAPS; m++) {
             if (first + m < maps) {
 #if BIAS
@@ -64,7 +63,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv_direct(
                 float offset = 0.0f;
 #endif
                 u32 at = ((image * maps + first + m) * out_h + row) * out_w + column;
-                _Pragma("unroll")
+                UNROLL
                 for (u32 s = 0; s < STRIP; s++)
                     if (column + s < out_w) {
                         FINISH(sum[m][s] + offset, at + s);

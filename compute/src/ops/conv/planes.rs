@@ -33,12 +33,12 @@ impl Convolution {
         // Unrolled loops over much larger windows would not fit into the registers.
         let unrolled = (rows - 1) * h.stride + h.kernel.saturating_mul(h.dilation) <= 32;
         let rows = if unrolled { rows } else { 1 };
-        let unroll = |all| if all { "_Pragma(\"unroll\")" } else { "_Pragma(\"unroll 1\")" };
+        let unroll = |all| if all { "UNROLL" } else { "_Pragma(\"unroll 1\")" };
         let kernel = Kernel::new("depthwise", include_str!("depthwise.cl"), [GROUP, 1, 1])
             .floats(self.dtype)?
             .window(&self.axes)
             .define("ROWS", rows)
-            .define("UNROLL", unroll(unrolled))
+            .define("UNROLL_LINES", unroll(unrolled))
             .define("UNROLL_COLUMNS", unroll(unrolled && self.window() <= 9))
             .define("BIAS", usize::from(self.bias));
         let planes = self.images * self.groups * self.maps;

@@ -11,7 +11,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void conv_sum(
     GLOBAL const X_TYPE *bias,
 #endif
     GLOBAL Y_TYPE *y, u32 count, u32 plane, u32 maps EXTRA_PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
 #if BIAS
         NUMBER sum = LOAD(bias, i / plane % maps);

@@ -33,10 +33,10 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
     GLOBAL Y_TYPE *y, u32 groups, u32 channels, u32 maps, u32 images, u32 in_h, u32 in_w, u32 out_h,
     u32 out_w EXTRA_PARAMETERS) {
     LOCAL float shared[U_SIZE + V_SIZE];
-    u32 item = (u32)LOCAL_ID(0), group = (u32)GROUP_ID(2), first = (u32)GROUP_ID(1) * TILE_M;
+    u32 item = LOCAL_ID(0), group = GROUP_ID(2), first = GROUP_ID(1) * TILE_M;
     /* The square that this item loads and stores. */
     u32 p = item % TILE_P, rows = (out_h + 1) / 2, columns = (out_w + 1) / 2;
-    u32 square = (u32)GROUP_ID(0) * TILE_P + p, image = square / (rows * columns);
+    u32 square = GROUP_ID(0) * TILE_P + p, image = square / (rows * columns);
     u32 top = square / columns % rows * 2, side = square % columns * 2;
     u32 slab = image * groups + group, in_plane = in_h * in_w;
 
@@ -101,7 +101,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
     /* An item transforms one line of a square back, of one map in each pass. */
     u32 map = item / TILE_P % (4 * PASS), line = item / (TILE_P * 4 * PASS);
     u32 h = top + line;
-    _Pragma("unroll")
+    UNROLL
     for (u32 pass = 0; pass < THREAD_M / PASS; pass++) {
         BARRIER();
         for (u32 i = 0; i < PASS; i++)

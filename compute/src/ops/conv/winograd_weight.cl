@@ -2,7 +2,7 @@
    each channel and map, the maps next to each other. One channel and map a work-item. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd_weight(
     GLOBAL const X_TYPE *weight, GLOBAL float *u, u32 groups, u32 channels, u32 maps) {
-    u32 i = (u32)GLOBAL_ID(0), m = i % maps, c = i / maps % channels, group = i / (maps * channels);
+    u32 i = GLOBAL_ID(0), m = i % maps, c = i / maps % channels, group = i / (maps * channels);
     if (group < groups) {
         u32 from = ((group * maps + m) * channels + c) * 9;
         float rows[4][3];

@@ -3,7 +3,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void cumulative(GLOBAL const TYPE *x, GLOBAL TYPE *y, u32 n, u32 inner) {
     LOCAL SUM pieces[GROUP_X];
-    u32 line = (u32)GROUP_ID(0), lane = (u32)LOCAL_ID(0);
+    u32 line = GROUP_ID(0), lane = LOCAL_ID(0);
     u32 first = line / inner * n * inner + line % inner;
     u32 each = (n + GROUP_X - 1) / GROUP_X, from = lane * each;
     u32 end = from + each < n ? from + each : n;

@@ -22,7 +22,7 @@ void find_bounds(GLOBAL const float *x, GLOBAL float *bounds, u32 count) {
     LOCAL float highs[GROUP_X];
     u32 item = LOCAL_ID(0);
     float low = 0.0f, high = 0.0f;
-    for (u32 i = (u32)GLOBAL_ID(0); i < count; i += GROUPS(0) * GROUP_X) {
+    for (u32 i = GLOBAL_ID(0); i < count; i += GROUPS(0) * GROUP_X) {
         low = least(low, x[i]);
         high = most(high, x[i]);
     }
@@ -54,7 +54,7 @@ void find_scale(GLOBAL const float *bounds, GLOBAL float *scale, GLOBAL u8 *zero
 
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void quantize(GLOBAL const float *x, GLOBAL const float *scale, GLOBAL const u8 *zero, GLOBAL u8 *y, u32 count) {
-    for (u32 i = (u32)GLOBAL_ID(0); i < count; i += GROUPS(0) * GROUP_X) {
+    for (u32 i = GLOBAL_ID(0); i < count; i += GROUPS(0) * GROUP_X) {
         float middle = (float)zero[0];
         y[i] = (u8)(rint(fmin(fmax(divide(x[i], scale[0]), -middle), 255.0f - middle)) + middle);
     }

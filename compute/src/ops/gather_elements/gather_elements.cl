@@ -3,6 +3,6 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void gather_elements(GLOBAL const WORD *x, GLOBAL const INDEX *indices, GLOBAL WORD *y, u32 count, u32 size,
                      u32 step) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) y[i] = x[PLACE(i) + element_of((i64)indices[i], size) * step];
 }

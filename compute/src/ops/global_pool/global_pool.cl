@@ -9,7 +9,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void global_pool(
     GLOBAL const X_TYPE *x, GLOBAL Y_TYPE *y, u32 plane EXTRA_PARAMETERS) {
     LOCAL float parts[GROUP_X];
-    u32 item = (u32)LOCAL_ID(0), row = (u32)GROUP_ID(0);
+    u32 item = LOCAL_ID(0), row = GROUP_ID(0);
     float value = START;
     for (u32 i = item; i < plane; i += GROUP_X) {
         float next = LOAD(x, row * plane + i);

@@ -35,7 +35,7 @@ DEVICE u32 element(float at, u32 size) {
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void grid_sample(
     GLOBAL const X_TYPE *x, GLOBAL const GRID_TYPE *grid, GLOBAL Y_TYPE *y, u32 count, u32 channels,
     u32 points, u32 in_d, u32 in_h, u32 in_w EXTRA_PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
         u32 position = (i / (points * channels) * points + i % points) * AXES;
         float w = place(GRID_LOAD(grid, position), in_w);

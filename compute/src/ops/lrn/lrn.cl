@@ -8,7 +8,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void lrn(
     GLOBAL const X_TYPE *x, GLOBAL Y_TYPE *y, u32 count, u32 channels, u32 plane, u32 before,
     u32 after, float scale, float bias, float beta EXTRA_PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
         u32 channel = i / plane % channels;
         u32 first = channel < before ? 0 : channel - before;

@@ -14,10 +14,10 @@ void sparse_blocks(GLOBAL const float *a, GLOBAL const i32 *starts, GLOBAL const
                    GLOBAL const float *values, GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k,
                    u32 count EXTRA_PARAMETERS) {
     /* More than ROWS, so that what is stored along k goes to other banks. */
-    LOCAL float left[BLOCK][ROWS + 4] __attribute__((aligned(16)));
+    LOCAL float left[BLOCK][ROWS + 4] ALIGNED;
     LOCAL float right[BLOCK][BLOCK];
     u32 x = LOCAL_ID(0), own = LOCAL_ID(1) * EACH_ROW, item = LOCAL_ID(1) * GROUP_X + x;
-    u32 column = GROUP_ID(0), first = (u32)GROUP_ID(1) * ROWS;
+    u32 column = GROUP_ID(0), first = GROUP_ID(1) * ROWS;
     u32 end = (u32)starts[column + 1] < count ? (u32)starts[column + 1] : count;
     float sums[EACH_ROW][EACH_COLUMN];
     for (u32 i = 0; i < EACH_ROW; i++)

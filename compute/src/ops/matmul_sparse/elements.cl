@@ -11,8 +11,8 @@ void sparse_elements(GLOBAL const float *a, GLOBAL const i32 *starts, GLOBAL con
                      GLOBAL const float *values, GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k,
                      u32 count EXTRA_PARAMETERS) {
     LOCAL float shared[ROWS][GROUP_Y][GROUP_X];
-    u32 lane = LOCAL_ID(0), own = LOCAL_ID(1), first = (u32)GROUP_ID(1) * ROWS;
-    u32 column = (u32)GROUP_ID(0) * GROUP_Y + own;
+    u32 lane = LOCAL_ID(0), own = LOCAL_ID(1), first = GROUP_ID(1) * ROWS;
+    u32 column = GROUP_ID(0) * GROUP_Y + own;
     u32 known = column < n ? column : n - 1;
     u32 end = (u32)starts[known + 1] < count ? (u32)starts[known + 1] : count;
     float sums[ROWS];

@@ -2,7 +2,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void max_pool_indices(
     GLOBAL const X_TYPE *x, GLOBAL X_TYPE *y, GLOBAL i64 *indices, u32 planes, u32 in_d, u32 in_h,
     u32 in_w, u32 out_d, u32 out_h, u32 out_w) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     u32 ow = i % out_w, oh = i / out_w % out_h, od = i / (out_w * out_h) % out_d;
     u32 plane = i / (out_w * out_h * out_d), size = in_d * in_h * in_w;
     if (plane < planes) {

@@ -15,7 +15,7 @@ DEVICE i32 repeated(i32 at, i32 first, i32 last) {
 
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void pad_repeated(GLOBAL const WORD *x, GLOBAL WORD *y, u32 count) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
         u32 rest = i, from = 0;
         PLACES

@@ -9,7 +9,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void pool(
     GLOBAL const X_TYPE *x, GLOBAL Y_TYPE *y, u32 planes, u32 in_d, u32 in_h, u32 in_w, u32 out_d,
     u32 out_h, u32 out_w EXTRA_PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     u32 ow = i % out_w, oh = i / out_w % out_h, od = i / (out_w * out_h) % out_d;
     u32 plane = i / (out_w * out_h * out_d);
     if (plane < planes) {

@@ -3,7 +3,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void quantize_linear(GLOBAL const X_TYPE *x, GLOBAL const float *scale, ZERO_POINTER GLOBAL Y_TYPE *y, u32 count,
                      u32 inner, u32 along, u32 block) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
         u32 at = SCALE_AT(i);
         i32 zero = ZERO(at);

@@ -19,7 +19,7 @@ DEVICE float clipped(float x) { return LIMIT > 0.0f ? fmin(fmax(x, -LIMIT), LIMI
 #endif
 
 #define PLACES                                                                                     \
-    u32 i = (u32)GLOBAL_ID(0);                                                                     \
+    u32 i = GLOBAL_ID(0);                                                                     \
     if (i >= directions * batch * hidden) return;                                                  \
     u32 j = i % hidden, sequence = i / hidden % batch, direction = i / hidden / batch;
 

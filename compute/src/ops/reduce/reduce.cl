@@ -6,8 +6,8 @@ DEVICE float larger(float a, float b) { return b > a || b != b ? b : a; }
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_rows(GLOBAL const TYPE *x, GLOBAL TYPE *y, u32 count,
                                                               u32 size, u32 inner) {
     LOCAL float part[GROUP_X];
-    u32 row = (u32)GROUP_ID(0);
-    u32 lane = (u32)LOCAL_ID(0);
+    u32 row = GROUP_ID(0);
+    u32 lane = LOCAL_ID(0);
     float most = 0.0f;
 #if SHIFTED
     float seen = -INFINITY;
@@ -45,7 +45,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_rows(GLOBAL const TYPE 
 
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_columns(GLOBAL const TYPE *x, GLOBAL TYPE *y, u32 count,
                                                                  u32 size, u32 inner) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
         u32 first = i / inner * size * inner + i % inner;
         float most = 0.0f;

@@ -10,7 +10,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void rotary_embedding(GLOBAL const STORED *x, GLOBAL const STORED *cos_, GLOBAL const STORED *sin_, IDS_POINTER
                       GLOBAL Y_TYPE *y, u32 count, u32 heads, u32 length, u32 size, u32 pairs,
                       u32 positions EXTRA_PARAMETERS) {
-    u32 place = (u32)GLOBAL_ID(0);
+    u32 place = GLOBAL_ID(0);
     if (place >= count) return;
     u32 row = place / size, e = place % size;
     u32 token = HEADS_FIRST ? row / (heads * length) * length + row % length : row / heads;

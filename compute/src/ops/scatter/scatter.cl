@@ -6,7 +6,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void scatter_elements(GLOBAL const INDEX *indices, GLOBAL const TYPE *updates, GLOBAL TYPE *y, u32 lines, u32 each,
                       u32 from_step, u32 size, u32 to_step) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < lines) {
         u32 from = FROM(i), to = TO(i);
         for (u32 j = 0; j < each; j++) {
@@ -19,7 +19,7 @@ void scatter_elements(GLOBAL const INDEX *indices, GLOBAL const TYPE *updates, G
 /* All updates of one element of each slice. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void scatter_slices(GLOBAL const INDEX *indices, GLOBAL const TYPE *updates, GLOBAL TYPE *y, u32 run, u32 tuples) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < run) {
         for (u32 t = 0; t < tuples; t++) {
             u32 at = (SLICE(t)) * run + i;
@@ -31,7 +31,7 @@ void scatter_slices(GLOBAL const INDEX *indices, GLOBAL const TYPE *updates, GLO
 /* One more than the number of the last tuple that names a slice. */
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void scatter_last(GLOBAL const INDEX *indices, GLOBAL u32 *last, u32 tuples) {
-    u32 t = (u32)GLOBAL_ID(0);
+    u32 t = GLOBAL_ID(0);
     if (t < tuples) {
         volatile GLOBAL u32 *own = last + (SLICE(t));
         u32 seen = 0, old;
@@ -46,7 +46,7 @@ void scatter_last(GLOBAL const INDEX *indices, GLOBAL u32 *last, u32 tuples) {
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void scatter_latest(GLOBAL const INDEX *indices, GLOBAL const TYPE *updates, GLOBAL const u32 *last, GLOBAL TYPE *y,
                     u32 count, u32 run) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < count) {
         u32 slice = SLICE(i / run);
         if (last[slice] == i / run + 1) y[slice * run + i % run] = updates[i];

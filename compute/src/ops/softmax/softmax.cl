@@ -8,7 +8,7 @@
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void softmax(GLOBAL const STORED *x, GLOBAL Y_TYPE *y, u32 count, u32 n, u32 apart EXTRA_PARAMETERS) {
     LOCAL float shared[LANES][COLUMNS];
-    u32 line = (u32)GROUP_ID(0) * COLUMNS + COLUMN;
+    u32 line = GROUP_ID(0) * COLUMNS + COLUMN;
     u32 known = line < count ? line : count - 1;
     u32 start = known / apart * apart * n + known % apart;
     float top = -INFINITY, sum = 0.0f;

@@ -15,7 +15,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void top_k(GLOBAL const TYPE *x, GLOBAL TYPE *values, GLOBAL i64 *positions, u32 n, u32 k, u32 inner) {
     LOCAL REGISTER best[GROUP_X];
     LOCAL u32 places[GROUP_X];
-    u32 line = (u32)GROUP_ID(0), lane = (u32)LOCAL_ID(0);
+    u32 line = GROUP_ID(0), lane = LOCAL_ID(0);
     u32 start = line / inner * n * inner + line % inner;
     u32 to = line / inner * k * inner + line % inner;
     REGISTER last = LOAD(start);

@@ -12,7 +12,7 @@ DEVICE float element(GLOBAL const u8 *bytes, u32 i) {
 KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z)
 void unpack_bits(GLOBAL const u8 *packed, GLOBAL const float *scale, ZERO_POINTER GLOBAL Y_TYPE *y, u32 k, u32 n,
                  u32 blocks, u32 block EXTRA_PARAMETERS) {
-    u32 i = (u32)GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     if (i < k * n) {
         u32 row = i / n, column = i % n;
         u32 group = column * blocks + row / block;

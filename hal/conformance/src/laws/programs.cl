@@ -5,17 +5,17 @@
 #endif
 
 KERNEL void add(GLOBAL const float *a, GLOBAL const float *b, GLOBAL float *out) {
-    size_t i = GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     out[i] = a[i] + b[i];
 }
 
 KERNEL void quotients(GLOBAL const float *a, GLOBAL const float *b, GLOBAL float *out) {
-    size_t i = GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     out[i] = divide(a[i], b[i]);
 }
 
 KERNEL void twice_and_one(GLOBAL u32 *values) {
-    size_t i = GLOBAL_ID(0);
+    u32 i = GLOBAL_ID(0);
     values[i] = 2u * values[i] + 1u;
 }
 
@@ -42,9 +42,9 @@ KERNEL GROUP_SIZE(64, 1, 1) void all_arguments(GLOBAL u32 *out, u32 u, i32 i, u6
 
 // The place of each work-item: its group and its place in the group, in three dimensions.
 KERNEL void places(GLOBAL u32 *out) {
-    size_t width = GROUPS(0) * 4, height = GROUPS(1) * 2;
-    size_t at = (GLOBAL_ID(2) * height + GLOBAL_ID(1)) * width + GLOBAL_ID(0);
-    u32 group = (u32)((GROUP_ID(2) * GROUPS(1) + GROUP_ID(1)) * GROUPS(0) + GROUP_ID(0));
-    u32 lane = (u32)((LOCAL_ID(2) * 2 + LOCAL_ID(1)) * 4 + LOCAL_ID(0));
+    u32 width = GROUPS(0) * 4, height = GROUPS(1) * 2;
+    u32 at = (GLOBAL_ID(2) * height + GLOBAL_ID(1)) * width + GLOBAL_ID(0);
+    u32 group = (GROUP_ID(2) * GROUPS(1) + GROUP_ID(1)) * GROUPS(0) + GROUP_ID(0);
+    u32 lane = (LOCAL_ID(2) * 2 + LOCAL_ID(1)) * 4 + LOCAL_ID(0);
     out[at] = group << 16 | lane;
 }
