@@ -5,7 +5,7 @@
 //! full rate, `slow` has one unit work after the other and memory at half its rate.
 
 use super::code::{Code, busiest, in_turn};
-use super::figures::{Answer, Way};
+use super::figures::Answer;
 use crate::kernels::{Launches, Variant};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const BYTES_PER_S: f64 = 256e9;
 /// The share of that rate, in the slow end. Products of vectors in llama.cpp reach 37 to 56 % on an RX 480.
 const SLOW_MEMORY: f64 = 0.5;
 /// What one launch costs beside its work, at both ends: an assumption.
-const LAUNCH_S: Range = Range { fast: 5e-6, slow: 10e-6 };
+pub(super) const LAUNCH_S: Range = Range { fast: 5e-6, slow: 10e-6 };
 
 /// The two ends of a time.
 #[derive(Debug, Default, Clone, Copy, PartialEq)]
@@ -162,11 +162,6 @@ pub(super) fn classes(variants: &[Variant], answers: &[Answer]) -> BTreeMap<Stri
         }
     }
     classes
-}
-
-/// Names a way's column.
-pub(super) fn heading(way: Way) -> String {
-    format!("{} ms", way.name())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The generated part of `docs/kernels.md`.
 
-use super::estimate::{self, Class, Range};
+use super::estimate::{self, Class, Part, Range};
 use super::figures::{Answer, Figures, Way};
 use super::rules;
 use crate::kernels::Variant;
@@ -73,7 +73,7 @@ fn row(variant: &Variant, way: Way, answer: &Answer) -> String {
     };
     let Figures { vgprs, sgprs, lds_bytes, waves, latency, inverse_throughput, code, .. } = figures;
     let told = |value: &Option<u64>| value.map_or(String::new(), |value| value.to_string());
-    let share = |share: Option<f64>| share.map_or(String::new(), |share| percent(share));
+    let share = |share: Option<f64>| share.map_or(String::new(), percent);
     let [four, eight, sixteen] = code.reads;
     format!(
         "{start} {vgprs} | {sgprs} | {lds_bytes} | {waves} | {} | {} | {} | {four}/{eight}/{sixteen} | {} | {} | {} |",
@@ -108,36 +108,48 @@ fn others<'a>(answers: &Answers<'a>) -> Vec<&'a str> {
 }
 
 fn networks(answers: &Answers) -> String {
-    let [opencl, vulkan] =
-        [0, 1].map(|way: usize| estimate::networks(answers.variants, &answers.by_way[way]));
-    let mut text = String::new();
-    for (network, parts) in &opencl {
-        let other = vulkan.get(network).map_or(&[][..], Vec::as_slice);
-        let (a, b) = (estimate::total(parts), estimate::total(other));
+    let mut names: Vec<&str> = Vec::new();
+    for launches in answers.variants.iter().flat_map(|variant| &variant.launches) {
+        if !names.contains(&&*launches.network) {
+            names.push(&launches.network);
+        }
+    }
+    let by_way = answers.by_way.each_ref().map(|of| estimate::networks(answers.variants, of));
+    names.into_iter().map(|name| network(name, by_way.each_ref().map(|of| of.get(name)))).collect()
+}
+
+/// One network; without a kernel that compiles there is no estimate of it.
+fn network(name: &str, by_way: [Option<&Vec<Part>>; 2]) -> String {
+    let [opencl, vulkan] = by_way.map(|parts| parts.map_or(&[][..], Vec::as_slice));
+    let first = if opencl.len() < vulkan.len() { vulkan } else { opencl };
+    let all = first.len();
+    let whole = |parts: &[Part]| match parts.len() == all {
+        true => format!("**{} ms**", range(estimate::total(parts))),
+        false => format!("unknown, since {} of {all} kernels do not compile,", all - parts.len()),
+    };
+    let launches: f64 = first.iter().map(|part| part.launches).sum();
+    let cost = range(estimate::LAUNCH_S * launches);
+    let mut text = format!(
+        "\n### {name}\n\n{} by OpenCL, {} by Vulkan; {cost} ms of it are the cost of {launches} launches.\n\n\
+         | kernel | launches | OpenCL ms | Vulkan ms | bound by | of the card filled |\n|---|---|---|---|---|---|\n",
+        whole(opencl),
+        whole(vulkan),
+    );
+    for part in first {
+        let of = |parts: &[Part]| {
+            let own = parts.iter().find(|own| own.name == part.name);
+            own.map_or(String::new(), |own| range(own.seconds))
+        };
+        let bound = if part.computes { "arithmetic" } else { "memory" };
         let _ = writeln!(
             text,
-            "\n### {network}\n\n{} ms by OpenCL, {} ms by Vulkan; of both {:.2} to {:.2} ms are the cost of launches.\n\n\
-             | kernel | launches | {} | {} | bound by | of the card filled |\n|---|---|---|---|---|---|",
-            range(a),
-            range(b),
-            5e-3 * parts.iter().map(|part| part.launches).sum::<f64>(),
-            1e-2 * parts.iter().map(|part| part.launches).sum::<f64>(),
-            estimate::heading(Way::OpenCl),
-            estimate::heading(Way::Vulkan),
+            "| {} | {} | {} | {} | {bound} | {} |",
+            part.name,
+            part.launches,
+            of(opencl),
+            of(vulkan),
+            percent(part.filled),
         );
-        for part in parts {
-            let same = other.iter().find(|of| of.name == part.name);
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {} | {} | {} |",
-                part.name,
-                part.launches,
-                range(part.seconds),
-                same.map_or(String::new(), |same| range(same.seconds)),
-                if part.computes { "arithmetic" } else { "memory" },
-                percent(part.filled),
-            );
-        }
     }
     text
 }
