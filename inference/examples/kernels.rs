@@ -1,5 +1,5 @@
-//! Writes the kernels that devices may be given, as compilers get them: `kernels FOLDER MODEL.onnx…`.
-//! `FOLDER/NAME.cl` and `NAME.cu` are those that the models launch, and those of one case after the
+//! Writes the kernels that devices may be given, as compilers get them: `kernels FOLDER MODEL.onnx[@BATCH]…`.
+//! `FOLDER/NAME.cl`, `NAME.cu` and, without a device's prelude, `NAME.k` are those that the models launch, and those of one case after the
 //! other of every operator that has kernels; `variants.tsv` tells of each what `xtask/src/kernels.rs`
 //! reads.
 
@@ -16,11 +16,11 @@ use std::path::Path;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Lengths that a model leaves open: text is that long, and all else one.
+/// Lengths that a model leaves open: text is that long, and all else one, or the batch that is asked for.
 const SEQUENCE: usize = 128;
 
-/// Launches of one kernel, by network, operations and bytes.
-type Launches = BTreeMap<(String, u64, u64), usize>;
+/// Launches of one kernel, by network, operations, bytes and work-groups.
+type Launches = BTreeMap<(String, u64, u64, usize), usize>;
 
 /// Kernels in the order in which they came, with the name of their first user.
 #[derive(Default)]
@@ -36,7 +36,8 @@ impl Variants {
             Launches::new()
         });
         if let Some(network) = network {
-            *launches.entry((network.to_owned(), call.flops, call.bytes)).or_default() += 1;
+            let groups = call.groups.iter().product();
+            *launches.entry((network.to_owned(), call.flops, call.bytes, groups)).or_default() += 1;
         }
     }
 
@@ -56,9 +57,11 @@ impl Variants {
                 let source = with_prelude(backend, &kernel.source());
                 std::fs::write(folder.join(format!("{name}.{extension}")), source)?;
             }
-            let launches = networks(kernel).iter().map(|((network, flops, bytes), times)| {
-                format!("{network}:{times}:{flops}:{bytes}")
-            });
+            std::fs::write(folder.join(format!("{name}.k")), kernel.source())?;
+            let launches =
+                networks(kernel).iter().map(|((network, flops, bytes, groups), times)| {
+                    format!("{network}:{times}:{flops}:{bytes}:{groups}")
+                });
             let launches: Vec<String> = launches.collect();
             let (group, hot) = (kernel.group().iter().product::<usize>(), hot.contains(entry));
             let launches = launches.join(",");
@@ -70,10 +73,11 @@ impl Variants {
 
 fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
-    let folder = args.next().ok_or("usage: kernels FOLDER MODEL.onnx…")?;
+    let folder = args.next().ok_or("usage: kernels FOLDER MODEL.onnx[@BATCH]…")?;
     let mut variants = Variants::default();
     for path in args {
-        network(Path::new(&path), &mut variants)?;
+        let (path, batch) = path.rsplit_once('@').unwrap_or((&path, "1"));
+        network(Path::new(path), batch.parse()?, &mut variants)?;
     }
     for case in cases::all() {
         let recipes = case.recipes().map_err(|why| format!("{}: {why}", case.name))?;
@@ -84,12 +88,12 @@ fn main() -> Result<()> {
     variants.write(Path::new(&folder))
 }
 
-fn network(path: &Path, variants: &mut Variants) -> Result<()> {
+fn network(path: &Path, batch: usize, variants: &mut Variants) -> Result<()> {
     let model = Model::load(path)?;
     let size = |dim: &Dim| match dim {
         Dim::Known(size) => *size,
         Dim::Symbol(name) if name.contains("seq") => SEQUENCE,
-        _ => 1,
+        _ => batch,
     };
     let mut shapes: Vec<(&str, Shape)> = Vec::new();
     for spec in model.inputs() {

@@ -1,152 +1,142 @@
-//! The table of `docs/cards.md`, from files that `radeon-cluster card` made on real machines.
+//! Every kernel as the compiler that users of old cards have makes it: Mesa's, through OpenCL and through Vulkan. No card
+//! is needed. And the table of what owners of cards have measured.
+
+mod code;
+mod estimate;
+mod figures;
+mod install;
+mod instructions;
+pub(crate) mod measured;
+mod opencl;
+mod page;
+mod rules;
+mod vulkan;
 
 use crate::cmd;
+use crate::kernels::Kernels;
+use crate::report::{Outcome, Skip};
 use anyhow::{Context, Result, bail};
-use serde_json::Value;
-use std::path::PathBuf;
+use figures::{Compiler, Way};
+use page::Answers;
+use rules::Violation;
 
-const PAGE: &str = "docs/cards.md";
-const FOLDER: &str = "docs/cards";
-/// The form of the files that is read.
-const SCHEMA: u64 = 1;
+const PAGE: &str = "docs/kernels.md";
 /// The page is generated between these lines, and written by hand elsewhere.
 const MARKS: [&str; 2] = ["<!-- made by cargo xtask cards -->\n", "<!-- end -->\n"];
+/// Rules that kernels of the fixture break, by OpenCL and by Vulkan.
+const FIXTURE: &[(&str, [&[&str]; 2])] = &[
+    ("fits", [&[], &[]]),
+    ("spills", [&["scratch"], &["scratch"]]),
+    ("narrow", [&["neighbouring reads"], &["neighbouring reads"]]),
+    // The portable language refuses so much local memory by itself.
+    ("greedy", [&["local memory", "work-items", "waves"], &["does not compile"]]),
+    ("broken", [&["does not compile"], &["does not compile"]]),
+];
 
-/// Generates the table.
+/// Makes the page anew. A kernel that breaks a rule is an error.
 pub(crate) fn run() -> Result<()> {
+    let compiler = Compiler::new()?;
+    let kernels = Kernels::of_engine()?;
+    let (answers, violations) = ask(&compiler, &kernels)?;
     let path = cmd::root().join(PAGE);
-    std::fs::write(&path, made()?).with_context(|| format!("writing {}", path.display()))?;
-    println!("{PAGE} is made of what lies in {FOLDER}");
+    let text = std::fs::read_to_string(&path).context(PAGE)?;
+    std::fs::write(&path, with(&text, &page::made(upstream(&compiler.version), &answers))?)?;
+    println!("{PAGE} is what Mesa {} makes of the kernels", compiler.version);
+    let failed = rules::judge(&violations, rules::ACCEPTED);
+    failed.iter().for_each(|line| eprintln!("{line}"));
+    if !failed.is_empty() {
+        bail!("{} violations in what kernels take", failed.len());
+    }
     Ok(())
 }
 
-/// Where the page differs from the files.
-pub(crate) fn drift() -> Result<Option<String>> {
-    let text = std::fs::read_to_string(cmd::root().join(PAGE))?;
-    Ok((text != made()?)
-        .then(|| format!("{PAGE}: is not what {FOLDER} makes it: cargo xtask cards")))
-}
-
-fn made() -> Result<String> {
-    let root = cmd::root();
-    let text = std::fs::read_to_string(root.join(PAGE)).context(PAGE)?;
-    let entries = match std::fs::read_dir(root.join(FOLDER)) {
-        Ok(entries) => entries.collect::<std::io::Result<Vec<_>>>()?,
-        // No file has been sent yet.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Vec::new(),
-        Err(error) => return Err(error).context(FOLDER),
+/// The check as a suite of tests: of a fixture that breaks each rule, then of the engine's kernels and the page.
+pub(crate) fn suite() -> Result<Outcome> {
+    let compiler = match Compiler::new() {
+        Ok(compiler) => compiler,
+        Err(error) => return Ok(Outcome::skip(Skip::new("mesa", format!("{error:#}")))),
     };
-    let mut paths: Vec<PathBuf> = entries.iter().map(std::fs::DirEntry::path).collect();
-    paths.retain(|path| path.extension().is_some_and(|it| it == "json"));
-    paths.sort();
-    let mut files = Vec::new();
-    for path in paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let card: Value = serde_json::from_str(&std::fs::read_to_string(&path)?)
-            .with_context(|| format!("{FOLDER}/{name}"))?;
-        files.push((name, card));
-    }
-    page(&text, &files)
+    let fixture = Kernels::of_fixture("cards")?;
+    let mut outcome = fixture_outcome(&ask(&compiler, &fixture)?.1);
+    let kernels = Kernels::of_engine()?;
+    let (answers, violations) = ask(&compiler, &kernels)?;
+    let failed = rules::judge(&violations, rules::ACCEPTED);
+    let passed = Way::ALL.len() * kernels.variants.len();
+    outcome.and(Outcome { passed, failed, ..Outcome::default() });
+    outcome.and(drift(&compiler, &answers)?);
+    Ok(outcome)
 }
 
-/// The page with its table made of these files.
-fn page(text: &str, files: &[(String, Value)]) -> Result<String> {
+/// Whether the page is what the kernels make it. Another version of the compiler would make another one.
+fn drift(compiler: &Compiler, answers: &Answers) -> Result<Outcome> {
+    let text = std::fs::read_to_string(cmd::root().join(PAGE)).context(PAGE)?;
+    let version = upstream(&compiler.version);
+    if !text.contains(&format!("\nMesa {version}.\n")) {
+        let reason = format!("{PAGE} is of another Mesa than {version}");
+        return Ok(Outcome::skip(Skip::new("mesa", reason)));
+    }
+    let same = text == with(&text, &page::made(version, answers))?;
+    let differs = || Outcome::fail(format!("{PAGE} is not what Mesa says: cargo xtask cards"));
+    Ok(if same { Outcome::pass() } else { differs() })
+}
+
+fn ask<'a>(compiler: &Compiler, kernels: &'a Kernels) -> Result<(Answers<'a>, Vec<Violation>)> {
+    let by_way = [compiler.ask(kernels, Way::OpenCl)?, compiler.ask(kernels, Way::Vulkan)?];
+    let mut violations = Vec::new();
+    for (way, answers) in Way::ALL.iter().zip(&by_way) {
+        for (variant, answer) in kernels.variants.iter().zip(answers) {
+            violations.extend(rules::violations(*way, variant, answer));
+        }
+    }
+    Ok((Answers { variants: &kernels.variants, by_way }, violations))
+}
+
+/// Whether the fixture's kernels break the expected rules.
+fn fixture_outcome(violations: &[Violation]) -> Outcome {
+    let mut outcome = Outcome::default();
+    for (name, wanted) in FIXTURE {
+        for (way, wanted) in Way::ALL.iter().zip(wanted) {
+            let own = violations.iter().filter(|of| of.name == *name && of.way == *way);
+            let found: Vec<String> = own.map(Violation::text).collect();
+            let agrees = found.iter().zip(*wanted).all(|(found, wanted)| found.contains(wanted));
+            if found.len() == wanted.len() && agrees {
+                outcome.passed += 1;
+            } else {
+                let failed =
+                    format!("fixture {name} by {}: {found:?}, expected {wanted:?}", way.name());
+                outcome.failed.push(failed);
+            }
+        }
+    }
+    outcome
+}
+
+/// The version without Debian's part.
+fn upstream(version: &str) -> &str {
+    version.split('-').next().unwrap_or(version)
+}
+
+/// The page with its generated part replaced.
+fn with(text: &str, made: &str) -> Result<String> {
     let [begin, end] = MARKS;
     let parts = text
         .split_once(begin)
         .and_then(|(head, rest)| rest.split_once(end).map(|(_, tail)| (head, tail)));
     let Some((head, tail)) = parts else { bail!("{PAGE} lacks the lines {MARKS:?}") };
-    let rows = files.iter().map(|(name, card)| rows(name, card)).collect::<Result<Vec<_>>>()?;
-    let table = rows.into_iter().flatten().collect::<String>();
-    Ok(format!(
-        "{head}{begin}\n| device | driver | what | median ms | rate | by |\n|---|---|---|---|---|---|\n\
-         {table}\n{end}{tail}"
-    ))
-}
-
-/// The rows of a file: one for each device, with its measurements.
-fn rows(name: &str, card: &Value) -> Result<Vec<String>> {
-    if card["schema"] != SCHEMA {
-        bail!("{FOLDER}/{name}: has schema {}, expected {SCHEMA}", card["schema"]);
-    }
-    if card["quick"] != false {
-        bail!("{FOLDER}/{name}: was measured with --quick, which tells no speed");
-    }
-    let text = |value: &Value| value.as_str().unwrap_or("-").replace('|', "\\|");
-    let version = text(&card["program"]["version"]);
-    let build = match text(&card["program"]["build"]).as_str() {
-        "release" => String::new(),
-        build => format!(", **{build} build**"),
-    };
-    let mut rows = Vec::new();
-    for device in card["devices"].as_array().map_or(&[][..], Vec::as_slice) {
-        let backend = text(&device["backend"]);
-        let driver = Some(text(&device["driver"])).filter(|driver| !driver.is_empty());
-        let driver = driver.map_or(backend.clone(), |driver| format!("{backend}, {driver}"));
-        let checks = device["checks"].as_array().map_or(&[][..], Vec::as_slice);
-        let wrong = checks.iter().filter(|check| check["passed"] != true).count();
-        let wrong = if wrong == 0 { String::new() } else { format!(" (**{wrong} checks wrong**)") };
-        for one in device["measured"].as_array().map_or(&[][..], Vec::as_slice) {
-            let rate = match (one["gflops"].as_f64(), one["gb_per_s"].as_f64()) {
-                (Some(rate), _) => format!("{rate:.1} GFLOP/s"),
-                (_, Some(rate)) => format!("{rate:.1} GB/s"),
-                _ => String::new(),
-            };
-            let median = one["median_ms"].as_f64().unwrap_or(f64::NAN);
-            rows.push(format!(
-                "| {}{wrong} | {driver} | {} | {median:.3} | {rate} | [{version}](cards/{name}){build} |\n",
-                text(&device["name"]),
-                text(&one["name"]),
-            ));
-        }
-    }
-    Ok(rows)
+    Ok(format!("{head}{begin}{made}\n{end}{tail}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
-
-    fn card(quick: bool, build: &str) -> Value {
-        json!({
-            "schema": 1, "quick": quick, "program": { "version": "0.1.0", "build": build },
-            "devices": [
-                { "name": "RX | 580", "backend": "opencl", "driver": "25.0.7",
-                  "checks": [{ "passed": true }, { "passed": false }],
-                  "measured": [
-                    { "name": "gemm-512", "median_ms": 1.25, "gflops": 858.99, "gb_per_s": null },
-                    { "name": "copy", "median_ms": 6.0, "gflops": null, "gb_per_s": 11.18 }] },
-                { "name": "unused", "checks": [], "measured": [] },
-            ],
-        })
-    }
 
     #[test]
-    fn the_table_is_made_of_the_files() {
+    fn only_the_generated_part_is_replaced() {
         let [begin, end] = MARKS;
-        let text = format!("# Cards\n{begin}old\n{end}tail\n");
-        let made = page(&text, &[("a.json".to_owned(), card(false, "debug"))]).expect("sound");
-        assert!(made.starts_with("# Cards\n") && made.ends_with("tail\n") && !made.contains("old"));
-        let row = "| RX \\| 580 (**1 checks wrong**) | opencl, 25.0.7 | gemm-512 | 1.250 | 859.0 GFLOP/s | [0.1.0](cards/a.json), **debug build** |\n";
-        assert!(made.contains(row), "{made}");
-        assert!(
-            made.contains("| copy | 6.000 | 11.2 GB/s |") && !made.contains("unused"),
-            "{made}"
-        );
-        assert_eq!(
-            page(&made, &[("a.json".to_owned(), card(false, "debug"))]).expect("again"),
-            made
-        );
-    }
-
-    #[test]
-    fn what_tells_no_speed_is_refused() {
-        let [begin, end] = MARKS;
-        let text = format!("{begin}{end}");
-        let files = |card| [("a.json".to_owned(), card)];
-        assert!(page(&text, &files(card(true, "release"))).is_err());
-        assert!(page(&text, &files(json!({ "schema": 2 }))).is_err());
-        assert!(page("no marks", &[]).is_err());
+        let made = with(&format!("head\n{begin}old\n{end}tail\n"), "new\n").unwrap();
+        assert_eq!(made, format!("head\n{begin}new\n\n{end}tail\n"));
+        assert_eq!(with(&made, "new\n").unwrap(), made);
+        assert!(with("no marks", "new").is_err());
+        assert_eq!(upstream("25.0.7-2+deb13u1"), "25.0.7");
     }
 }

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 pub(crate) struct Kept(PathBuf);
 
 /// The name of one result.
+#[derive(Hash)]
 pub(crate) struct Key(u64);
 
 impl Key {

@@ -1,4 +1,4 @@
-//! The sources of the kernels that the engine may launch: `NAME.cl` and `NAME.cu` in a folder, with
+//! The sources of the kernels that the engine may launch: `NAME.cl`, `NAME.cu` and `NAME.k` in a folder, with
 //! `variants.tsv` saying how each is compiled and what one launch does.
 
 use crate::cmd;
@@ -6,8 +6,9 @@ use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
-/// The networks, and the bundled model, in whose shapes kernels are compiled.
+/// The networks, and the bundled model, in whose shapes kernels are compiled; the first also in batches.
 const NETWORKS: &[&str] = &["resnet50", "mobilenetv2", "bert"];
+const BATCH: &str = "16";
 const DIGITS: &str = "apps/cli/assets/digits/digits.onnx";
 
 /// One specialisation of a kernel: a line of `variants.tsv`.
@@ -35,6 +36,8 @@ pub(crate) struct Launches {
     pub(crate) flops: f64,
     /// Bytes that each must read and write.
     pub(crate) bytes: f64,
+    /// Work-groups of each.
+    pub(crate) groups: f64,
 }
 
 /// The folder of sources, and the variants.
@@ -57,7 +60,8 @@ impl Kernels {
         let written = cmd::stdout(cmd::command(examples.join("zoo")).arg(zoo).args(NETWORKS))?;
         ensure!(written.ok, "the reference networks cannot be written");
         let mut kernels = cmd::command(examples.join("kernels"));
-        cmd::run(kernels.arg(&folder).args(written.output.lines()).arg(DIGITS))?;
+        let batches = written.output.lines().take(1).map(|path| format!("{path}@{BATCH}"));
+        cmd::run(kernels.arg(&folder).args(written.output.lines()).arg(DIGITS).args(batches))?;
         Self::read(&folder)
     }
 
@@ -94,7 +98,7 @@ fn parse(text: &str) -> Result<Vec<Variant>> {
     Ok(variants)
 }
 
-/// Parses `resnet50:3:2e8:1e6,bert:1:0:64`: three launches of 2e8 operations and 1e6 bytes, then
+/// Parses `resnet50:3:2e8:1e6:49,bert:1:0:64:1`: three launches of 2e8 operations, 1e6 bytes and 49 work-groups, then
 /// one.
 fn launches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Launches>, D::Error> {
     let text = String::deserialize(deserializer)?;
@@ -102,10 +106,10 @@ fn launches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Launches>,
         let mut parts = entry.split(':');
         let network = parts.next()?.to_owned();
         let mut number = || parts.next()?.parse().ok();
-        let (times, flops, bytes) = (number()?, number()?, number()?);
-        Some(Launches { network, times, flops, bytes })
+        let (times, flops, bytes, groups) = (number()?, number()?, number()?, number()?);
+        Some(Launches { network, times, flops, bytes, groups })
     };
-    let wanted = "NETWORK:TIMES:FLOPS:BYTES";
+    let wanted = "NETWORK:TIMES:FLOPS:BYTES:GROUPS";
     let refuse = |entry| serde::de::Error::custom(format!("{entry:?}, expected {wanted}"));
     let entries = text.split(',').filter(|entry| !entry.is_empty());
     entries.map(|entry| read(entry).ok_or_else(|| refuse(entry))).collect()
@@ -119,19 +123,22 @@ mod tests {
 
     #[test]
     fn variants_are_read() {
-        let line = "gemm_4\tgemm\t256\ttrue\tresnet50 1x3:3:2e9:4096,bert:1:0:8\n";
+        let line = "gemm_4\tgemm\t256\ttrue\tresnet50 1x3:3:2e9:4096:49,bert:1:0:8:1\n";
         let plain = "fill\tfill\t64\tfalse\t\n";
         let variants = parse(&format!("{HEADER}{line}{plain}")).unwrap();
-        let launches = |network: &str, times, flops, bytes| {
+        let launches = |network: &str, times, flops, bytes, groups| {
             let network = network.to_owned();
-            Launches { network, times, flops, bytes }
+            Launches { network, times, flops, bytes, groups }
         };
         let gemm = Variant {
             name: "gemm_4".into(),
             kernel: "gemm".into(),
             group: 256,
             hot: true,
-            launches: vec![launches("resnet50 1x3", 3., 2e9, 4096.), launches("bert", 1., 0., 8.)],
+            launches: vec![
+                launches("resnet50 1x3", 3., 2e9, 4096., 49.),
+                launches("bert", 1., 0., 8., 1.),
+            ],
         };
         assert_eq!(variants[0], gemm);
         assert!(variants[1].launches.is_empty());

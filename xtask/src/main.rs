@@ -20,7 +20,6 @@ mod kept;
 mod kernels;
 mod kill;
 mod kubernetes;
-mod mesa;
 mod nehalem;
 mod nvrtc;
 mod oclgrind;
@@ -100,8 +99,14 @@ enum Command {
         #[arg(long)]
         write: bool,
     },
-    /// Makes the table of docs/cards.md anew, of what owners of cards have measured.
-    Cards,
+    /// Every kernel as Mesa's compiler makes it for an RX 580, through OpenCL and Vulkan: what it takes, the rules that
+    /// it breaks, and an estimate of networks. Makes docs/kernels.md anew. Unpacks Debian's Mesa below target; takes
+    /// root.
+    Cards {
+        /// Make the table of docs/cards.md anew instead, of what owners of cards have measured.
+        #[arg(long)]
+        measured: bool,
+    },
     /// Trains the digits model again and compares it with the bundled one.
     TrainDigits {
         /// Replace the bundled model.
@@ -150,16 +155,13 @@ enum Command {
     /// Three coordinators that share PostgreSQL, or etcd and NATS: each of them, each server and each
     /// link is killed, stopped, cut or full in turn. Takes root. Writes the run to docs/bench-runs.
     Kill(kill::Options),
-    /// What every kernel takes from AMD's processors, as clang says, and an estimate of networks on
-    /// an RX 580. A kernel that spills, or leaves a processor too few waves, fails.
+    /// What every kernel takes from AMD's processors, as clang says. A kernel that spills, or leaves a
+    /// processor too few waves, fails.
     Polaris {
         /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// What every kernel takes from Polaris when Mesa compiles it. Unpacks Debian's Mesa below
-    /// target; takes root.
-    Mesa,
     /// What every kernel takes from NVIDIA's processors, as NVRTC says. A kernel that spills fails.
     Nvrtc,
     /// Builds the wheel of the Python package, and tests it in an environment that has only that.
@@ -197,7 +199,8 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Dist(options) => packages::run(&dist::run(&options)?),
         Command::Bench { what, options } => bench::run(what, options),
         Command::Conformance { suite, require, write } => conformance::run(suite, &require, write),
-        Command::Cards => cards::run(),
+        Command::Cards { measured: false } => cards::run(),
+        Command::Cards { measured: true } => cards::measured::run(),
         Command::TrainDigits { write } => digits::train(write),
         Command::Fuzz { target, options } => fuzz::run(target, &options),
         Command::Sim { seeds, seed, mutants, glue, among } => {
@@ -212,7 +215,6 @@ fn dispatch(command: Command) -> Result<()> {
         Command::Kill(options) => kill::run(&options),
         Command::JournalDamage { out } => damage::run(example("journal").arg("damage"), out),
         Command::Polaris { json } => polaris::run(json),
-        Command::Mesa => mesa::run(),
         Command::Nvrtc => nvrtc::run(),
         Command::Python => wheel::run(),
         Command::PythonEnv => {

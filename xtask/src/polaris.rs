@@ -1,36 +1,22 @@
-//! Checks that every kernel fits the platform's cards, by their compiler's figures; no card is
-//! needed.
+//! Checks that every kernel fits the platform's cards, by clang's figures; no card is needed.
 
 mod compile;
-mod isa;
 mod remarks;
-mod roofline;
 
 use crate::apt;
 use crate::kernels::{Kernels, Variant};
-use crate::report::{Outcome, Skip};
 use anyhow::{Result, bail};
 use compile::Figures;
 pub(crate) use compile::{CLANG, LIBRARY};
-use roofline::Roofline;
 use serde::Serialize;
 
 /// Sea Islands, Polaris, Vega 10 and Vega 20.
-const CHIPS: &[&str] = &["gfx701", roofline::CHIP, "gfx900", "gfx906"];
+const CHIPS: &[&str] = &["gfx701", "gfx803", "gfx900", "gfx906"];
 /// The local memory of a work-group on every card since Southern Islands.
 const LDS_BYTES_MAX: u32 = 32 << 10;
 const GROUP_MAX: u32 = 256;
 /// With fewer waves a SIMD waits for memory more than it calculates.
-pub(crate) const HOT_WAVES_MIN: u32 = 3;
-/// The expected violations of each kernel of the fixture, on every chip.
-const FIXTURE: &[(&str, &[&str])] = &[
-    ("fits", &[]),
-    ("spills", &["scratch", "VGPRs spilled", "waves"]),
-    ("calls", &["calls"]),
-    ("greedy", &["local memory", "work-items", "waves"]),
-    ("broken", &["does not compile"]),
-];
-
+const HOT_WAVES_MIN: u32 = 3;
 /// One kernel on one chip.
 #[derive(Debug, Serialize)]
 struct Kernel {
@@ -48,20 +34,18 @@ struct Kernel {
 #[derive(Serialize)]
 struct Check {
     kernels: Vec<Kernel>,
-    roofline: Roofline,
     #[serde(skip)]
     violations: Vec<String>,
 }
 
-/// Prints the figures of the engine's kernels and an estimate for networks. A kernel that breaks a
-/// rule is an error.
+/// Prints the figures of the engine's kernels. A kernel that breaks a rule is an error.
 pub(crate) fn run(json: bool) -> Result<()> {
     apt::clang()?;
     let check = Check::new(&Kernels::of_engine()?, CHIPS)?;
     if json {
         println!("{}", serde_json::to_string_pretty(&check)?);
     } else {
-        print!("{}{}", table(&check.kernels), check.roofline.text());
+        print!("{}", table(&check.kernels));
     }
     for violation in &check.violations {
         eprintln!("{violation}");
@@ -70,41 +54,6 @@ pub(crate) fn run(json: bool) -> Result<()> {
         bail!("{} violations in what kernels take", check.violations.len());
     }
     Ok(())
-}
-
-/// The check as a suite of tests: of a fixture that breaks each rule, then of the engine's kernels,
-/// these for Polaris alone to save three quarters of the time.
-pub(crate) fn suite() -> Result<Outcome> {
-    if let Err(error) = apt::clang() {
-        return Ok(Outcome::skip(Skip::new("clang", format!("{error:#}"))));
-    }
-    let mut outcome = fixture(&Check::new(&Kernels::of_fixture("polaris")?, CHIPS)?);
-    let check = Check::new(&Kernels::of_engine()?, &[roofline::CHIP])?;
-    outcome.and(Outcome {
-        passed: check.kernels.len(),
-        failed: check.violations,
-        ..Outcome::default()
-    });
-    Ok(outcome)
-}
-
-/// Whether the fixture's kernels have the expected violations.
-fn fixture(check: &Check) -> Outcome {
-    let mut outcome = Outcome::default();
-    for (name, wanted) in FIXTURE {
-        for chip in CHIPS {
-            let subject = format!("{name} on {chip}: ");
-            let found = check.violations.iter().filter_map(|line| line.strip_prefix(&subject));
-            let found: Vec<&str> = found.collect();
-            let agrees = |(found, wanted): (&&str, &&str)| found.contains(wanted);
-            if found.len() == wanted.len() && found.iter().zip(*wanted).all(agrees) {
-                outcome.passed += 1;
-            } else {
-                outcome.failed.push(format!("fixture {subject}{found:?}, expected {wanted:?}"));
-            }
-        }
-    }
-    outcome
 }
 
 impl Check {
@@ -121,8 +70,7 @@ impl Check {
                 Err(error) => violations.push(format!("{} on {chip}: {error:#}", variant.name)),
             }
         }
-        let roofline = Roofline::new(&kernels.variants, &compiled);
-        Ok(Self { kernels: compiled, roofline, violations })
+        Ok(Self { kernels: compiled, violations })
     }
 }
 
@@ -135,7 +83,7 @@ impl Kernel {
 
     /// The rules that the kernel breaks.
     fn violations(&self) -> Vec<String> {
-        let Figures { resources, code } = &self.figures;
+        let Figures { resources, calls } = self.figures;
         let rules = [
             (
                 resources.scratch_bytes > 0,
@@ -149,7 +97,7 @@ impl Kernel {
                 resources.sgpr_spills > 0,
                 format!("{} SGPRs spilled, none wanted", resources.sgpr_spills),
             ),
-            (code.calls > 0, format!("{} calls, all functions wanted inline", code.calls)),
+            (calls > 0, format!("{calls} calls, all functions wanted inline")),
             (
                 resources.lds_bytes > LDS_BYTES_MAX,
                 format!(
@@ -193,12 +141,11 @@ fn table(kernels: &[Kernel]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::isa::Code;
     use super::remarks::Resources;
     use super::*;
 
     /// A kernel that just keeps all rules.
-    pub(super) fn kernel() -> Kernel {
+    fn kernel() -> Kernel {
         let resources = Resources {
             vgprs: 84,
             sgprs: 96,
@@ -208,7 +155,7 @@ mod tests {
             sgpr_spills: 0,
             occupancy: 3,
         };
-        let figures = Figures { resources, code: Code { calls: 0, mac_share: 0.5 } };
+        let figures = Figures { resources, calls: 0 };
         let name = "gemm".to_owned();
         Kernel { name, chip: "gfx803", figures, group: GROUP_MAX, waves_per_simd: 3, hot: true }
     }
@@ -221,7 +168,7 @@ mod tests {
             (|k| k.figures.resources.scratch_bytes = 4, "4 B of scratch, none wanted"),
             (|k| k.figures.resources.vgpr_spills = 2, "2 VGPRs spilled, none wanted"),
             (|k| k.figures.resources.sgpr_spills = 1, "1 SGPRs spilled, none wanted"),
-            (|k| k.figures.code.calls = 1, "1 calls, all functions wanted inline"),
+            (|k| k.figures.calls = 1, "1 calls, all functions wanted inline"),
             (|k| k.figures.resources.lds_bytes += 4, "32772 B of local memory, at most 32768"),
             (|k| k.group = 257, "257 work-items in a group, at most 256 wanted"),
             (|k| k.waves_per_simd = 2, "2 waves, at least 3 wanted"),
@@ -239,8 +186,7 @@ mod tests {
 
     #[test]
     fn json_keeps_its_keys() {
-        let roofline = Roofline::new(&[], &[]);
-        let check = Check { kernels: vec![kernel()], roofline, violations: Vec::new() };
+        let check = Check { kernels: vec![kernel()], violations: Vec::new() };
         let json = serde_json::to_value(&check).unwrap();
         let wanted = serde_json::json!({
             "name": "gemm", "chip": "gfx803", "vgprs": 84, "sgprs": 96, "lds_bytes": 32768,
@@ -249,7 +195,6 @@ mod tests {
         for (key, value) in wanted.as_object().unwrap() {
             assert_eq!(&json["kernels"][0][key], value, "{key}");
         }
-        assert!(json["roofline"]["networks"].is_array());
     }
 
     #[test]

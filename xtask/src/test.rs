@@ -3,8 +3,8 @@
 use crate::report::{Outcome, Report, Skip, Time};
 use crate::step::{step, tests};
 use crate::{
-    alone, apt, book, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc, oclgrind,
-    packages, polaris, promtool, python, readme, tidy, wheel,
+    alone, apt, book, cards, chaos, clients, cmd, conformance, kubernetes, nehalem, nvrtc,
+    oclgrind, packages, promtool, python, readme, tidy, wheel,
 };
 use anyhow::{Result, bail, ensure};
 use std::collections::BTreeSet;
@@ -75,7 +75,7 @@ const SUITES: &[Suite] = &[
     ("promtool reads the metrics", promtool::suite),
     ("frigate's detector against the server", clients::frigate),
     ("a processor without AVX", nehalem::suite),
-    ("kernels on AMD's processors", polaris::suite),
+    ("kernels on AMD's processors", cards::suite),
     ("kernels on NVIDIA's processors", nvrtc::suite),
     ("races and bounds of kernels", oclgrind::suite),
     ("kubernetes manifests", kubernetes::suite),

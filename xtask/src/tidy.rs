@@ -49,7 +49,7 @@ fn check() -> Result<Vec<String>> {
     complaints.extend(sources::check(&files, &backends));
     complaints.extend(circles::check(&files));
     complaints.extend(docs::check(&files, &|path| root.join(path).exists()));
-    complaints.extend(crate::cards::drift()?);
+    complaints.extend(crate::cards::measured::drift()?);
     Ok(complaints)
 }
 

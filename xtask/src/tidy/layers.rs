@@ -5,8 +5,8 @@ use cargo_metadata::Metadata;
 /// The packages from the ground up. A package may use those of earlier rows; packages in the same
 /// row may not use each other.
 const LAYERS: &[&[&str]] = &[
-    &["lgp-portable", "xtask", "example-client"],
-    &["lgp-hal"],
+    &["lgp-portable"],
+    &["lgp-hal", "xtask", "example-client"],
     &["lgp-memory", "lgp-hal-conformance"],
     &["lgp-compute"],
     &["lgp-inference"],

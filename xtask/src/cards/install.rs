@@ -1,7 +1,7 @@
-//! Sets Mesa's OpenCL up below target, with a simulated graphics card.
+//! Sets Mesa's OpenCL and Vulkan up below target, with a simulated graphics card.
 //!
-//! The driver is Debian's, unpacked into its own root. The card is Mesa's drm-shim: it answers a
-//! program's requests to the kernel like an RX 580, and executes nothing.
+//! The drivers are Debian's, unpacked into their own root. For OpenCL the card is Mesa's drm-shim: it answers a
+//! program's requests to the kernel like an RX 580, and executes nothing. The Vulkan driver simulates one itself.
 
 use crate::cmd;
 use anyhow::{Context, Result, bail};
@@ -13,8 +13,15 @@ use std::process::Command;
 const SUITE: &str = "trixie";
 const SOURCES: &str = "[signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] \
     http://deb.debian.org/debian";
-/// The driver with its dependencies, a loader, and headers for the shim.
-const PACKAGES: &[&str] = &["mesa-opencl-icd", "ocl-icd-libopencl1", "libc6", "libdrm-dev"];
+/// The drivers with their dependencies, a loader of each, and headers for the shim.
+const PACKAGES: &[&str] = &[
+    "mesa-opencl-icd",
+    "ocl-icd-libopencl1",
+    "mesa-vulkan-drivers",
+    "libvulkan1",
+    "libc6",
+    "libdrm-dev",
+];
 /// The source files of Mesa's shim, and of the utilities that the shim calls.
 const SHIM: &[&str] = &[
     "src/drm-shim/device.c",
@@ -58,8 +65,10 @@ const DEFINES: &[&str] = &[
     "MESA_DEBUG=0",
     "PACKAGE_VERSION=\"\"",
 ];
-/// The program, in the root.
+/// The program that calls OpenCL, in the root, and the one that calls Vulkan.
 const PROGRAM: &str = "compile";
+const ASKER: &str = "aco";
+const VULKAN: &str = "usr/share/vulkan/icd.d/radeon_icd.json";
 
 /// A root folder in which Mesa finds a card.
 pub(super) struct Mesa(PathBuf);
@@ -69,7 +78,7 @@ impl Mesa {
     pub(super) fn install() -> Result<Self> {
         let home = cmd::root().join("target/xtask/mesa");
         let root = home.join("root");
-        if !root.join(PROGRAM).exists() {
+        if !root.join(PROGRAM).exists() || !root.join(VULKAN).exists() {
             let user = cmd::capture(cmd::command("id").arg("-u"))?;
             if user.output.trim() != "0" {
                 bail!("a root folder of its own for Mesa needs root");
@@ -83,7 +92,7 @@ impl Mesa {
         Ok(Self(root))
     }
 
-    /// The driver's version, as its package tells.
+    /// The drivers' version, as their package tells.
     pub(super) fn version(&self) -> Result<String> {
         let packages = std::fs::read_dir(self.0.join("../apt/archives"))?.flatten();
         let names = packages.filter_map(|entry| entry.file_name().into_string().ok());
@@ -91,29 +100,54 @@ impl Mesa {
         own.last().context("no package mesa-opencl-icd").map(|name| name.replace("_amd64.deb", ""))
     }
 
-    /// Compiles the kernels of `folder` for an RX 580; answers the driver's output.
-    pub(super) fn compile(&self, folder: &Path) -> Result<String> {
+    /// Compiles kernels for an RX 580 through OpenCL; answers the driver's output.
+    pub(super) fn opencl(&self, files: &[(String, String)]) -> Result<String> {
+        let mut chroot = self.program(PROGRAM, files)?;
+        chroot.env("AMDGPU_GPU_ID", "polaris10").env("RUSTICL_ENABLE", "radeonsi");
+        chroot.env("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/rusticl.icd");
+        // Statistics come with the listing alone; kernels of OpenCL get one by the option alone.
+        chroot.env("AMD_DEBUG", "cs,asm").env("radeonsi_debug_disassembly", "true");
+        output(&mut chroot, "OpenCL")
+    }
+
+    /// Compiles kernels for a chip through Vulkan by `asker`; answers its output.
+    pub(super) fn vulkan(
+        &self,
+        asker: &Path,
+        chip: &str,
+        files: &[(String, String)],
+    ) -> Result<String> {
+        std::fs::copy(asker, self.0.join(ASKER))?;
+        let mut chroot = self.program(ASKER, files)?;
+        chroot.env("RADV_FORCE_FAMILY", chip).env("VK_DRIVER_FILES", format!("/{VULKAN}"));
+        output(&mut chroot, "Vulkan")
+    }
+
+    /// A program of the root, to be run with a folder of these files.
+    fn program(&self, name: &str, files: &[(String, String)]) -> Result<Command> {
         let kernels = self.0.join("kernels");
         if kernels.exists() {
             std::fs::remove_dir_all(&kernels)?;
         }
         std::fs::create_dir(&kernels)?;
-        for entry in std::fs::read_dir(folder)? {
-            let entry = entry?;
-            std::fs::copy(entry.path(), kernels.join(entry.file_name()))?;
+        for (name, text) in files {
+            std::fs::write(kernels.join(name), text)?;
         }
         let mut chroot = cmd::command("chroot");
-        chroot.arg(&self.0).args([format!("/{PROGRAM}").as_str(), "/kernels"]);
-        chroot.env("AMDGPU_GPU_ID", "polaris10").env("RUSTICL_ENABLE", "radeonsi");
-        chroot.env("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/rusticl.icd");
-        // Statistics come with the listing alone, and of kernels that are compiled now.
-        chroot.env("AMD_DEBUG", "cs,asm").env("MESA_SHADER_CACHE_DISABLE", "1");
-        let finished = cmd::capture(&mut chroot)?;
-        if !finished.ok {
-            bail!("Mesa's OpenCL ended with a failure: {}", finished.output);
-        }
-        Ok(finished.output)
+        chroot.arg(&self.0).args([format!("/{name}").as_str(), "/kernels"]);
+        // Only what is compiled now is told.
+        chroot.env("MESA_SHADER_CACHE_DISABLE", "1");
+        Ok(chroot)
     }
+}
+
+fn output(chroot: &mut Command, of: &str) -> Result<String> {
+    let finished = cmd::capture(chroot)?;
+    if !finished.ok {
+        let tail: Vec<&str> = finished.output.lines().rev().take(5).collect();
+        bail!("Mesa's {of} ended with a failure: {tail:?}");
+    }
+    Ok(finished.output)
 }
 
 /// Packages and source, without touching what is installed here.
@@ -173,7 +207,7 @@ fn build(source: &Path, root: &Path) -> Result<()> {
     cc.args(DEFINES.iter().map(|define| format!("-D{define}")));
     cc.args(["-Iinclude", "-Isrc", "-Isrc/amd", "-Isrc/util"]);
     cc.arg("-I").arg(root.join("usr/include")).arg("-I").arg(root.join("usr/include/libdrm"));
-    cc.arg(cmd::root().join("xtask/src/mesa/compile.c")).args(SHIM);
+    cc.arg(cmd::root().join("xtask/src/cards/compile.c")).args(SHIM);
     cmd::run(cc.arg("-o").arg(root.join(PROGRAM)).args(["-lpthread", "-ldl", "-lm"]))
 }
 
