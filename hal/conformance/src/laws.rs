@@ -10,6 +10,8 @@ mod pinned;
 mod programs;
 mod random;
 
+pub use random::random_programs;
+
 use lgp_hal::{Device, Error};
 use std::fmt;
 
@@ -77,6 +79,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "no programs is a typed answer", check: programs::absence },
     Law { name: "a kernel adds vectors", check: arithmetic::add_vectors },
     Law { name: "quotients are rounded to nearest", check: arithmetic::quotients },
+    Law { name: "functions are as accurate as OpenCL's", check: arithmetic::functions },
     Law { name: "options define constants", check: programs::options },
     Law { name: "each kind of argument arrives", check: programs::arguments },
     Law { name: "each work-item knows its place", check: programs::grids },

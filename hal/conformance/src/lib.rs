@@ -22,4 +22,4 @@ mod laws;
 
 pub use backends::{Report, run, run_device};
 pub use command::{main_of_test, main_with};
-pub use laws::{LAWS, Law, Verdict};
+pub use laws::{LAWS, Law, Verdict, random_programs};

@@ -89,13 +89,21 @@ pub(super) fn law(device: &dyn Device) -> Verdict {
 }
 
 /// Tries the programs of these seeds.
-pub(crate) fn programs(device: &dyn Device, seeds: Range<u64>) -> Lawful {
+fn programs(device: &dyn Device, seeds: Range<u64>) -> Lawful {
     seeds.into_iter().try_for_each(|seed| {
         let steps = Draw::new(seed).program();
         let source = text::program(&steps);
         one(device, &steps, &source)
             .map_err(|Broken(what)| Broken(format!("program {seed}: {what}\n{source}")))
     })
+}
+
+/// Tries the random programs of some seeds, as the law does with the first ones.
+///
+/// # Errors
+/// The first program that gives something else than C says, with its text.
+pub fn random_programs(device: &dyn Device, seeds: Range<u64>) -> Result<(), String> {
+    programs(device, seeds).map_err(|Broken(what)| what)
 }
 
 fn one(device: &dyn Device, steps: &[Step], source: &str) -> Lawful {
