@@ -135,11 +135,9 @@ pub enum Error {
         /// The driver's error name.
         code: String,
     },
-    /// The device was lost, and its driver opens it again for another process only. End this process
-    /// and start it again, or use another device.
-    #[error(
-        "device {device} was lost by {code} and works again only in a new process: restart this one"
-    )]
+    /// The device was lost, and its driver opens it again for another process only. End this
+    /// process and start it again, or use another device.
+    #[error("device {device}, lost by {code}, works again only in a new process: restart this one")]
     NeedsRestart {
         /// The device.
         device: DeviceId,

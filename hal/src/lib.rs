@@ -39,9 +39,9 @@
 //! **Loss.** A kernel that reached beyond its memory, a hang, a reset or a pulled card end an
 //! opened device. The call that notices the loss, and every later call on the device's queues,
 //! returns [`Error::DeviceLost`]. The content of the device's memory is gone: drop every object of
-//! the device and open it again, which gives it a new context, or use another device. NVIDIA's driver
-//! gives the same process no new context: opening the device again answers [`Error::NeedsRestart`]. A
-//! kernel that loses the device once will do so again.
+//! the device and open it again, which gives it a new context, or use another device. NVIDIA's
+//! driver gives the same process no new context: opening the device again answers
+//! [`Error::NeedsRestart`]. A kernel that loses the device once will do so again.
 //!
 //! **Programs.** [`Device::compile`] takes the portable language of kernels ([`prelude`]). A source
 //! that does not compile is [`Error::Compile`] with the compiler's messages, a launch that does not

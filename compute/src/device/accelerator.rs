@@ -118,7 +118,8 @@ impl Accelerator {
     /// same folder of programs and choices. The former contents of its memory are lost.
     ///
     /// # Errors
-    /// As [`lgp_hal::open`], [`Accelerator::new`] and [`Accelerator::keep_in`].
+    /// As [`lgp_hal::open`], [`Accelerator::new`] and [`Accelerator::keep_in`]. After
+    /// [`lgp_hal::Error::NeedsRestart`] no other call succeeds either, until the process is another.
     pub fn reopened(&self) -> Result<Self> {
         let opened = Self::with_limits(lgp_hal::open(self.id())?, self.0.pool.limits())?;
         if let Some(cache) = self.0.cache.get() {
@@ -152,7 +153,7 @@ impl Accelerator {
         Ok(self.queue().record()?)
     }
 
-    /// Compiles the kernels of a recipe; each kernel is compiled once.
+    /// Compiles the kernels of a recipe, each of them once, and starts the library that it needs.
     ///
     /// # Errors
     /// [`Error::Device`] with the compiler's messages, or for a library that the device lacks;
@@ -166,7 +167,7 @@ impl Accelerator {
             return Err(Error::invalid(message).of("prepare"));
         }
         if recipe.library().is_some() {
-            self.blas()?;
+            self.blas()?.prepare(&mut **self.queue())?;
         }
         let programs = recipe.calls().iter().map(|call| self.program(&call.kernel));
         Ok(Prepared { programs: programs.collect::<Result<_>>()?, recipe })

@@ -70,10 +70,14 @@ fn products_of_a_vendors_library_agree_with_the_cpu(device: Arc<dyn Device>) {
         case.recipes().is_ok_and(|recipes| recipes.iter().any(|recipe| recipe.library().is_some()))
     };
     let some: Vec<&Case> = all.iter().filter(by_library).collect();
-    let failures = failures(some.iter().copied(), Arc::clone(&device) as Arc<dyn Device>);
+    let accelerator = Accelerator::new(Arc::clone(&device) as Arc<dyn Device>);
+    let accelerator = accelerator.expect("it passed its self-test");
+    let failure =
+        |case: &&Case| Some(format!("{}: {}", case.name, case.check_library(&accelerator).err()?));
+    let failures: Vec<String> = some.iter().filter_map(failure).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
     assert!(some.len() >= 10, "{} cases", some.len());
-    assert_eq!(device.multiplied(), some.len(), "the library is preferred where it is");
+    assert!(device.multiplied() >= some.len(), "the library multiplies in each case");
 }
 
 fn every_schedule_agrees_with_the_cpu(device: Arc<dyn Device>) {

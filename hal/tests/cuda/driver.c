@@ -1,5 +1,5 @@
-/* A driver library for tests: one device whose memory is the host's. Definitions set at compile time
-   say what it answers:
+/* A driver library for tests: one device whose memory is the host's. Definitions set at compile
+   time say what it answers:
      VERSION     the driver's CUDA version, as 1000 * major + 10 * minor
      CAPABILITY  the device's compute capability, as 10 * major + minor
      INIT        the answer of cuInit
@@ -208,8 +208,9 @@ unsigned cuFuncGetAttribute(int *value, int which, int *function) {
 }
 
 /* The one kernel writes its second argument into the first byte of its first. */
-unsigned cuLaunchKernel(int *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
-                        unsigned bz, unsigned shared, int *stream, void **arguments, void **extra) {
+unsigned cuLaunchKernel(int *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
+                        unsigned by, unsigned bz, unsigned shared, int *stream, void **arguments,
+                        void **extra) {
     unsigned long long items = 1ull * gx * gy * gz * bx * by * bz;
     if (function != &thing || stream != &thing || extra || shared || items == 0)
         return 1;

@@ -37,8 +37,8 @@ unsigned nvrtcCompileProgram(void *program, int number, const char *const *optio
     if (program != ptx || !target)
         return 5;
     snprintf(cubin, sizeof cubin, "\177ELF %s", target + 1);
-    snprintf(ptx, sizeof ptx, ".version %d.%d\n// %s\n.visible .entry touch(.param .u64 a, .param .u32 b)\n",
-             MAJOR, MINOR, target + 1);
+    snprintf(ptx, sizeof ptx, ".version %d.%d\n// %s\n.visible .entry touch(%s)\n", MAJOR, MINOR,
+             target + 1, ".param .u64 a, .param .u32 b");
     return 0;
 }
 

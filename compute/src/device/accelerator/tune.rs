@@ -34,20 +34,40 @@ pub struct Tuned {
 
 impl Accelerator {
     /// Of recipes that compute the same, the one that [`Accelerator::tune`] chose, in this process
-    /// or an earlier one; else one with the vendor's library, where the device has it; else the
-    /// first. `None` for no recipes.
+    /// or an earlier one; else the first. Where the vendor's library could multiply, it is measured
+    /// against the first, and the choice is kept as that of a tuning. `None` for no recipes.
     #[must_use]
     pub fn choose(&self, mut recipes: Vec<Recipe>) -> Option<Recipe> {
-        let by_library = |recipe: &Recipe| recipe.library().is_some();
-        let mut at = None;
-        if recipes.len() > 1 && self.has_choices() {
-            let chosen = self.choice(&recipes[0].digest());
-            at = chosen.and_then(|c| recipes.iter().position(|recipe| recipe.digest() == c));
-        }
+        let mut at = self.chosen_of(&recipes);
         if at.is_none() && self.device().blas().is_some() {
-            at = recipes.iter().position(by_library);
+            self.try_library(&recipes);
+            at = self.chosen_of(&recipes);
         }
         (!recipes.is_empty()).then(|| recipes.swap_remove(at.unwrap_or(0)))
+    }
+
+    /// The number of the recipe that was chosen, if one was. The host may have lost the vendor's
+    /// library since.
+    fn chosen_of(&self, recipes: &[Recipe]) -> Option<usize> {
+        if recipes.len() < 2 || !self.has_choices() {
+            return None;
+        }
+        let chosen = self.choice(&recipes[0].digest())?;
+        let at = recipes.iter().position(|recipe| recipe.digest() == chosen)?;
+        (recipes[at].library().is_none() || self.device().blas().is_some()).then_some(at)
+    }
+
+    /// Measures the first recipe and those of the vendor's library. The cost model knows nothing of
+    /// the library, which is slower for some products.
+    fn try_library(&self, recipes: &[Recipe]) {
+        let by_library = |recipe: &&Recipe| recipe.library().is_some();
+        let Some((first, others)) = recipes.split_first() else { return };
+        let library = others.iter().filter(by_library);
+        let some: Vec<Recipe> = std::iter::once(first).chain(library).cloned().collect();
+        if some.len() > 1 {
+            // What cannot be measured, for want of memory for example, is left to the first recipe.
+            let _ = self.fastest_of(&some, None);
+        }
     }
 
     /// Measures recipes that compute the same, in turn, for `budget` or a little longer, and
@@ -57,21 +77,27 @@ impl Accelerator {
     /// Out of memory; the first recipe does not run; [`Error::Cache`] for a choice that cannot be
     /// written.
     pub fn tune(&self, recipes: &[Recipe], budget: Duration) -> Result<Tuned> {
+        self.fastest_of(recipes, Some(budget))
+    }
+
+    /// As [`Accelerator::tune`]; without a budget each recipe is measured as seldom as it may be.
+    fn fastest_of(&self, recipes: &[Recipe], budget: Option<Duration>) -> Result<Tuned> {
         let Some(first) = recipes.first() else {
             return Err(Error::invalid("there are no recipes, expected one at least").of("tune"));
         };
-        let end = Instant::now() + budget;
+        let end = budget.map(|budget| Instant::now() + budget);
+        let is_late = || end.is_some_and(|end| Instant::now() >= end);
         let [inputs, outputs] = first.sizes();
         let (inputs, outputs) = (self.filled(inputs)?, self.filled(outputs)?);
         let operands = Operands { inputs: present(&inputs), outputs: present(&outputs) };
         let mut runs = vec![self.warm(first, &operands)?];
         for recipe in &recipes[1..] {
             // A recipe that this device refuses is left out.
-            let tried = (Instant::now() < end).then(|| self.warm(recipe, &operands).ok());
+            let tried = (!is_late()).then(|| self.warm(recipe, &operands).ok());
             runs.push(tried.flatten().unwrap_or_default());
         }
         for round in 0..ROUNDS.end {
-            if round >= ROUNDS.start && Instant::now() >= end {
+            if round >= ROUNDS.start && (end.is_none() || is_late()) {
                 break;
             }
             let best = runs.iter().filter_map(|run| run.time).min();

@@ -144,6 +144,16 @@ impl Case {
         self.compare_with(accelerator, |recipes| recipes)
     }
 
+    /// As [`Case::check`], for every recipe in which the vendor's library multiplies.
+    ///
+    /// # Errors
+    /// The difference of a recipe, or its error.
+    #[allow(dead_code, reason = "one of the programs that share this asks")]
+    pub(crate) fn check_library(&self, accelerator: &Accelerator) -> Result<(), String> {
+        let by_library = |recipe: &Recipe| recipe.library().is_some();
+        self.compare_with(accelerator, |recipes| recipes.into_iter().filter(by_library).collect())
+    }
+
     fn compare_with(
         &self,
         accelerator: &Accelerator,

@@ -1,13 +1,14 @@
 //! An opened NVIDIA device.
 
 use super::blas::CudaBlas;
+use super::blas::functions::Functions;
 use super::buffer::CudaBuffer;
 use super::driver::Driver;
 use super::nvrtc::Nvrtc;
 use super::program::CudaProgram;
 use super::queue::CudaQueue;
 use super::shared::Shared;
-use super::{architecture_of, blas, pinned};
+use super::{architecture_of, pinned};
 use crate::backend::Found;
 use crate::blas::Blas;
 use crate::buffer::Buffer;
@@ -41,7 +42,7 @@ impl CudaDevice {
         let (major, minor) = architecture_of(&driver, device);
         let architecture = 10 * major + minor;
         let compiler = Nvrtc::load(architecture, driver.version());
-        let blas = blas::Functions::load(architecture, driver.version().0);
+        let blas = Functions::load(architecture, driver.version().0);
         let caps = Caps { programs: compiler.is_ok(), gemm: blas.is_some(), ..found.caps };
         let shared = Arc::new(Shared::retain(id, device, driver, caps, compiler, blas)?);
         Ok(Self { name: found.name, blas: CudaBlas::of(&shared), shared })

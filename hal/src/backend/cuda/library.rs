@@ -1,12 +1,12 @@
-//! NVIDIA's libraries, loaded by name at run time, and the tables of the functions that this backend
-//! calls. The names are this module's own: those of the bindings end with CUDA 12, and a function
-//! that is missing there ends the process.
+//! NVIDIA's libraries, loaded by name at run time, and the tables of the functions that this
+//! backend calls. The bindings' own loader is not used: its names end with CUDA 12, and it panics
+//! on a function that a library lacks.
 
 use libloading::Library;
-use std::ffi::{CStr, c_void};
+use std::ffi::c_void;
 use std::fmt::Debug;
 use std::mem::ManuallyDrop;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The first of CUDA's major versions whose libraries are looked for by their version.
 const MAJOR_FIRST: i32 = 12;
@@ -22,8 +22,8 @@ pub(super) fn names(library: &str, newest: i32) -> Vec<String> {
     versioned.chain([format!("lib{library}.so")]).collect()
 }
 
-/// Declares a table of a library's functions, all of which answer with a status. A table is made from
-/// a library that has every one of them, so no call can meet a missing one.
+/// Declares a table of a library's functions, all of which answer with a status. A table is made
+/// from a library that has every one of them, so no call can meet a missing one.
 macro_rules! functions {
     ($(#[$doc:meta])* $table:ident: $status:ident { $($name:ident($($argument:ty),*);)+ }) => {
         $(#[$doc])*
@@ -77,6 +77,7 @@ pub(super) fn load(name: &str) -> Option<ManuallyDrop<Library>> {
 }
 
 /// The file that a function was loaded from.
+#[cfg(unix)]
 pub(super) fn file_of(function: *const c_void) -> Option<PathBuf> {
     // SAFETY: a `Dl_info` of zeros is a valid one.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -86,8 +87,14 @@ pub(super) fn file_of(function: *const c_void) -> Option<PathBuf> {
         return None;
     }
     // SAFETY: the name is a string of the loader's, which lives as long as the library.
-    let name = unsafe { CStr::from_ptr(info.dli_fname) };
-    Some(Path::new(&*name.to_string_lossy()).to_owned())
+    let name = unsafe { std::ffi::CStr::from_ptr(info.dli_fname) };
+    Some(PathBuf::from(&*name.to_string_lossy()))
+}
+
+/// On other systems the loader is not asked.
+#[cfg(not(unix))]
+pub(super) fn file_of(_function: *const c_void) -> Option<PathBuf> {
+    None
 }
 
 /// Whether a call succeeded.

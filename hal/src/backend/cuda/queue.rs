@@ -1,6 +1,6 @@
 //! A CUDA stream.
 
-use super::blas::Functions;
+use super::blas::functions::Functions;
 use super::blas::handle::Handle;
 use super::buffer::CudaBuffer;
 use super::event::CudaEvent;

@@ -1,6 +1,6 @@
 //! The state that the parts of one opened NVIDIA device share.
 
-use super::blas;
+use super::blas::functions::Functions;
 use super::driver::{Driver, is_loss};
 use super::library::{Status, done};
 use super::nvrtc::{Nvrtc, Target};
@@ -23,12 +23,12 @@ pub(super) struct Shared {
     /// The compiler and its target, or why there is no compiler.
     pub(super) compiler: Result<(Nvrtc, Target), String>,
     /// The library of products, where the host has it.
-    pub(super) blas: Option<blas::Functions>,
+    pub(super) blas: Option<Functions>,
     pub(super) life: Life,
 }
 
-// SAFETY: the context is the driver's handle, which any thread may make its current one; nothing else
-// here belongs to a thread.
+// SAFETY: the context is the driver's handle, which any thread may make its current one; nothing
+// else here belongs to a thread.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -44,7 +44,7 @@ impl Shared {
         driver: Driver,
         caps: Caps,
         compiler: Result<(Nvrtc, Target), String>,
-        blas: Option<blas::Functions>,
+        blas: Option<Functions>,
     ) -> Result<Self> {
         let mut context = std::ptr::null_mut();
         let call = "cuDevicePrimaryCtxRetain";

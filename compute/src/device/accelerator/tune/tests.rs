@@ -3,13 +3,18 @@
 use super::*;
 use crate::ValueInfo;
 use crate::ops::MatMul;
-use lgp_hal::{BackendKind, DeviceId};
+use lgp_hal::{BackendKind, Blas, Device, DeviceId, Gemm, Queue, pass_on};
 use lgp_memory::TensorType;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 fn accelerator() -> Option<Accelerator> {
-    let opened = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0));
-    match opened.map_err(|error| error.to_string()) {
-        Ok(device) => Some(Accelerator::new(device).expect("it passed its self-test")),
+    Some(Accelerator::new(device()?).expect("it passed its self-test"))
+}
+
+fn device() -> Option<Arc<dyn Device>> {
+    match lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0)) {
+        Ok(device) => Some(device),
         Err(reason) => {
             println!("skipped: opencl: {reason}");
             None
@@ -66,4 +71,70 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
     let last = self::accelerator().expect("it was there");
     last.keep_in(folder.path()).expect("the folder is ours");
     assert_eq!(last.choose(recipes.clone()).as_ref(), recipes.first());
+}
+
+/// A device with a library whose products take `product` and calculate nothing.
+#[derive(Debug)]
+struct WithLibrary {
+    inner: Arc<dyn Device>,
+    library: Arc<Library>,
+}
+
+#[derive(Debug)]
+struct Library {
+    product: Duration,
+    prepared: AtomicUsize,
+    multiplied: AtomicUsize,
+}
+
+impl Device for WithLibrary {
+    pass_on!(inner: id, name, caps, free_bytes, allocate, queue, pinned, compile, load, arithmetic);
+
+    fn blas(&self) -> Option<Arc<dyn Blas>> {
+        Some(Arc::clone(&self.library) as Arc<dyn Blas>)
+    }
+}
+
+impl Blas for Library {
+    fn prepare(&self, _queue: &mut dyn Queue) -> lgp_hal::Result<()> {
+        self.prepared.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn gemm(&self, _queue: &mut dyn Queue, _gemm: &Gemm<'_>) -> lgp_hal::Result<()> {
+        assert!(self.prepared.load(Ordering::Relaxed) > 0, "before its first product");
+        self.multiplied.fetch_add(1, Ordering::Relaxed);
+        std::thread::sleep(self.product);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_library_is_chosen_where_it_was_measured_to_be_faster() {
+    let Some(inner) = device() else { return };
+    for (product_time, is_faster) in [(Duration::ZERO, true), (Duration::from_millis(100), false)] {
+        let (prepared, multiplied) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let library = Arc::new(Library { product: product_time, prepared, multiplied });
+        let device = WithLibrary { inner: Arc::clone(&inner), library: Arc::clone(&library) };
+        let accelerator = Accelerator::new(Arc::new(device)).expect("it passed its self-test");
+        let recipes = product(256);
+        assert!(recipes[0].library().is_none(), "the cost model prefers a recipe of its own");
+        let choose = || accelerator.choose(recipes.clone()).expect("there are recipes");
+        let chosen = choose();
+        assert_eq!(chosen.library().is_some(), is_faster, "{product_time:?}");
+        let measured = library.multiplied.load(Ordering::Relaxed);
+        assert!(measured > 0, "the library was tried");
+        assert_eq!(choose(), chosen);
+        assert_eq!(library.multiplied.load(Ordering::Relaxed), measured, "it is tried once");
+    }
+}
+
+#[test]
+fn a_library_that_is_gone_is_not_chosen() {
+    let Some(accelerator) = accelerator() else { return };
+    let recipes = product(256);
+    let library = recipes.iter().find(|recipe| recipe.library().is_some());
+    let library = library.expect("a library multiplies f32").digest();
+    accelerator.keep_choice(recipes[0].digest(), library).expect("there is no folder");
+    assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.first());
 }

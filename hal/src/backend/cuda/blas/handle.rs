@@ -1,6 +1,6 @@
 //! The library's handle, which all its calls take.
 
-use super::Functions;
+use super::functions::Functions;
 use crate::backend::cuda::buffer::CudaBuffer;
 use crate::backend::cuda::library::{Status, done};
 use crate::backend::cuda::shared::Shared;

@@ -44,8 +44,8 @@ impl<'a> Fake<'a> {
     }
 }
 
-/// Runs `check`, the body of the calling test, in a process that finds these libraries and no others
-/// in `LD_LIBRARY_PATH`. The process is this program, with the test's name.
+/// Runs `check`, the body of the calling test, in a process that finds these libraries and no
+/// others in `LD_LIBRARY_PATH`. The process is this program, with the test's name.
 pub(super) fn process(test: &str, fakes: &[Fake<'_>], check: impl FnOnce()) {
     if std::env::var_os(LOG).is_some() {
         return check();
