@@ -72,6 +72,10 @@ impl Op for ConvInteger {
         device::launches(self, inputs, outputs)
     }
 
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(self, inputs, outputs)
+    }
+
     fn scratch_bytes(&self, threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         // The inputs and the result in f64, and the scratch memory of their convolution.
         let wide: Vec<ValueInfo> = inputs

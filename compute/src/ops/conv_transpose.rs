@@ -187,6 +187,10 @@ impl Op for ConvTranspose {
         device::launches(self, inputs, outputs)
     }
 
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(self, inputs, outputs)
+    }
+
     fn scratch_bytes(&self, _threads: usize, inputs: &[Option<&ValueInfo>]) -> usize {
         let shape = |i: usize| optional(inputs, i).and_then(|info| info.ty.concrete_shape());
         let (Some(x), Some(weight), Some(info)) = (shape(0), shape(1), optional(inputs, 0)) else {

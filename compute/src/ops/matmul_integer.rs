@@ -94,6 +94,10 @@ impl Op for MatMulInteger {
         device::launches(inputs, outputs)
     }
 
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(inputs, outputs)
+    }
+
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         cpu::run(self, ctx, inputs)
     }

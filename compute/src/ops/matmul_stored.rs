@@ -104,6 +104,10 @@ impl Op for MatMulStored {
         device::launches(self, inputs, outputs)
     }
 
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(self, inputs, outputs)
+    }
+
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
         let (a, stored) = (required(inputs, 0)?, &inputs[1..]);

@@ -23,8 +23,8 @@ void gemv(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
     u32 first = z / batches * part;
     u32 end = least(k, first + part);
     SUM sums[EACH][VECTORS];
-    for (u32 j = 0; j < EACH; j++)
-        for (u32 v = 0; v < VECTORS; v++) sums[j][v] = 0;
+    for (u32 e = 0; e < EACH; e++)
+        for (u32 v = 0; v < VECTORS; v++) sums[e][v] = 0;
     for (u32 d = first + LANE * RIGHT_WIDTH; d < end; d += LANES * RIGHT_WIDTH) {
         TILE l[VECTORS * RIGHT_WIDTH];
         for (u32 v = 0; v < VECTORS; v++) {
@@ -32,17 +32,17 @@ void gemv(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
                 LEFT_VECTOR(l, v * RIGHT_WIDTH + w, left_start + place(LEFT_ALONG, m, k, v, d + w), v);
             }
         }
-        for (u32 j = 0; j < EACH; j++) {
-            u32 side = least(first_column + j * COLUMNS, n - 1);
+        for (u32 e = 0; e < EACH; e++) {
+            u32 side = least(first_column + e * COLUMNS, n - 1);
             TILE r[RIGHT_WIDTH];
             RIGHT_VECTOR(r, 0, right_start + place(RIGHT_ALONG, n, k, side, d), side);
             for (u32 w = 0; w < RIGHT_WIDTH; w++)
-                for (u32 v = 0; v < VECTORS; v++) sums[j][v] += (SUM)l[v * RIGHT_WIDTH + w] * r[w];
+                for (u32 v = 0; v < VECTORS; v++) sums[e][v] += (SUM)l[v * RIGHT_WIDTH + w] * r[w];
         }
     }
-    for (u32 j = 0; j < EACH; j++) {
-        u32 column = first_column + j * COLUMNS;
-        for (u32 v = 0; v < VECTORS; v++) shared[v][LANE][COLUMN] = sums[j][v];
+    for (u32 e = 0; e < EACH; e++) {
+        u32 column = first_column + e * COLUMNS;
+        for (u32 v = 0; v < VECTORS; v++) shared[v][LANE][COLUMN] = sums[e][v];
         for (u32 half_ = LANES / 2; half_ > 0; half_ /= 2) {
             BARRIER();
             if (LANE < half_) {

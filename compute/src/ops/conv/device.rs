@@ -42,8 +42,7 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
-    let conv = Convolution::new(op, inputs, outputs)?;
-    if conv.channels == 1 { conv.by_planes() } else { conv.product() }
+    Convolution::new(op, inputs, outputs)?.launches()
 }
 
 pub(super) fn schedules(
@@ -51,10 +50,7 @@ pub(super) fn schedules(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Vec<Launches> {
-    let Some(best) = launches(op, inputs, outputs) else { return Vec::new() };
-    let others = Convolution::new(op, inputs, outputs).map_or(Vec::new(), |conv| conv.others());
-    let others: Vec<Launches> = others.into_iter().filter(|other| *other != best).collect();
-    std::iter::once(best).chain(others).collect()
+    Convolution::new(op, inputs, outputs).map_or(Vec::new(), |conv| conv.schedules())
 }
 
 /// The dimensions of the input, the weight and the output, none of them 0.
@@ -152,8 +148,25 @@ impl Convolution {
         })
     }
 
+    /// The launches.
+    pub(crate) fn launches(&self) -> Option<Launches> {
+        if self.is_by_planes() { self.by_planes() } else { self.product() }
+    }
+
+    /// The launches of every schedule that is worth measuring; [`Convolution::launches`] come first.
+    pub(crate) fn schedules(&self) -> Vec<Launches> {
+        let Some(best) = self.launches() else { return Vec::new() };
+        let others: Vec<Launches> =
+            self.others().into_iter().filter(|other| *other != best).collect();
+        std::iter::once(best).chain(others).collect()
+    }
+
+    fn is_by_planes(&self) -> bool {
+        self.channels == 1 && !self.transposed && self.integers.is_none()
+    }
+
     /// The launches as a matrix product, or as a special form that costs less.
-    pub(crate) fn product(&self) -> Option<Launches> {
+    fn product(&self) -> Option<Launches> {
         if let Some(Some(plain)) = self.plain(|product| product.launches()) {
             return Some(plain);
         }
@@ -173,7 +186,7 @@ impl Convolution {
     /// The launches worth measuring: plane by plane for groups of one channel, else the cheapest
     /// schedules of the product and Winograd's algorithm; and each direct form.
     fn others(&self) -> Vec<Launches> {
-        if self.channels == 1 {
+        if self.is_by_planes() {
             return self.depthwise().into_iter().chain(self.directs()).collect();
         }
         let Some(product) = self.sizes_of_product() else { return Vec::new() };

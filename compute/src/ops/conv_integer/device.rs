@@ -12,6 +12,22 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
+    convolution(op, inputs, outputs)?.launches()
+}
+
+pub(super) fn schedules(
+    op: &ConvInteger,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    convolution(op, inputs, outputs).map_or(Vec::new(), |convolution| convolution.schedules())
+}
+
+fn convolution(
+    op: &ConvInteger,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Convolution> {
     let [x, weight, y] = shapes(inputs, outputs)?;
     let dtype = |i: usize| Some(optional(inputs, i)?.ty.dtype);
     let zeros = |i: usize| optional(inputs, i)?.ty.concrete_shape()?.elements().ok();
@@ -20,7 +36,7 @@ pub(super) fn launches(
     if zero.is_some_and(|n| n != 1) || weight_zero.is_some_and(|n| n != 1 && n != maps) {
         return None;
     }
-    let conv = Convolution {
+    Some(Convolution {
         dtype: dtype(0)?,
         axes: three(&op.conv.windows(&x, &weight).ok()?).ok()?,
         transposed: false,
@@ -35,6 +51,5 @@ pub(super) fn launches(
             zero: zero.is_some(),
             weight_zero: weight_zero.map(|n| n != 1),
         }),
-    };
-    conv.product()
+    })
 }

@@ -12,8 +12,24 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
+    convolution(op, inputs, outputs)?.launches()
+}
+
+pub(super) fn schedules(
+    op: &ConvTranspose,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    convolution(op, inputs, outputs).map_or(Vec::new(), |convolution| convolution.schedules())
+}
+
+fn convolution(
+    op: &ConvTranspose,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Convolution> {
     let [x, weight, y] = shapes(inputs, outputs)?;
-    let conv = Convolution {
+    Some(Convolution {
         dtype: outputs.first()?.ty.dtype,
         axes: three(&op.windows(&x[2..], &weight[2..]).ok()?).ok()?,
         transposed: true,
@@ -24,6 +40,5 @@ pub(super) fn launches(
         bias: optional(inputs, 2).is_some(),
         transformed: false,
         integers: None,
-    };
-    conv.product()
+    })
 }

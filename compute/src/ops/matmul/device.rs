@@ -8,7 +8,16 @@ pub(super) fn launches(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> 
 }
 
 pub(super) fn schedules(inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
-    let all = with_product(inputs, [None, None], outputs, |product| Some(product.schedules()));
+    schedules_of(inputs, [None, None], outputs)
+}
+
+/// The schedules of [`product`].
+pub(crate) fn schedules_of(
+    inputs: &[Option<&ValueInfo>],
+    zeros: [Option<Zero>; 2],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    let all = with_product(inputs, zeros, outputs, |product| Some(product.schedules()));
     all.unwrap_or_default()
 }
 

@@ -11,6 +11,22 @@ pub(super) fn launches(
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
 ) -> Option<Launches> {
+    product(op, inputs, outputs)?.launches()
+}
+
+pub(super) fn schedules(
+    op: &MatMulStored,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Vec<Launches> {
+    product(op, inputs, outputs).map_or(Vec::new(), |product| product.schedules())
+}
+
+fn product(
+    op: &MatMulStored,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<Product<'static>> {
     let ([output], stored) = (outputs, optional(inputs, 1)?) else { return None };
     let (a, weight) = (optional(inputs, 0)?.ty.concrete_shape()?, op.weight(inputs).ok()?);
     let &[k, n] = weight.ty.concrete_shape()?.dims() else { return None };
@@ -39,13 +55,12 @@ pub(super) fn launches(
         }
     };
     let rows = a.iter().rev().skip(1).product();
-    let product = Product {
+    Some(Product {
         sizes: [rows, n, k],
         operands: [plain(0, DType::F32, true), right],
         batches: [&[]; 3],
         alpha: 1.,
         addend: None,
         y: (Argument::Output(0), output.ty.dtype),
-    };
-    product.launches()
+    })
 }
