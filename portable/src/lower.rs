@@ -7,6 +7,7 @@ mod expression;
 mod place;
 mod statement;
 mod types;
+mod unroll;
 
 use crate::constant;
 use crate::module::Writer;
