@@ -11,6 +11,7 @@ mod loader;
 mod memory;
 mod pace;
 mod pinned;
+mod pool;
 mod program;
 mod queue;
 mod quirks;

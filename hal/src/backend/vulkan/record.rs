@@ -2,8 +2,9 @@
 
 use super::event::{Keep, Timeline};
 use super::hazards::{Access, Hazards, touches};
-use super::memory::{Block, Home};
+use super::memory::Block;
 use super::pace::Pace;
+use super::pool::Home;
 use super::ring::Ring;
 use super::shared::Shared;
 use super::slot::Slot;
