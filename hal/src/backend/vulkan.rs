@@ -10,6 +10,7 @@ mod kernel;
 mod loader;
 mod memory;
 mod pace;
+mod pieces;
 mod pinned;
 mod pool;
 mod program;

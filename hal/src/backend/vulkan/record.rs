@@ -137,6 +137,23 @@ impl Recorder {
         Ok(recording.slot.commands)
     }
 
+    /// [`Self::admit`] for a further command of the launch that was admitted last. The commands of one
+    /// launch may overlap, so that no barrier comes between them.
+    pub(super) fn admit_further(
+        &mut self,
+        accesses: &[Access],
+        keep: impl IntoIterator<Item = Keep>,
+    ) -> Result<vk::CommandBuffer> {
+        match &mut self.recording {
+            Some(recording) if recording.commands > 0 => {
+                recording.commands += 1;
+                Ok(recording.slot.commands)
+            }
+            // The former commands were submitted.
+            _ => self.admit(accesses, 0, keep),
+        }
+    }
+
     /// Records a copy between two blocks.
     pub(super) fn copy(
         &mut self,
