@@ -1,6 +1,8 @@
 //! The language in which kernels are written once for every device: its grammar, its checker, and its compiler to
 //! SPIR-V for Vulkan. This crate knows no devices.
 
+#![forbid(unsafe_code)]
+
 mod constant;
 mod lower;
 mod module;
@@ -22,7 +24,9 @@ const ROUNDED_BF16: &str = "rounded_bf16_";
 
 /// A kernel as a SPIR-V module of its own, with one entry point of the kernel's name.
 ///
-/// Buffers are storage buffers of descriptor set 0. Scalars are push constants, which begin at byte 0.
+/// Buffers are storage buffers of descriptor set 0. Scalars are push constants, which begin at byte 0. A grid with more
+/// work-groups than a dispatch may have is dispatched in pieces: the specialisation constants 3, 4 and 5 (u32, 0 by
+/// default) give a piece's first work-group in each dimension, 6, 7 and 8 its first work-item.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     /// The entry point.

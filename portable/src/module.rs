@@ -27,6 +27,8 @@ pub(crate) struct Writer {
     known: HashMap<(Op, Vec<Operand>), Word>,
     buffers: HashMap<(u32, View), Word>,
     builtins: HashMap<BuiltIn, Word>,
+    /// The specialisation constants by their numbers.
+    specialised: HashMap<u32, Word>,
     /// The global variables that the entry point names.
     pub(crate) interface: Vec<Word>,
     pub(crate) needs: BTreeSet<Need>,
@@ -67,6 +69,7 @@ impl Writer {
             known: HashMap::new(),
             buffers: HashMap::new(),
             builtins: HashMap::new(),
+            specialised: HashMap::new(),
             interface: Vec::new(),
             needs: BTreeSet::from([Need::FloatControls]),
             extended,
@@ -318,19 +321,24 @@ impl Writer {
         self.builtins.contains_key(&builtin)
     }
 
+    /// A word that the driver is told when it compiles, or `default`.
+    pub(crate) fn specialised(&mut self, number: u32, default: u32) -> Word {
+        if let Some(id) = self.specialised.get(&number) {
+            return *id;
+        }
+        let (word, id) = (self.int(32), self.id());
+        let operands = vec![Operand::LiteralBit32(default)];
+        let constant = Instruction::new(Op::SpecConstant, Some(word), Some(id), operands);
+        self.module.types_global_values.push(constant);
+        self.decorate(id, Decoration::SpecId, vec![Operand::LiteralBit32(number)]);
+        self.specialised.insert(number, id);
+        id
+    }
+
     /// The size of work-groups by the specialisation constants 0 to 2.
     pub(crate) fn open_group(&mut self) {
         let word = self.int(32);
-        let sides: Vec<Word> = (0..3u32)
-            .map(|side| {
-                let id = self.id();
-                let operands = vec![Operand::LiteralBit32(1)];
-                let constant = Instruction::new(Op::SpecConstant, Some(word), Some(id), operands);
-                self.module.types_global_values.push(constant);
-                self.decorate(id, Decoration::SpecId, vec![Operand::LiteralBit32(side)]);
-                id
-            })
-            .collect();
+        let sides: Vec<Word> = (0..3).map(|side| self.specialised(side, 1)).collect();
         let vector = self.vector(word, 3);
         let id = self.id();
         let operands = sides.into_iter().map(Operand::IdRef).collect();

@@ -84,3 +84,29 @@ fn groups_are_counted_where_a_kernel_asks() {
     let kernels = compile(source, "").expect("it is the language");
     assert_eq!(kernels.iter().map(|it| it.counts_groups).collect::<Vec<_>>(), [false, true]);
 }
+
+#[test]
+fn places_begin_where_a_piece_of_the_grid_does() {
+    // The numbers of the constants: operands of `OpDecorate … SpecId`.
+    let numbers = |source: &str| {
+        let kernels = compile(source, "").expect("it is the language");
+        let words = &kernels[0].words;
+        let mut numbers = std::collections::BTreeSet::new();
+        let mut at = 5;
+        while let Some([head, rest @ ..]) = words.get(at..) {
+            if let (0x0004_0047, [_, 1, number, ..]) = (*head, rest) {
+                numbers.insert(*number);
+            }
+            at += (*head >> 16) as usize;
+        }
+        numbers.into_iter().collect::<Vec<u32>>()
+    };
+    for (body, expected) in [
+        ("y[GLOBAL_ID(1)] = GROUP_ID(2);", &[5, 7][..]),
+        ("y[GLOBAL_ID(0)] = GLOBAL_ID(0) + GROUP_ID(0);", &[3, 6]),
+        ("y[LOCAL_ID(0)] = 1;", &[]),
+    ] {
+        let head = "KERNEL GROUP_SIZE(4, 1, 1) void k(GLOBAL u32 *y)";
+        assert_eq!(numbers(&format!("{head} {{ {body} }}")), expected, "{body}");
+    }
+}

@@ -6,9 +6,9 @@ use crate::report::Outcome;
 use crate::step::{step, tests};
 use anyhow::{Result, ensure};
 
-/// From the crate that features are about to the one that has all others below it: these two choose
-/// backends.
+/// From the ground up. The crate that drives devices and the one that has all others below it choose backends.
 const CRATES: &[&str] = &[
+    "lgp-portable",
     "lgp-hal",
     "lgp-memory",
     "lgp-compute",
@@ -23,11 +23,11 @@ const CRATES: &[&str] = &[
     "lgp-python",
     "lgp-cli",
 ];
-/// The first and the last of them.
+/// The crates that choose backends.
 const CHOOSING: [&str; 2] = ["lgp-hal", "lgp-cli"];
 
-/// The part of every test run: the first crate, whose code depends on features, under each of them
-/// with its tests, and the last crate under one.
+/// The part of every test run: the crate whose code depends on features, under each of them with its tests, and the
+/// last crate under one.
 pub(crate) fn sample() -> Result<Outcome> {
     let mut outcome = Outcome::default();
     for feature in cmd::backends(&cmd::metadata()?) {

@@ -83,6 +83,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "options define constants", check: programs::options },
     Law { name: "each kind of argument arrives", check: programs::arguments },
     Law { name: "each work-item knows its place", check: programs::grids },
+    Law { name: "a grid may have many work-groups", check: programs::many_groups },
     Law { name: "kernels and transfers keep their order", check: programs::order },
     Law { name: "random programs mean what C says", check: random::law },
     Law { name: "a binary is the program", check: programs::binaries },

@@ -63,6 +63,10 @@ const FUNCTIONS: &[(&str, Does)] = &[
     ("isinf", Does::IsInf),
 ];
 
+/// The specialisation constants of a dispatch that is a piece of a grid: the first work-group and the first work-item
+/// in each dimension.
+const FIRST_GROUP: u32 = 3;
+const FIRST_ITEM: u32 = 6;
 /// One group, and the order of what it does with local memory.
 const WORKGROUP: u32 = 2;
 const DEVICE: u32 = 1;
@@ -182,7 +186,14 @@ impl Lower<'_> {
         let to = self.writer.pointer(StorageClass::Input, word);
         let dimension = self.writer.u32(known);
         let place = self.writer.op(Op::AccessChain, to, &[variable, dimension]);
-        Ok(self.writer.op(Op::Load, word, &[place]))
+        let place = self.writer.op(Op::Load, word, &[place]);
+        let first = match builtin {
+            BuiltIn::WorkgroupId => FIRST_GROUP + known,
+            BuiltIn::GlobalInvocationId => FIRST_ITEM + known,
+            _ => return Ok(place),
+        };
+        let first = self.writer.specialised(first, 0);
+        Ok(self.writer.op(Op::IAdd, word, &[place, first]))
     }
 
     /// The buffer, whether it is const, and the index in it, of a pointer to one of `types` and an index.

@@ -40,6 +40,10 @@ KERNEL GROUP_SIZE(64, 1, 1) void all_arguments(GLOBAL u32 *out, u32 u, i32 i, u6
     }
 }
 
+KERNEL GROUP_SIZE(2, 1, 1) void groups_of_two(GLOBAL u32 *out) {
+    out[GLOBAL_ID(0)] += 2 * GROUP_ID(0) + LOCAL_ID(0);
+}
+
 // The place of each work-item: its group and its place in the group, in three dimensions.
 KERNEL void places(GLOBAL u32 *out) {
     u32 width = GROUPS(0) * 4, height = GROUPS(1) * 2;

@@ -131,6 +131,32 @@ pub(super) fn grids(device: &dyn Device) -> Verdict {
     })
 }
 
+/// More work-groups than some drivers take at once, in the first dimension, where all others bear them.
+const MANY_GROUPS: usize = 70_000;
+
+pub(super) fn many_groups(device: &dyn Device) -> Verdict {
+    with_programs(device, |device| {
+        let program = device.compile(SOURCE, "")?;
+        let mut queue = device.queue()?;
+        let start: Vec<u32> = (0..2 * MANY_GROUPS as u32).map(|at| at % 7).collect();
+        let values = upload(device, &mut *queue, &start)?;
+        let args = [Arg::Buffer(&*values)];
+        let launch = Launch {
+            program: &*program,
+            kernel: "groups_of_two",
+            global: [2 * MANY_GROUPS, 1, 1],
+            local: Some([2, 1, 1]),
+            args: &args,
+        };
+        for _ in 0..3 {
+            // SAFETY: one element per work-item, and the buffer has two for each group.
+            unsafe { queue.launch(&launch)? };
+        }
+        let expected: Vec<u32> = (0..).zip(&start).map(|(at, start)| start + 3 * at).collect();
+        same("what the groups add", &download(&mut *queue, &*values)?, &expected)
+    })
+}
+
 pub(super) fn order(device: &dyn Device) -> Verdict {
     with_programs(device, |device| {
         let program = device.compile(SOURCE, "")?;

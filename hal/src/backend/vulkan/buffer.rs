@@ -1,6 +1,7 @@
 //! A buffer in the memory of a Vulkan device.
 
-use super::memory::{Block, Home};
+use super::memory::Block;
+use super::pool::Home;
 use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};

@@ -60,8 +60,8 @@ pub(super) struct Kernel {
     code: lgp_portable::Kernel,
     pub(super) set_layout: vk::DescriptorSetLayout,
     pub(super) layout: vk::PipelineLayout,
-    /// The pipelines by the size of their work-groups.
-    pipelines: Mutex<HashMap<[u32; 3], vk::Pipeline>>,
+    /// The pipelines by the size of their work-groups and their first work-group.
+    pipelines: Mutex<HashMap<[[u32; 3]; 2], vk::Pipeline>>,
 }
 
 /// The arguments of a launch as the driver takes them.
@@ -117,24 +117,24 @@ impl Kernel {
         kernel.layout = unsafe { shared.device.create_pipeline_layout(&info, None) }
             .map_err(shared.failed("vkCreatePipelineLayout"))?;
         if let Some(group) = kernel.code.group {
-            kernel.pipeline(group)?;
+            kernel.pipeline(group, [0; 3])?;
         }
         Ok(kernel)
     }
 
-    /// The pipeline whose work-groups have this size.
-    pub(super) fn pipeline(&self, group: [u32; 3]) -> Result<vk::Pipeline> {
+    /// The pipeline whose work-groups have this size, and the place `first` on.
+    pub(super) fn pipeline(&self, group: [u32; 3], first: [u32; 3]) -> Result<vk::Pipeline> {
         // A panic leaves the map whole.
         let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = pipelines.get(&group) {
+        if let Some(pipeline) = pipelines.get(&[group, first]) {
             return Ok(*pipeline);
         }
-        let pipeline = self.build(group)?;
-        pipelines.insert(group, pipeline);
+        let pipeline = self.build(group, first)?;
+        pipelines.insert([group, first], pipeline);
         Ok(pipeline)
     }
 
-    fn build(&self, group: [u32; 3]) -> Result<vk::Pipeline> {
+    fn build(&self, group: [u32; 3], first: [u32; 3]) -> Result<vk::Pipeline> {
         let (shared, device) = (&self.shared, &self.shared.device);
         let name = CString::new(self.code.name.as_str()).map_err(|_| Error::Compile {
             device: shared.id,
@@ -147,16 +147,19 @@ impl Kernel {
             .map_err(shared.failed("vkCreateShaderModule"))?;
         let entry =
             |id: u32| vk::SpecializationMapEntry { constant_id: id, offset: 4 * id, size: 4 };
-        let (entries, data) = ([0, 1, 2].map(entry), group.map(u32::to_ne_bytes).concat());
+        // Vulkan's own base of a dispatch must keep to the limits of a whole grid, and these need not.
+        let item = [0, 1, 2].map(|axis| group[axis] * first[axis]);
+        let (entries, data) = (
+            [0, 1, 2, 3, 4, 5, 6, 7, 8].map(entry),
+            [group, first, item].concat().into_iter().flat_map(u32::to_ne_bytes),
+        );
+        let data: Vec<u8> = data.collect();
         let constants = vk::SpecializationInfo::default().map_entries(&entries).data(&data);
         let stage = vk::PipelineShaderStageCreateInfo::default()
             .stage(vk::ShaderStageFlags::COMPUTE)
             .module(module)
-            .name(&name);
-        let stage = match self.code.group {
-            Some(_) => stage,
-            None => stage.specialization_info(&constants),
-        };
+            .name(&name)
+            .specialization_info(&constants);
         let info = [vk::ComputePipelineCreateInfo::default().stage(stage).layout(self.layout)];
         // SAFETY: module, layout and store are of the device; the structures live through the call,
         // after which the module is not needed.
@@ -191,12 +194,20 @@ impl Kernel {
         }
         let groups = [0, 1, 2].map(|axis| launch.global[axis] / group[axis].max(1));
         let counts = limits.max_compute_work_group_count;
-        if groups.iter().zip(counts).any(|(&count, most)| count > most as usize) {
-            let reason = format!("{groups:?} work-groups exceed the device's {counts:?}");
+        let is_larger = groups.iter().zip(counts).any(|(&count, most)| count > most as usize);
+        if self.code.counts_groups && is_larger {
+            let reason = format!(
+                "{groups:?} work-groups exceed the device's {counts:?}, and the kernel asks for \
+                 their number"
+            );
             return Err(launch.refusal(reason));
         }
-        // Both are within the driver's limits, which have 32 bits.
+        // Kernels count work-items in 32 bits.
         let narrow = |values: [usize; 3]| values.map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+        if launch.global.iter().any(|&side| u32::try_from(side).is_err()) {
+            let reason = format!("the grid {:?} exceeds 32 bits in a dimension", launch.global);
+            return Err(launch.refusal(reason));
+        }
         Ok((narrow(group), narrow(groups)))
     }
 

@@ -1,6 +1,7 @@
 //! Host memory that the device accesses, and transfers from without an extra copy.
 
-use super::memory::{Block, Home};
+use super::memory::Block;
+use super::pool::Home;
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::pinned::Pinned;

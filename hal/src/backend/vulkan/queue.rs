@@ -2,7 +2,9 @@
 
 use super::buffer::VkBuffer;
 use super::event::{Keep, Stamp, VkEvent};
+use super::kernel::{Arguments, Kernel};
 use super::memory::Block;
+use super::pieces::pieces;
 use super::pinned;
 use super::program::VkProgram;
 use super::record::{PART_BYTES, Recorder};
@@ -94,6 +96,46 @@ impl VkQueue {
                 Err(error)
             }
         }
+    }
+
+    /// Records one dispatch of a launch; `is_further` for one after the first.
+    ///
+    /// # Safety
+    /// The kernel stays within its buffers, and the pipeline is the kernel's.
+    unsafe fn dispatch(
+        &mut self,
+        kernel: &Arc<Kernel>,
+        args: &Arguments,
+        pipeline: vk::Pipeline,
+        groups: [u32; 3],
+        is_further: bool,
+    ) -> Result<()> {
+        let set = match args.buffers.as_slice() {
+            [] => None,
+            buffers => Some(self.recorder.slot()?.set(kernel.set_layout, buffers)?),
+        };
+        self.recorder.slot().map(drop)?;
+        let keep = args.keep.iter().cloned().chain([Arc::clone(kernel) as Keep]);
+        let commands = match is_further {
+            true => self.recorder.admit_further(&args.accesses, keep)?,
+            false => self.recorder.admit(&args.accesses, 0, keep)?,
+        };
+        let (device, layout) = (&self.shared.device, kernel.layout);
+        // SAFETY: the caller promises that the kernel stays within its buffers. Pipeline, set and
+        // scalars are of the kernel's layout, and the submission keeps what they need.
+        unsafe {
+            device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
+            if let Some(set) = set {
+                let point = vk::PipelineBindPoint::COMPUTE;
+                device.cmd_bind_descriptor_sets(commands, point, layout, 0, &[set], &[]);
+            }
+            if !args.scalars.is_empty() {
+                let stage = vk::ShaderStageFlags::COMPUTE;
+                device.cmd_push_constants(commands, layout, stage, 0, &args.scalars);
+            }
+            device.cmd_dispatch(commands, groups[0], groups[1], groups[2]);
+        }
+        Ok(())
     }
 }
 
@@ -232,28 +274,13 @@ impl Queue for VkQueue {
         let kernel = program.kernel(launch)?;
         let (group, groups) = kernel.places(launch)?;
         let args = kernel.arguments(launch)?;
-        let pipeline = kernel.pipeline(group)?;
-        let set = match args.buffers.as_slice() {
-            [] => None,
-            buffers => Some(self.recorder.slot()?.set(kernel.set_layout, buffers)?),
-        };
-        self.recorder.slot().map(drop)?;
-        let keep = args.keep.into_iter().chain([Arc::clone(kernel) as Keep]);
-        let commands = self.recorder.admit(&args.accesses, 0, keep)?;
-        let (device, layout) = (&self.shared.device, kernel.layout);
-        // SAFETY: the caller promises that the kernel stays within its buffers. Pipeline, set and
-        // scalars are of the kernel's layout, and the submission keeps what they need.
-        unsafe {
-            device.cmd_bind_pipeline(commands, vk::PipelineBindPoint::COMPUTE, pipeline);
-            if let Some(set) = set {
-                let point = vk::PipelineBindPoint::COMPUTE;
-                device.cmd_bind_descriptor_sets(commands, point, layout, 0, &[set], &[]);
-            }
-            if !args.scalars.is_empty() {
-                let stage = vk::ShaderStageFlags::COMPUTE;
-                device.cmd_push_constants(commands, layout, stage, 0, &args.scalars);
-            }
-            device.cmd_dispatch(commands, groups[0], groups[1], groups[2]);
+        let most = self.shared.facts.limits.max_compute_work_group_count;
+        let pieces = pieces(groups, most)
+            .map(|piece| Ok((kernel.pipeline(group, piece.first)?, piece.groups)))
+            .collect::<Result<Vec<_>>>()?;
+        for (at, (pipeline, groups)) in pieces.into_iter().enumerate() {
+            // SAFETY: the caller's promise is passed on; the pipeline is of the kernel.
+            unsafe { self.dispatch(kernel, &args, pipeline, groups, at > 0) }?;
         }
         Ok(())
     }

@@ -2,8 +2,9 @@
 
 use super::event::{Keep, Timeline};
 use super::hazards::{Access, Hazards, touches};
-use super::memory::{Block, Home};
+use super::memory::Block;
 use super::pace::Pace;
+use super::pool::Home;
 use super::ring::Ring;
 use super::shared::Shared;
 use super::slot::Slot;
@@ -134,6 +135,23 @@ impl Recorder {
         recording.commands += 1;
         recording.bytes += bytes;
         Ok(recording.slot.commands)
+    }
+
+    /// [`Self::admit`] for a further command of the launch that was admitted last. The commands of one
+    /// launch may overlap, so that no barrier comes between them.
+    pub(super) fn admit_further(
+        &mut self,
+        accesses: &[Access],
+        keep: impl IntoIterator<Item = Keep>,
+    ) -> Result<vk::CommandBuffer> {
+        match &mut self.recording {
+            Some(recording) if recording.commands > 0 => {
+                recording.commands += 1;
+                Ok(recording.slot.commands)
+            }
+            // The former commands were submitted.
+            _ => self.admit(accesses, 0, keep),
+        }
     }
 
     /// Records a copy between two blocks.

@@ -2,7 +2,7 @@
 
 use super::info::{Entry, Facts};
 use super::loader::Instance;
-use super::memory::{Home, Pool};
+use super::pool::{Home, Pool};
 use super::types::Kinds;
 use super::{is_loss, is_out_of_memory};
 use crate::caps::{Caps, DeviceKind};
