@@ -38,11 +38,8 @@ pub(super) struct Accepted {
 pub(super) const ACCEPTED: &[Accepted] = &[
     accept(Way::OpenCl, "attention", Rule::Waves, 3, TILES),
     accept(Way::Vulkan, "attention", Rule::Waves, 3, TILES),
-    accept(Way::OpenCl, "conv", Rule::Reads, 54, STEP),
-    accept(Way::Vulkan, "conv", Rule::Reads, 54, STEP),
     accept(Way::OpenCl, "conv", Rule::Waves, 3, TILES),
     accept(Way::Vulkan, "conv", Rule::Waves, 2, TILES),
-    accept(Way::OpenCl, "gemm", Rule::Scratch, 8192, ARRAY),
     accept(Way::OpenCl, "gemm", Rule::Waves, 3, TILES),
     accept(Way::OpenCl, "winograd", Rule::Reads, 16, STEP),
     accept(Way::Vulkan, "winograd", Rule::Reads, 16, STEP),
@@ -54,7 +51,6 @@ const TILES: &str =
     "the largest tiles of a work-item take more than 64 registers; to be tried with smaller ones";
 const STEP: &str =
     "lines of the tile in local memory begin at places that are no multiples of 16 B";
-const ARRAY: &str = "an array of the widest tile stays in memory; its loops are to be written out";
 
 const fn accept(
     way: Way,

@@ -40,7 +40,7 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
                float scale EXTRA_PARAMETERS) {
     LOCAL float stage[STAGE] ALIGNED;
     LOCAL float weights[ROWS][KEYS + 4] ALIGNED;
-    LOCAL float tops[ROWS][17];
+    LOCAL float tops[ROWS][20] ALIGNED;
     u32 x = LOCAL_ID(0), item = LOCAL_ID(1) * 16 + x, own = LOCAL_ID(1) * EACH_ROW;
     u32 batch = GROUP_ID(1) / heads, head = GROUP_ID(1) % heads;
     u32 first_row = GROUP_ID(0) / SPLITS * ROWS, first_column = GROUP_ID(2) * COLUMNS;

@@ -80,7 +80,10 @@ void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
         }
         BARRIER();
     }
+    /* Written out even where a fused tail makes them long: else the sums are no registers. */
+    UNROLL
     for (u32 i = 0; i < EACH_ROW; i++) {
+        UNROLL
         for (u32 j = 0; j < EACH_COLUMN; j++) {
             u32 row = first_row + LOCAL_ID(1) * EACH_ROW + i;
             u32 column = first_column + LOCAL_ID(0) * EACH_COLUMN + j;
