@@ -325,9 +325,13 @@ pub enum Error {
         /// The reason, as the close code or TLS alert states it.
         reason: String,
     },
-    /// A run did not stop when asked to, for example because a device hangs. What it holds is freed
-    /// when the process ends, so a new process has to take its place.
-    #[error("a run does not stop though it was asked to: this process has to be replaced")]
+    /// A run did not stop when asked to, for example because a device hangs, or a lost device works
+    /// again only in another process. What this process holds is freed when it ends, so a new process
+    /// has to take its place.
+    #[error(
+        "this process has to be replaced: a run does not stop though it was asked to, or a device \
+         works again only in a new process"
+    )]
     MustRestart,
     /// No connection could be made to the address.
     #[error("no coordinator answers at {addr}: {reason}")]

@@ -141,6 +141,13 @@ pub trait Executor: Send + Sync + 'static {
         false
     }
 
+    /// Whether the process has to be replaced, because a device works again only in a new one. Once
+    /// true, this stays true: the worker begins no more runs, and ends with
+    /// [`Error::MustRestart`](crate::Error::MustRestart). It is asked often and must return at once.
+    fn must_restart(&self) -> bool {
+        false
+    }
+
     /// The state that each heartbeat carries. It must return within milliseconds.
     fn status(&self) -> ExecutorStatus;
 

@@ -21,6 +21,8 @@ mod panic_tests;
 mod peers_tests;
 #[cfg(test)]
 mod renew_tests;
+#[cfg(test)]
+mod restart_tests;
 pub(crate) mod ring;
 #[cfg(test)]
 mod shared_blobs_tests;

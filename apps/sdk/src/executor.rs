@@ -7,13 +7,14 @@ use lgp_compute::device::Accelerator;
 use lgp_distributed::{
     DeviceStatus, ExecError, Executor, ExecutorStatus, ModelCache, ModelRef, NodeTime, Stop,
 };
-use lgp_hal::DeviceId;
+use lgp_hal::{DeviceId, Error as DeviceError};
 use lgp_inference::{
-    Error as ModelError, NodeProfile, Profile, Repository, RunOptions, Session, SessionOptions,
-    Stop as RunStop, ValueSpec,
+    Entry, Error as ModelError, NodeProfile, Profile, Repository, RunOptions, Session,
+    SessionOptions, Stop as RunStop, ValueSpec,
 };
 use lgp_memory::{Dim, Error as TensorError, NamedTensor, Shape, TensorView};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -22,6 +23,10 @@ use std::time::Duration;
 /// Each loaded model has one session, shared by all tasks. A task's model is loaded first if needed, and stays loaded
 /// until it is unloaded. Tasks that a worker passes together run as one batch by [`Session::run_batch`], if the model
 /// takes batches and its first batch gave the same results as its tasks alone, up to the rounding of sums.
+///
+/// A device that is lost is opened again, and its models are loaded again for the next tasks. Where its driver opens it
+/// for a new process only, as CUDA does, [`run_worker`](lgp_distributed::run_worker) ends with
+/// [`Error::MustRestart`](lgp_distributed::Error::MustRestart).
 ///
 /// ```
 /// use lgp_distributed::Executor;
@@ -51,6 +56,8 @@ pub struct ModelExecutor {
     accelerator: RwLock<Option<Accelerator>>,
     /// Held while a model loads or the device is reopened, so that two tasks do not do it twice.
     loading: Turns,
+    /// The device is lost, and works again only in a new process.
+    given_up: AtomicBool,
     /// The most bytes of fetched models; `None` if the repository is the coordinator's own.
     cache_bytes_max: Option<u64>,
 }
@@ -79,6 +86,7 @@ impl ModelExecutor {
             sensors,
             accelerator,
             loading,
+            given_up: AtomicBool::new(false),
             cache_bytes_max,
         }
     }
@@ -124,6 +132,17 @@ impl ModelExecutor {
     }
 
     fn session(&self, model: &ModelRef, stop: &Stop) -> Result<Arc<Session>, ExecError> {
+        self.session_or_reopen(model, stop, open_again)
+    }
+
+    /// The session of a model, which is loaded first if needed. If that finds the device lost, `open` opens it, and
+    /// the model is loaded once more.
+    fn session_or_reopen(
+        &self,
+        model: &ModelRef,
+        stop: &Stop,
+        open: impl FnOnce(Option<Accelerator>) -> Reopened,
+    ) -> Result<Arc<Session>, ExecError> {
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
@@ -134,7 +153,21 @@ impl ModelExecutor {
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
-        let session = Arc::new(self.open(model, self.accelerator())?);
+        if self.must_restart() {
+            let device = self.device;
+            let what = format!("device {device} is lost and works again only in a new process");
+            return Err(ExecError::unavailable(what));
+        }
+        let entry = self.entry(model)?;
+        tracing::info!(%model, "loading");
+        let session = match self.load_entry(&entry) {
+            Err(error) if error.is_device_lost() => {
+                tracing::error!(device = %self.device, %error, "opening the device again");
+                if self.replace(open) { self.load_entry(&entry) } else { Err(error) }
+            }
+            loaded => loaded,
+        };
+        let session = Arc::new(session.map_err(|e| failure(&e))?);
         let bytes = footprint(&session);
         self.check_room(model, bytes.unwrap_or(0))?;
         if let Some(bytes) = bytes {
@@ -165,11 +198,7 @@ impl ModelExecutor {
         footprints.values().fold(0, |sum, bytes| sum.saturating_add(*bytes))
     }
 
-    fn open(
-        &self,
-        model: &ModelRef,
-        accelerator: Option<Accelerator>,
-    ) -> Result<Session, ExecError> {
+    fn entry(&self, model: &ModelRef) -> Result<Entry, ExecError> {
         let entry = match self.cache_bytes_max {
             Some(_) => self.repository.get(&model.sha256, None),
             None => self.repository.get(&model.name, Some(model.version)),
@@ -181,10 +210,12 @@ impl ModelExecutor {
                 entry.sha256, model.sha256
             )));
         }
-        tracing::info!(%model, "loading");
-        let parsed = self.repository.load(&entry).map_err(|e| failure(&e))?;
-        let accelerators = accelerator.into_iter().collect();
-        Session::on_devices(parsed, self.options, accelerators).map_err(|e| failure(&e))
+        Ok(entry)
+    }
+
+    fn load_entry(&self, entry: &Entry) -> Result<Session, ModelError> {
+        let accelerators = self.accelerator().into_iter().collect();
+        Session::on_devices(self.repository.load(entry)?, self.options, accelerators)
     }
 
     /// Runs a loaded model by `how`; reopens the device if the run lost it.
@@ -201,7 +232,7 @@ impl ModelExecutor {
         how(&session, &views, &run_stop(stop)).map_err(|error| {
             if error.is_device_lost() {
                 tracing::error!(device = %self.device, %error, "opening the device again");
-                self.reopen(&session, |lost| lost.map(|lost| lost.reopened()).transpose());
+                self.reopen(&session, open_again);
             }
             failure(&error)
         })
@@ -233,22 +264,22 @@ impl ModelExecutor {
         }
     }
 
-    /// Reopens a lost device, whose memory held all that was loaded. `open` may take seconds, so it holds no lock
-    /// that [`Executor::status`] reads.
-    fn reopen(
-        &self,
-        lost: &Session,
-        open: impl FnOnce(Option<Accelerator>) -> Result<Option<Accelerator>, OpError>,
-    ) {
+    /// Reopens the device that a run found lost, unless another task has.
+    fn reopen(&self, lost: &Session, open: impl FnOnce(Option<Accelerator>) -> Reopened) {
         let Some(_turn) = self.loading.take(|| false) else { return };
-        let gone = {
-            let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
-            // Another task may have reopened it first.
-            if !sessions.values().any(|session| std::ptr::eq(&**session, lost)) {
-                return;
-            }
-            std::mem::take(&mut *sessions)
-        };
+        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
+        let is_here = sessions.values().any(|session| std::ptr::eq(&**session, lost));
+        drop(sessions);
+        if is_here {
+            self.replace(open);
+        }
+    }
+
+    /// Replaces a lost device, whose memory held all that was loaded; returns whether `open` has opened it. The caller
+    /// has the turn. `open` may take seconds, so it holds no lock that [`Executor::status`] reads.
+    fn replace(&self, open: impl FnOnce(Option<Accelerator>) -> Reopened) -> bool {
+        let gone =
+            std::mem::take(&mut *self.sessions.write().unwrap_or_else(PoisonError::into_inner));
         self.footprints.write().unwrap_or_else(PoisonError::into_inner).clear();
         drop(gone);
         match open(self.accelerator()) {
@@ -258,11 +289,25 @@ impl ModelExecutor {
                 let lost = std::mem::replace(&mut *accelerator, opened);
                 drop(accelerator);
                 drop(lost);
+                true
             }
-            // The next task finds the device lost again and retries.
-            Err(error) => tracing::error!(device = %self.device, %error, "cannot be reopened"),
+            Err(error) => {
+                tracing::error!(device = %self.device, %error, "cannot be reopened");
+                // After any other refusal, the next task finds the device lost again and retries.
+                if matches!(error, OpError::Device(DeviceError::NeedsRestart { .. })) {
+                    self.given_up.store(true, Ordering::SeqCst);
+                }
+                false
+            }
         }
     }
+}
+
+/// A device that was opened again.
+type Reopened = Result<Option<Accelerator>, OpError>;
+
+fn open_again(lost: Option<Accelerator>) -> Reopened {
+    lost.map(|lost| lost.reopened()).transpose()
 }
 
 impl std::fmt::Debug for ModelExecutor {
@@ -342,6 +387,10 @@ impl Executor for ModelExecutor {
 
     fn is_at_hand(&self, _: usize, model: &ModelRef) -> bool {
         self.accelerator().is_none() && self.loaded(model).is_some()
+    }
+
+    fn must_restart(&self) -> bool {
+        self.given_up.load(Ordering::SeqCst)
     }
 
     fn cache(&self) -> Option<&dyn ModelCache> {

@@ -115,6 +115,11 @@ impl Executor for MultiExecutor {
         self.at(device).is_ok_and(|at| at.is_at_hand(0, model))
     }
 
+    /// One device is reason enough: the others lose seconds, and it would be lost for as long as the process lives.
+    fn must_restart(&self) -> bool {
+        self.all().any(Executor::must_restart)
+    }
+
     fn status(&self) -> ExecutorStatus {
         ExecutorStatus {
             devices: self.all().flat_map(|at| at.status().devices).collect(),

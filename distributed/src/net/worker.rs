@@ -35,6 +35,10 @@ use tokio::time::Instant;
 
 /// Time for abandoned runs to stop.
 const STOP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often the executor is asked whether its process has to be replaced.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time for the runs on other devices of a process that has to be replaced.
+pub(crate) const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The parts of a worker that outlive its connections to a coordinator.
 #[derive(Clone)]
@@ -84,9 +88,9 @@ impl Drop for Serving {
 /// # Errors
 /// [`Error::Refused`] when every coordinator refuses this worker for good or either side does
 /// not trust the other; [`Error::JoinRefused`] when the identity was revoked or expired longer ago
-/// than members may be away; [`Error::MustRestart`] when a run does not stop though it was asked to:
-/// the process has to end, and another one can take its place; [`Error::Pki`] for an unusable
-/// identity; [`Error::Bind`].
+/// than members may be away; [`Error::MustRestart`] when a run does not stop though it was asked to,
+/// or when [`Executor::must_restart`] says so: the process has to end, and another one can take its
+/// place; [`Error::Pki`] for an unusable identity; [`Error::Bind`].
 pub async fn run_worker(
     config: WorkerConfig,
     executor: Arc<dyn Executor>,
@@ -106,6 +110,42 @@ pub async fn run_worker(
         warm_ups: Arc::default(),
         served: Arc::default(),
     };
+    let executor = Arc::clone(&worker.executor);
+    let (restarts, mut restarting) = watch::channel(false);
+    let shutdown = async {
+        tokio::select! {
+            () = shutdown => {}
+            () = given_up(&*executor) => {
+                tracing::error!(
+                    limit = ?FINISH_TIMEOUT,
+                    "a device works again only in a new process: finishing what runs on the others"
+                );
+                restarts.send_replace(true);
+            }
+        }
+    };
+    let overdue = async {
+        // The sender outlives this.
+        let _ = restarting.wait_for(|restarts| *restarts).await;
+        tokio::time::sleep(FINISH_TIMEOUT).await;
+    };
+    let ended = tokio::select! {
+        ended = serve_all(worker, shutdown) => ended,
+        () = overdue => Ok(()),
+    };
+    // A worker that was told to leave before does not come back.
+    let restarts = *restarts.borrow();
+    ended.and(if restarts { Err(Error::MustRestart) } else { Ok(()) })
+}
+
+/// Resolves once the executor's process has to be replaced.
+async fn given_up(executor: &dyn Executor) {
+    while !executor.must_restart() {
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn serve_all(worker: Worker, shutdown: impl Future<Output = ()> + Send) -> Result<()> {
     // Where two names lead to the same coordinator, the later connection stays.
     let places = worker.config.coordinators.each();
     match places.len() {

@@ -27,6 +27,9 @@ const SEARCH: Duration = Duration::from_secs(20);
 /// A revocation reported this soon was made before the machine began to work.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
+/// The least time from one start to the next: a model may lose its device at each load.
+const ANEW: Duration = Duration::from_secs(10);
+
 /// Failure codes after which the search tries the next announced coordinator.
 const ELSEWHERE: [&str; 3] = ["wrong_cluster", "coordinator_unreachable", "cluster_failed"];
 
@@ -59,7 +62,7 @@ pub(crate) struct Args {
     /// The worker's name in the cluster [default: the machine's]
     #[arg(long)]
     name: Option<String>,
-    /// The device to compute on: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
+    /// The device to compute on: auto, cpu, vulkan:0, opencl:0, cuda:0 …; several, as in vulkan:0,vulkan:1, take
     /// tasks side by side [default: auto]
     #[arg(short, long)]
     device: Option<String>,
@@ -174,7 +177,7 @@ fn is_shown(token: &str) -> bool {
 }
 
 /// Replaces this process by the same command with the token on stdin, so that the command line no longer shows it. The
-/// replacement also ends threads that hang in a run. Answers only why it failed.
+/// replacement also ends threads that hang in a run, and gets lost devices back. Answers only why it failed.
 fn start_anew(token: Option<&str>) -> Failure {
     let run = || -> std::io::Result<std::io::Error> {
         let (reader, mut writer) = std::io::pipe()?;
@@ -272,12 +275,16 @@ impl Machine {
             // The sender is dropped only after it has sent.
             let _ = left.await;
         });
-        let mut worker = std::pin::pin!(worker);
+        let (mut worker, began) = (std::pin::pin!(worker), Instant::now());
         loop {
             tokio::select! {
                 ended = &mut worker => {
                     if let Err(error @ ClusterError::MustRestart) = &ended {
                         tracing::error!(%error, "starting anew");
+                        tokio::select! {
+                            () = tokio::time::sleep(ANEW.saturating_sub(began.elapsed())) => {}
+                            () = signals.next() => return Err(Failure::interrupted()),
+                        }
                         return Err(start_anew(self.token.as_deref()));
                     }
                     if is_refused(&ended, &JoinRefusal::CertificateRevoked) {

@@ -53,7 +53,7 @@ pub(crate) fn run() -> Result<()> {
     });
     if let Err(error @ ClusterError::MustRestart) = ended {
         tracing::error!(%error, "the process ends, and its place is filled again");
-        // The run that hangs holds a thread of the runtime, whose drop would wait for it.
+        // A run that hangs holds a thread of the runtime, whose drop would wait for it.
         lgp_hal::exit(1);
     }
     Ok(ended?)

@@ -1,5 +1,7 @@
 //! Loading, running, stopping and unloading a repository's models on the CPU.
 
+mod lost;
+
 use super::*;
 use lgp_distributed::ExecErrorKind;
 use lgp_inference::{Entry, GraphBuilder};

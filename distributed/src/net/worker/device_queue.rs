@@ -203,7 +203,12 @@ impl DeviceQueue {
         let mut state = self.lock();
         loop {
             let now = Instant::now();
-            match state.groups.next(now) {
+            let next = match self.executor.must_restart() {
+                // What waits is given back, and runs elsewhere or in the next process.
+                true => Next::End,
+                false => state.groups.next(now),
+            };
+            match next {
                 Next::Take(kind) => {
                     let batch = take(&mut state, kind, now);
                     state.taking -= 1;
