@@ -3,23 +3,19 @@
 use super::*;
 use crate::ValueInfo;
 use crate::ops::MatMul;
-use lgp_hal::{BackendKind, Blas, Device, DeviceId, Gemm, Queue, pass_on};
+use lgp_hal::{Blas, Device, Gemm, Queue, pass_on};
 use lgp_memory::TensorType;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-fn accelerator() -> Option<Accelerator> {
-    Some(Accelerator::new(device()?).expect("it passed its self-test"))
-}
+lgp_hal::on_backends!([opencl vulkan] {
+    a_choice_is_for_its_recipes_and_the_next_process
+    a_library_is_chosen_where_it_was_measured_to_be_faster
+    a_library_that_is_gone_is_not_chosen
+});
 
-fn device() -> Option<Arc<dyn Device>> {
-    match lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0)) {
-        Ok(device) => Some(device),
-        Err(reason) => {
-            println!("skipped: opencl: {reason}");
-            None
-        }
-    }
+fn accelerator(device: &Arc<dyn Device>) -> Accelerator {
+    Accelerator::new(Arc::clone(device)).expect("it passed its self-test")
 }
 
 fn product(m: usize) -> Vec<Recipe> {
@@ -37,9 +33,8 @@ fn the_first_is_kept_unless_another_is_clearly_faster() {
     assert_eq!(fastest(&[]), 0);
 }
 
-#[test]
-fn a_choice_is_for_its_recipes_and_the_next_process() {
-    let Some(accelerator) = accelerator() else { return };
+fn a_choice_is_for_its_recipes_and_the_next_process(device: Arc<dyn Device>) {
+    let accelerator = accelerator(&device);
     let folder = tempfile::tempdir().expect("a folder");
     accelerator.keep_in(folder.path()).expect("the folder is ours");
     let recipes = product(64);
@@ -47,7 +42,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
     assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.first());
 
     let tuned = accelerator.tune(&recipes, Duration::from_secs(60)).expect("it runs");
-    // OpenCL has no library of a vendor.
+    // These devices have no library of a vendor.
     let launched = recipes.iter().map(|recipe| recipe.library().is_none());
     assert!(launched.eq(tuned.times.iter().map(Option::is_some)), "{tuned:?}");
     assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.get(tuned.chosen));
@@ -55,7 +50,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
     // The next process takes the written choice, whichever recipe was the fastest here.
     let [first, other] = [0, 2].map(|i| recipes[i].digest());
     accelerator.keep_choice(first, other).expect("the folder is ours");
-    let next = self::accelerator().expect("it was there");
+    let next = self::accelerator(&device);
     next.keep_in(folder.path()).expect("the folder is ours");
     assert_eq!(next.choose(recipes.clone()).as_ref(), recipes.get(2));
     let others = product(65);
@@ -68,7 +63,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
         path.extension().is_some_and(|it| it == "json").then_some(path)
     });
     std::fs::write(list.expect("choices were written"), "{\"a\": [").expect("writable");
-    let last = self::accelerator().expect("it was there");
+    let last = self::accelerator(&device);
     last.keep_in(folder.path()).expect("the folder is ours");
     assert_eq!(last.choose(recipes.clone()).as_ref(), recipes.first());
 }
@@ -109,9 +104,7 @@ impl Blas for Library {
     }
 }
 
-#[test]
-fn a_library_is_chosen_where_it_was_measured_to_be_faster() {
-    let Some(inner) = device() else { return };
+fn a_library_is_chosen_where_it_was_measured_to_be_faster(inner: Arc<dyn Device>) {
     for (product_time, is_faster) in [(Duration::ZERO, true), (Duration::from_millis(100), false)] {
         let (prepared, multiplied) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let library = Arc::new(Library { product: product_time, prepared, multiplied });
@@ -129,9 +122,8 @@ fn a_library_is_chosen_where_it_was_measured_to_be_faster() {
     }
 }
 
-#[test]
-fn a_library_that_is_gone_is_not_chosen() {
-    let Some(accelerator) = accelerator() else { return };
+fn a_library_that_is_gone_is_not_chosen(device: Arc<dyn Device>) {
+    let accelerator = accelerator(&device);
     let recipes = product(256);
     let library = recipes.iter().find(|recipe| recipe.library().is_some());
     let library = library.expect("a library multiplies f32").digest();
