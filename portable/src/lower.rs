@@ -38,6 +38,17 @@ struct Value {
     ty: Type,
 }
 
+/// A loop around what is written.
+#[derive(Debug, Clone, Copy)]
+struct Around {
+    /// Where `break` goes.
+    after: Word,
+    /// Where `continue` goes.
+    next: Word,
+    /// Whether a `break` leaves it.
+    is_left: bool,
+}
+
 /// The writer of one kernel.
 struct Lower<'a> {
     writer: Writer,
@@ -45,8 +56,7 @@ struct Lower<'a> {
     /// Functions of values alone, which are functions in SPIR-V too.
     written: HashMap<Rc<str>, Word>,
     scopes: Vec<HashMap<Rc<str>, Named>>,
-    /// Of each loop around: where `break` and `continue` go.
-    loops: Vec<(Word, Word)>,
+    loops: Vec<Around>,
     result: Type,
     /// Whether `return` ends the function in SPIR-V; elsewhere the function is written where it is called.
     returns: bool,

@@ -133,3 +133,29 @@ KERNEL void mathematics(GLOBAL const float *x, GLOBAL float *y) {
     s = isnan(s) || isinf(s) || !isfinite(s) ? NAN : s;
     y[i] = s == -INFINITY ? 0.0f : s;
 }
+
+KERNEL void never_reached(GLOBAL u32 *y, u32 n) {
+    for (u32 i = 0; i < n; i++) {
+        if (1 < 2) break;
+        if (n > 3) y[i] = n > 4 && y[i] > 5 ? 1 : y[0];
+        while (n > 5) y[i] = 2;
+    }
+    for (u32 i = 0; i < n; i++) {
+        if (n > i) {
+            continue;
+        } else {
+            break;
+        }
+        y[i] = 3;
+    }
+    for (u32 i = 0; i < n; i++) {
+        for (;;) {
+            if (y[i] > 4) return;
+            y[i]++;
+        }
+        y[i] = 5;
+    }
+    do {
+        n--;
+    } while (y[n] > 6 && y[n + 1] < 7);
+}

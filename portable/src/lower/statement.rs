@@ -2,7 +2,7 @@
 
 use super::place::{Base, Pointer};
 use super::unroll::{Loop, steps};
-use super::{Lower, Named, Value};
+use super::{Around, Lower, Named, Value};
 use crate::syntax::{Declaration, Declared, Do, Expression, Number, Statement, Type, Unroll};
 use crate::{Error, constant};
 use rspirv::dr::Operand;
@@ -21,6 +21,10 @@ impl Lower<'_> {
 
     pub(super) fn statement(&mut self, statement: &Statement) -> Result<(), Error> {
         let line = statement.line;
+        // What follows `return`, `break` or `continue` is never reached, and has no block to stand in.
+        if !self.writer.is_open() {
+            return Ok(());
+        }
         match &statement.kind {
             Do::Nothing => Ok(()),
             Do::Block(statements) => self.block(statements),
@@ -52,11 +56,12 @@ impl Lower<'_> {
             }),
             Do::Return(value) => self.give(value.as_ref(), line),
             Do::Break | Do::Continue => {
-                let (after, next) = *self
-                    .loops
-                    .last()
+                let breaks = matches!(statement.kind, Do::Break);
+                let around = self.loops.last_mut();
+                let around = around
                     .ok_or_else(|| Error::new(line, "break or continue outside of a loop"))?;
-                let to = if matches!(statement.kind, Do::Break) { after } else { next };
+                around.is_left |= breaks;
+                let to = if breaks { around.after } else { around.next };
                 self.writer.branch(to);
                 Ok(())
             }
@@ -124,9 +129,6 @@ impl Lower<'_> {
     }
 
     fn repeat(&mut self, parts: &Loop<'_>) -> Result<(), Error> {
-        if !self.writer.is_open() {
-            return Ok(());
-        }
         let [head, test, body, next, after] = std::array::from_fn(|_| self.writer.id());
         let copies = parts.copies();
         self.writer.branch(head);
@@ -148,14 +150,14 @@ impl Lower<'_> {
             }
         }
         self.writer.label(body);
-        self.loops.push((after, next));
+        self.loops.push(Around { after, next, is_left: false });
         for copy in 0..copies {
             if copy > 0 {
                 parts.step.iter().try_for_each(|step| self.effect(step))?;
             }
             self.scoped(parts.body)?;
         }
-        self.loops.pop();
+        let is_left = self.loops.pop().is_some_and(|around| around.is_left);
         self.writer.branch(next);
         self.writer.label(next);
         match parts.condition.filter(|_| parts.after) {
@@ -169,6 +171,9 @@ impl Lower<'_> {
             }
         }
         self.writer.label(after);
+        if parts.condition.is_none() && !is_left {
+            self.writer.close(Op::Unreachable, vec![]);
+        }
         Ok(())
     }
 
