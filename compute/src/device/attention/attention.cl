@@ -126,8 +126,7 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
             UNROLL
             for (u32 d = 0; d < DEPTH; d++) {
                 float l[EACH_ROW];
-                /* `at` is a multiple of DEPTH. Compilers see it here, and read four at once. */
-                for (u32 i = 0; i < EACH_ROW; i++) l[i] = weights[own + i][at / DEPTH * DEPTH + d];
+                for (u32 i = 0; i < EACH_ROW; i++) l[i] = weights[own + i][at + d];
                 for (u32 j = 0; j < EACH_COLUMN; j++) {
                     float r = stage[d * COLUMNS + x * EACH_COLUMN + j];
                     for (u32 i = 0; i < EACH_ROW; i++) result[i][j] += l[i] * r;
