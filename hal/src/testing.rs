@@ -1,6 +1,7 @@
 //! Devices for tests of this crate and of the crates above it.
 
 mod host_blas;
+mod on_backends;
 mod pass_on;
 mod refusing;
 

@@ -24,6 +24,14 @@ pub(crate) fn vulkan() -> Result<()> {
     install(&["libvulkan1", "mesa-vulkan-drivers"])
 }
 
+/// Makes sure that modules of SPIR-V can be validated.
+pub(crate) fn spirv() -> Result<()> {
+    match cmd::capture(cmd::command("spirv-val").arg("--version")) {
+        Ok(finished) if finished.ok => Ok(()),
+        _ => install(&["spirv-tools"]),
+    }
+}
+
 /// Makes sure that programs for other processors can be run.
 pub(crate) fn qemu() -> Result<()> {
     match cmd::capture(cmd::command("qemu-x86_64").arg("--version")) {

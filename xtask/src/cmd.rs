@@ -15,10 +15,11 @@ pub(crate) fn cargo() -> Command {
     command(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// A command in the workspace's root, without the variables that cargo set for xtask.
+/// A command in the workspace's root, without the variables that cargo set for xtask, and without the one that makes
+/// Mesa show a card that computes nothing.
 pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
     let mut command = Command::new(program);
-    command.current_dir(root());
+    command.current_dir(root()).env_remove("RADV_FORCE_FAMILY");
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {

@@ -34,12 +34,14 @@ struct Need {
 const ALONE: &str = "the first and the last crate alone";
 const WORKSPACE: &str = "unit, integration and doc tests";
 const ON_OPENCL: &str = "networks on OpenCL";
+const ON_VULKAN: &str = "networks on Vulkan";
 const ON_TWO: &str = "networks on two devices";
 
 /// The needs of tests. Further needs are installed by the suites that have them.
 const NEEDS: &[Need] = &[
     Need { name: "OpenCL", install: apt::opencl, suites: &[ALONE, WORKSPACE, ON_OPENCL, ON_TWO] },
-    Need { name: "Vulkan", install: apt::vulkan, suites: &[ALONE, WORKSPACE] },
+    Need { name: "Vulkan", install: apt::vulkan, suites: &[ALONE, WORKSPACE, ON_VULKAN] },
+    Need { name: "a validator of SPIR-V", install: apt::spirv, suites: &[WORKSPACE] },
     Need { name: "NVRTC", install: || python::nvrtc().map(drop), suites: &[ALONE, WORKSPACE] },
     Need { name: "promtool", install: apt::promtool, suites: &[WORKSPACE] },
     Need { name: "Chromium", install: apt::chromium, suites: &[WORKSPACE] },
@@ -67,6 +69,7 @@ const SUITES: &[Suite] = &[
     ("a cluster that is killed", chaos::suite),
     ("agreement with ONNX Runtime", agreement),
     (ON_OPENCL, || networks("opencl:0")),
+    (ON_VULKAN, || networks("vulkan:0")),
     ("networks on CUDA", || networks("cuda:0")),
     (ON_TWO, networks_on_two),
     ("tritonclient against the server", clients::tritonclient),
@@ -239,7 +242,7 @@ mod tests {
         }
         let of = |suite| needs(suite).map(|need| need.name).collect::<Vec<_>>();
         // The device crate's own tests run there first, under each backend's feature.
-        assert_eq!(of(ALONE), ["OpenCL", "NVRTC"]);
+        assert_eq!(of(ALONE), ["OpenCL", "Vulkan", "NVRTC"]);
         assert_eq!(of(WORKSPACE).len(), NEEDS.len());
         assert_eq!(of("format"), Vec::<&str>::new());
     }

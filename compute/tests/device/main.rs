@@ -10,43 +10,12 @@ use library::WithLibrary;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// The tests of this file on the first device of each backend that runs kernels.
-macro_rules! on_backends {
-    ($($test:ident)+) => {
-        on_backends!(@on opencl $($test)+);
-        on_backends!(@on vulkan $($test)+);
-        on_backends!(@on cuda $($test)+);
-    };
-    (@on $backend:ident $($test:ident)+) => {
-        mod $backend {
-            use lgp_hal::Error;
-
-            $(
-                #[test]
-                fn $test() {
-                    match super::device(stringify!($backend)) {
-                        Ok(device) => super::$test(device),
-                        Err(error @ (Error::NoDevice { .. } | Error::BackendNotCompiled { .. })) => {
-                            println!("skipped: {}: {error}", stringify!($backend));
-                        }
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-            )+
-        }
-    };
-}
-
-on_backends! {
+lgp_hal::on_backends!([opencl vulkan cuda] {
     operators_agree_with_the_cpu
     products_of_a_vendors_library_agree_with_the_cpu
     every_way_to_convolve_first_layers_agrees_with_the_cpu
     every_schedule_agrees_with_the_cpu
-}
-
-fn device(backend: &str) -> lgp_hal::Result<Arc<dyn Device>> {
-    lgp_hal::open(format!("{backend}:0").parse()?)
-}
+});
 
 /// The differences from the CPU.
 fn failures<'a>(cases: impl IntoIterator<Item = &'a Case>, device: Arc<dyn Device>) -> Vec<String> {

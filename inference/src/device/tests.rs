@@ -1,4 +1,4 @@
-//! Sessions on a device, where OpenCL has one.
+//! Sessions on a device.
 
 mod memory;
 mod tune;
@@ -8,25 +8,17 @@ use crate::{
     Attr, GraphBuilder, Model, Profile, Result, RunOptions, Session, SessionOptions, Stop,
 };
 use lgp_compute::device::Accelerator;
-use lgp_hal::{BackendKind, Device, DeviceId};
+use lgp_hal::Device;
 use lgp_memory::{Shape, Tensor};
 use std::sync::Arc;
 use std::time::Instant;
 
-fn accelerator() -> Option<Accelerator> {
-    device().map(|device| Accelerator::new(device).expect("it passed its self-test"))
-}
-
-fn device() -> Option<Arc<dyn Device>> {
-    let opened = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0));
-    match opened.map_err(|error| error.to_string()) {
-        Ok(device) => Some(device),
-        Err(reason) => {
-            println!("skipped: opencl: {reason}");
-            None
-        }
-    }
-}
+lgp_hal::on_backends!([opencl vulkan] {
+    what_has_no_kernels_runs_on_the_cpu_and_all_agrees
+    a_profile_has_each_node
+    weights_take_no_more_memory_on_a_device_than_they_need
+    a_long_run_ends_soon_after_it_is_asked_to
+});
 
 /// `y = relu(x · 2 + [n])`, transposed; `z = hardmax(y) - mean(y)`. Hardmax has no kernel.
 fn model() -> Result<Model> {
@@ -49,9 +41,8 @@ fn model() -> Result<Model> {
     g.finish()
 }
 
-#[test]
-fn what_has_no_kernels_runs_on_the_cpu_and_all_agrees() -> Result<()> {
-    let Some(accelerator) = accelerator() else { return Ok(()) };
+fn what_has_no_kernels_runs_on_the_cpu_and_all_agrees(device: Arc<dyn Device>) -> Result<()> {
+    let accelerator = Accelerator::new(device)?;
     let model = model()?;
     let cpu = Session::new(&model, SessionOptions::with_threads(1))?;
     let device = Session::on_device(&model, SessionOptions::with_threads(1), accelerator)?;
@@ -71,9 +62,8 @@ fn what_has_no_kernels_runs_on_the_cpu_and_all_agrees() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn a_profile_has_each_node() -> Result<()> {
-    let Some(accelerator) = accelerator() else { return Ok(()) };
+fn a_profile_has_each_node(device: Arc<dyn Device>) -> Result<()> {
+    let accelerator = Accelerator::new(device)?;
     let device = Session::on_device(model()?, SessionOptions::with_threads(1), accelerator)?;
     let x = Tensor::from_slice([1, 4], &[1f32; 4])?;
     let mut profile = Profile::default();
@@ -84,9 +74,8 @@ fn a_profile_has_each_node() -> Result<()> {
 }
 
 /// Weights of bytes with a scale for each column, and weights of few elements.
-#[test]
-fn weights_take_no_more_memory_on_a_device_than_they_need() -> Result<()> {
-    let Some(accelerator) = accelerator() else { return Ok(()) };
+fn weights_take_no_more_memory_on_a_device_than_they_need(device: Arc<dyn Device>) -> Result<()> {
+    let accelerator = Accelerator::new(device)?;
     let bytes: Vec<i8> = (0..64 * 48).map(|i| i8::try_from(i % 200 - 100).unwrap_or(0)).collect();
     let scales: Vec<f32> = (1..=48u8).map(|i| f32::from(i) / 4096.).collect();
     let few: Vec<f32> = (0..48 * 40u16).map(|i| f32::from(u8::from(i % 23 == 0))).collect();
@@ -117,9 +106,8 @@ fn weights_take_no_more_memory_on_a_device_than_they_need() -> Result<()> {
 }
 
 /// Queued work cannot be taken back, so a run that may be stopped does not queue all nodes.
-#[test]
-fn a_long_run_ends_soon_after_it_is_asked_to() -> Result<()> {
-    let Some(accelerator) = accelerator() else { return Ok(()) };
+fn a_long_run_ends_soon_after_it_is_asked_to(device: Arc<dyn Device>) -> Result<()> {
+    let accelerator = Accelerator::new(device)?;
     let mut g = GraphBuilder::new("chain");
     let ty = f32_type(&[Some(1), Some(16), Some(64), Some(64)]);
     let mut x = g.input("x", ty.clone());

@@ -1,6 +1,5 @@
 //! Models in less memory than their weights take, and memory that runs out at any request.
 
-use super::device;
 use crate::passes::tests::f32_type;
 use crate::{DeviceMemoryReport, Error, GraphBuilder, Model, Result, Session, SessionOptions};
 use lgp_compute::device::{Accelerator, Traffic};
@@ -8,6 +7,14 @@ use lgp_hal::Device;
 use lgp_hal::testing::RefusingDevice;
 use lgp_memory::{NamedTensor, SegmentLimits, Shape, Tensor};
 use std::sync::Arc;
+
+lgp_hal::on_backends!([opencl vulkan] {
+    a_model_larger_than_its_memory_runs_bit_for_bit_and_moves_what_was_said
+    other_shapes_and_other_models_take_turns_in_the_same_memory
+    threads_share_memory_that_has_room_for_one_run
+    memory_that_is_out_at_any_request_leaves_a_usable_session
+    weights_beyond_the_hosts_limit_lie_on_disk_and_come_from_there
+});
 
 const LAYERS: usize = 6;
 const WIDTH: usize = 160;
@@ -69,9 +76,9 @@ fn moved<T>(accelerator: &Accelerator, f: impl FnOnce() -> Result<T>) -> Result<
     Ok((value, Traffic { to_device_bytes, to_host_bytes }))
 }
 
-#[test]
-fn a_model_larger_than_its_memory_runs_bit_for_bit_and_moves_what_was_said() -> Result<()> {
-    let Some(device) = device() else { return Ok(()) };
+fn a_model_larger_than_its_memory_runs_bit_for_bit_and_moves_what_was_said(
+    device: Arc<dyn Device>,
+) -> Result<()> {
     let free = Accelerator::new(Arc::clone(&device))?;
     let whole = session(&free)?;
     let wanted = run(&whole, 3)?;
@@ -118,9 +125,9 @@ fn a_model_larger_than_its_memory_runs_bit_for_bit_and_moves_what_was_said() -> 
     Ok(())
 }
 
-#[test]
-fn other_shapes_and_other_models_take_turns_in_the_same_memory() -> Result<()> {
-    let Some(device) = device() else { return Ok(()) };
+fn other_shapes_and_other_models_take_turns_in_the_same_memory(
+    device: Arc<dyn Device>,
+) -> Result<()> {
     let free = Accelerator::new(Arc::clone(&device))?;
     let whole = session(&free)?;
     let said = report(&whole, 1)?;
@@ -137,9 +144,7 @@ fn other_shapes_and_other_models_take_turns_in_the_same_memory() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn threads_share_memory_that_has_room_for_one_run() -> Result<()> {
-    let Some(device) = device() else { return Ok(()) };
+fn threads_share_memory_that_has_room_for_one_run(device: Arc<dyn Device>) -> Result<()> {
     let whole = session(&Accelerator::new(Arc::clone(&device))?)?;
     let said = report(&whole, 64)?;
     for limit in [said.smallest_bytes, said.resident_bytes + said.arena_bytes + 16_384] {
@@ -160,9 +165,9 @@ fn threads_share_memory_that_has_room_for_one_run() -> Result<()> {
 
 /// Each request for memory is refused, alone or with all later ones. A run then fails with a table
 /// or succeeds without the memory, and the next run is right.
-#[test]
-fn memory_that_is_out_at_any_request_leaves_a_usable_session() -> Result<()> {
-    let Some(device) = device() else { return Ok(()) };
+fn memory_that_is_out_at_any_request_leaves_a_usable_session(
+    device: Arc<dyn Device>,
+) -> Result<()> {
     let whole = session(&Accelerator::new(Arc::clone(&device))?)?;
     let (wanted, said) = (run(&whole, 3)?, report(&whole, 3)?);
     let mut tables = 0;
@@ -199,9 +204,9 @@ fn memory_that_is_out_at_any_request_leaves_a_usable_session() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn weights_beyond_the_hosts_limit_lie_on_disk_and_come_from_there() -> Result<()> {
-    let Some(device) = device() else { return Ok(()) };
+fn weights_beyond_the_hosts_limit_lie_on_disk_and_come_from_there(
+    device: Arc<dyn Device>,
+) -> Result<()> {
     let whole = session(&Accelerator::new(Arc::clone(&device))?)?;
     let (wanted, said) = (run(&whole, 3)?, report(&whole, 3)?);
     assert_eq!((said.disk_bytes, said.from_disk_bytes), (0, 0));

@@ -1,16 +1,19 @@
 //! Nodes that were measured to be cheaper on the host run there in every session.
 
-use super::{device, model};
+use super::model;
 use crate::{Result, Session, SessionOptions};
 use lgp_compute::device::Accelerator;
+use lgp_hal::Device;
 use lgp_hal::testing::RefusingDevice;
 use lgp_memory::{Shape, Tensor};
 use std::sync::Arc;
 use std::time::Duration;
 
-#[test]
-fn nodes_that_are_cheaper_on_the_host_run_there() -> Result<()> {
-    let Some(inner) = device() else { return Ok(()) };
+lgp_hal::on_backends!([opencl vulkan] {
+    nodes_that_are_cheaper_on_the_host_run_there
+});
+
+fn nodes_that_are_cheaper_on_the_host_run_there(inner: Arc<dyn Device>) -> Result<()> {
     let slow = || {
         let device = RefusingDevice::new(Arc::clone(&inner));
         device.slow_down(Duration::from_millis(3));

@@ -1,7 +1,7 @@
 //! Kept programs, on a device that counts its compilations.
 
 use super::*;
-use lgp_hal::{BackendKind, DeviceId, NullDevice, pass_on};
+use lgp_hal::{BackendKind, NullDevice, pass_on};
 use std::any::Any;
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -134,13 +134,9 @@ fn a_folder_that_others_write_to_is_refused() {
     assert!(error.ends_with("its mode is 777, expected that others cannot write"), "{error}");
 }
 
-#[test]
-fn a_driver_s_programs_survive_the_disk() {
-    let opened = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0));
-    let inner = match opened {
-        Ok(device) => device,
-        Err(reason) => return println!("skipped: opencl: {reason}"),
-    };
+lgp_hal::on_backends!([opencl vulkan] { a_driver_s_programs_survive_the_disk });
+
+fn a_driver_s_programs_survive_the_disk(inner: Arc<dyn Device>) {
     let (device, folder) =
         (Counting { inner, compiled: AtomicUsize::new(0) }, tempfile::tempdir().expect("a folder"));
     let source = "KERNEL GROUP_SIZE(1, 1, 1) void one(GLOBAL float *y) { y[0] = 1.0f; }";

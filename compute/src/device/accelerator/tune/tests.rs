@@ -3,18 +3,14 @@
 use super::*;
 use crate::ValueInfo;
 use crate::ops::MatMul;
-use lgp_hal::{BackendKind, DeviceId};
+use lgp_hal::Device;
 use lgp_memory::TensorType;
+use std::sync::Arc;
 
-fn accelerator() -> Option<Accelerator> {
-    let opened = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0));
-    match opened.map_err(|error| error.to_string()) {
-        Ok(device) => Some(Accelerator::new(device).expect("it passed its self-test")),
-        Err(reason) => {
-            println!("skipped: opencl: {reason}");
-            None
-        }
-    }
+lgp_hal::on_backends!([opencl vulkan] { a_choice_is_for_its_recipes_and_the_next_process });
+
+fn accelerator(device: &Arc<dyn Device>) -> Accelerator {
+    Accelerator::new(Arc::clone(device)).expect("it passed its self-test")
 }
 
 fn product(m: usize) -> Vec<Recipe> {
@@ -32,9 +28,8 @@ fn the_first_is_kept_unless_another_is_clearly_faster() {
     assert_eq!(fastest(&[]), 0);
 }
 
-#[test]
-fn a_choice_is_for_its_recipes_and_the_next_process() {
-    let Some(accelerator) = accelerator() else { return };
+fn a_choice_is_for_its_recipes_and_the_next_process(device: Arc<dyn Device>) {
+    let accelerator = accelerator(&device);
     let folder = tempfile::tempdir().expect("a folder");
     accelerator.keep_in(folder.path()).expect("the folder is ours");
     let recipes = product(64);
@@ -42,7 +37,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
     assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.first());
 
     let tuned = accelerator.tune(&recipes, Duration::from_secs(60)).expect("it runs");
-    // OpenCL has no library of a vendor.
+    // These devices have no library of a vendor.
     let launched = recipes.iter().map(|recipe| recipe.library().is_none());
     assert!(launched.eq(tuned.times.iter().map(Option::is_some)), "{tuned:?}");
     assert_eq!(accelerator.choose(recipes.clone()).as_ref(), recipes.get(tuned.chosen));
@@ -50,7 +45,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
     // The next process takes the written choice, whichever recipe was the fastest here.
     let [first, other] = [0, 2].map(|i| recipes[i].digest());
     accelerator.keep_choice(first, other).expect("the folder is ours");
-    let next = self::accelerator().expect("it was there");
+    let next = self::accelerator(&device);
     next.keep_in(folder.path()).expect("the folder is ours");
     assert_eq!(next.choose(recipes.clone()).as_ref(), recipes.get(2));
     let others = product(65);
@@ -63,7 +58,7 @@ fn a_choice_is_for_its_recipes_and_the_next_process() {
         path.extension().is_some_and(|it| it == "json").then_some(path)
     });
     std::fs::write(list.expect("choices were written"), "{\"a\": [").expect("writable");
-    let last = self::accelerator().expect("it was there");
+    let last = self::accelerator(&device);
     last.keep_in(folder.path()).expect("the folder is ours");
     assert_eq!(last.choose(recipes.clone()).as_ref(), recipes.first());
 }

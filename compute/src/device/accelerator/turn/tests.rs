@@ -1,19 +1,18 @@
-//! Kept tensors on OpenCL, where there is a device: moved and evicted tensors keep their content.
+//! Kept tensors on a device: moved and evicted tensors keep their content.
 
 use super::*;
-use lgp_hal::{BackendKind, DeviceId};
+use lgp_hal::Device;
 use lgp_memory::Tensor;
 
 const UNIT: usize = 64 << 10;
 
-fn accelerator(units: usize) -> Option<Accelerator> {
-    match lgp_hal::open(DeviceId::new(BackendKind::OpenCl, 0)) {
-        Ok(device) => Some(Accelerator::with_memory(device, units * UNIT).expect("it has that")),
-        Err(reason) => {
-            println!("skipped: opencl: {reason}");
-            None
-        }
-    }
+lgp_hal::on_backends!([opencl vulkan] {
+    room_in_pieces_is_made_one_and_content_moves_along
+    what_was_wanted_least_recently_goes_first_and_only_for_who_is_alone
+});
+
+fn accelerator(device: Arc<dyn Device>, units: usize) -> Result<Accelerator> {
+    Accelerator::with_memory(device, units * UNIT)
 }
 
 fn unit(mark: u8) -> Result<Tensor> {
@@ -26,9 +25,8 @@ fn has(accelerator: &Accelerator, kept: &Kept, other: &TensorView<'_>) -> Result
     accelerator.download(resident.pin()?.tensor())
 }
 
-#[test]
-fn room_in_pieces_is_made_one_and_content_moves_along() -> Result<()> {
-    let Some(accelerator) = accelerator(4) else { return Ok(()) };
+fn room_in_pieces_is_made_one_and_content_moves_along(device: Arc<dyn Device>) -> Result<()> {
+    let accelerator = accelerator(device, 4)?;
     let tensors = [unit(1)?, unit(2)?, unit(3)?];
     let mut kept = [0; 3].map(|_| Some(accelerator.keep()));
     for (kept, tensor) in kept.iter().flatten().zip(&tensors) {
@@ -48,9 +46,10 @@ fn room_in_pieces_is_made_one_and_content_moves_along() -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn what_was_wanted_least_recently_goes_first_and_only_for_who_is_alone() -> Result<()> {
-    let Some(accelerator) = accelerator(3) else { return Ok(()) };
+fn what_was_wanted_least_recently_goes_first_and_only_for_who_is_alone(
+    device: Arc<dyn Device>,
+) -> Result<()> {
+    let accelerator = accelerator(device, 3)?;
     let tensors = [unit(1)?, unit(2)?, unit(3)?];
     let kept = [0; 3].map(|_| accelerator.keep());
     for (kept, tensor) in kept.iter().zip(&tensors) {
