@@ -1,11 +1,11 @@
 //! The device that `auto` selects.
 
-use crate::backend::{BACKENDS, BackendKind, Line};
+use crate::backend::{BACKENDS, BackendKind, Found, Line};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::{DeviceId, PciAddress};
-use crate::info::DeviceInfo;
+use crate::info::{DeviceInfo, SelfTest, Way};
 use crate::probe::{ProbeOptions, SELF_TEST_LIMIT, test_in_time};
 use crate::registry::open_in;
 use std::cmp::Reverse;
@@ -44,16 +44,15 @@ pub fn select_auto_by(devices: &[DeviceInfo], choose: Choose<'_>) -> DeviceId {
     let Some((_, id, info)) = candidates.max_by_key(|(worth, ..)| *worth) else {
         return DeviceId::CPU;
     };
-    let usable = info.ways.iter().filter(|way| way.usable);
-    let ways: Vec<DeviceId> = usable.map(|way| way.id).collect();
-    choose(&ways).filter(|chosen| ways.contains(chosen)).unwrap_or(id)
+    let ways: Vec<Way> = info.ways.iter().filter(|way| way.usable).cloned().collect();
+    choose(&ways).filter(|chosen| ways.iter().any(|way| way.id == *chosen)).unwrap_or(id)
 }
 
 /// A choice among the ways to use one device.
-type Choose<'a> = &'a dyn Fn(&[DeviceId]) -> Option<DeviceId>;
+type Choose<'a> = &'a dyn Fn(&[Way]) -> Option<DeviceId>;
 
 /// Chooses the first way.
-fn by_rank(_ways: &[DeviceId]) -> Option<DeviceId> {
+fn by_rank(_ways: &[Way]) -> Option<DeviceId> {
     None
 }
 
@@ -85,7 +84,8 @@ fn open_best(table: &'static [Line], choose: Choose<'_>) -> Option<Arc<dyn Devic
         .flat_map(|(kind, probe)| {
             (0u32..).zip(probe.found).filter_map(move |(at, found)| {
                 let id = DeviceId::new(kind, at);
-                Some((worth(id, found.caps.kind, found.caps.memory_bytes)?, id, found.caps.pci))
+                let worth = worth(id, found.caps.kind, found.caps.memory_bytes)?;
+                Some(Candidate { worth, pci: found.caps.pci, way: untested(id, found) })
             })
         })
         .collect();
@@ -99,22 +99,34 @@ fn open_best(table: &'static [Line], choose: Choose<'_>) -> Option<Arc<dyn Devic
     })
 }
 
-/// A device that a backend found, and its address.
-type Candidate = (Worth, DeviceId, Option<PciAddress>);
+/// A device that a backend found.
+struct Candidate {
+    worth: Worth,
+    pci: Option<PciAddress>,
+    way: Way,
+}
+
+/// A way that was not tested yet.
+fn untested(id: DeviceId, found: Found) -> Way {
+    let (name, driver) = (found.name, found.caps.driver);
+    let (reason, hint, self_test) = (None, None, SelfTest::NotRun);
+    Way { id, name, driver, usable: true, reason, hint, self_test }
+}
 
 /// The candidates from the best device to the worst; the ways to use one device stand together, the
 /// chosen one first.
 fn in_order(mut candidates: Vec<Candidate>, choose: Choose<'_>) -> Vec<DeviceId> {
-    candidates.sort_by_key(|candidate| Reverse(*candidate));
+    candidates.sort_by_key(|candidate| Reverse(candidate.worth));
     let mut order = Vec::new();
-    while let Some((_, id, pci)) = candidates.first().copied() {
-        let is_same = |it: &Candidate| it.1 == id || pci.is_some() && it.2 == pci;
-        let mut ways: Vec<DeviceId> =
-            candidates.extract_if(.., |it| is_same(it)).map(|(_, id, _)| id).collect();
+    while let Some(&Candidate { pci, ref way, .. }) = candidates.first() {
+        let id = way.id;
+        let is_same = |it: &Candidate| it.way.id == id || pci.is_some() && it.pci == pci;
+        let mut ways: Vec<Way> =
+            candidates.extract_if(.., |it| is_same(it)).map(|it| it.way).collect();
         if let Some(chosen) = choose(&ways) {
-            ways.sort_by_key(|id| *id != chosen);
+            ways.sort_by_key(|way| way.id != chosen);
         }
-        order.append(&mut ways);
+        order.extend(ways.iter().map(|way| way.id));
     }
     order
 }

@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 pub enum Error {
     /// The text does not name a device.
-    #[error("unknown device {given:?}, expected {}, with N from 0 as in opencl:0", forms())]
+    #[error("unknown device {given:?}, expected {}, with N from 0 as in vulkan:0", forms())]
     ParseDevice {
         /// The text.
         given: String,

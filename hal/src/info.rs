@@ -23,6 +23,8 @@ pub enum SelfTest {
 pub struct Way {
     /// The id that [`crate::open`] takes.
     pub id: DeviceId,
+    /// The device's name in this way.
+    pub name: String,
     /// The driver and its version.
     pub driver: String,
     /// Whether models can run on the device in this way now.

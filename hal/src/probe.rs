@@ -230,6 +230,7 @@ fn backed(id: DeviceId, found: &Found, card: Option<&Card>, tested: Result<Teste
     let (reason, hint) = advice.map_or((None, None), |it| (Some(it.reason), it.hint));
     let way = Way {
         id,
+        name: found.name.clone(),
         driver: caps.driver.clone(),
         usable: reason.is_none(),
         reason: reason.clone(),

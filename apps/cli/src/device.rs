@@ -2,7 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use etcetera::BaseStrategy;
-use lgp_hal::DeviceKind;
+use lgp_hal::{DeviceKind, Way};
 use lgp_sdk::cluster::{ModelExecutor, MultiExecutor};
 use lgp_sdk::device::{Accelerator, DeviceId, DeviceInfo, DeviceLimits, ProbeOptions};
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub(crate) struct NotUsed {
     pub(crate) reason: String,
 }
 
-/// Resolves `auto`, `cpu`, `opencl:0` … to a device that opens, passes its self-test and runs
+/// Resolves `auto`, `cpu`, `vulkan:0` … to a device that opens, passes its self-test and runs
 /// models; `None` is the processor.
 ///
 /// # Errors
@@ -79,7 +79,7 @@ pub(crate) fn keep_programs(accelerator: &Accelerator) -> Result<()> {
     })
 }
 
-/// Resolves a list, `opencl:0,opencl:1`, to devices over which a model is split where one has too little memory; an
+/// Resolves a list, `vulkan:0,vulkan:1`, to devices over which a model is split where one has too little memory; an
 /// empty list is the processor. The limits apply to each device.
 ///
 /// # Errors
@@ -88,7 +88,7 @@ pub(crate) fn resolve_all(text: &str, limits: &Limits) -> Result<Vec<Accelerator
     Ok(lgp_sdk::device::open_devices(text, &limits.of_sdk())?)
 }
 
-/// Resolves a list, `opencl:0,opencl:1`, to devices that take tasks side by side; `None` is the
+/// Resolves a list, `vulkan:0,vulkan:1`, to devices that take tasks side by side; `None` is the
 /// processor.
 ///
 /// # Errors
@@ -122,6 +122,21 @@ pub(crate) fn id(accelerator: Option<&Accelerator>) -> DeviceId {
     accelerator.map_or(DeviceId::CPU, Accelerator::id)
 }
 
+/// The fastest of the ways to use a card, by measurements that the platform's cache folder keeps; `None` for the first.
+pub(crate) fn fastest_way(ways: &[Way]) -> Option<DeviceId> {
+    Limits::default().of_sdk().fastest_way(ways)
+}
+
+/// As [`fastest_way`], without measuring.
+pub(crate) fn known_way(ways: &[Way]) -> Option<DeviceId> {
+    Limits::default().of_sdk().known_way(ways)
+}
+
+/// What [`fastest_way`] compares: milliseconds, or why a way does not run.
+pub(crate) fn way_times(ways: &[Way]) -> Vec<(DeviceId, std::result::Result<f64, String>)> {
+    Limits::default().of_sdk().way_times(ways)
+}
+
 /// Every other device of this machine, with the reason why it is not used.
 pub(crate) fn not_used(used: DeviceId) -> Vec<NotUsed> {
     lgp_sdk::device::probe(&ProbeOptions::default())
@@ -146,7 +161,7 @@ pub(crate) fn why_not(
     match (reason, usable) {
         (Some(reason), _) => reason,
         (None, true) if mirrored => {
-            "works; it is the processor through OpenCL, and auto uses the processor directly"
+            "works; it is the processor through a driver, and auto uses the processor directly"
                 .to_owned()
         }
         (None, true) => format!("works; auto takes {}", used.unwrap_or(DeviceId::CPU)),

@@ -46,6 +46,14 @@ pub fn trials(size: TrialSize, kinds: &[&str]) -> Result<Vec<Trial>, Error> {
     Ok(all.into_iter().flatten().collect())
 }
 
+/// Few networks of the kinds of work that most models consist of, for a quick measurement.
+pub(crate) fn typical(size: TrialSize) -> Result<Vec<Trial>, Error> {
+    match size {
+        TrialSize::Small => Ok(vec![gemm(96)?, conv3x3(8, 16)?, elementwise(64)?]),
+        TrialSize::Full => Ok(vec![gemm(512)?, conv3x3(64, 56)?, elementwise(2048)?]),
+    }
+}
+
 impl Trial {
     /// Opens a session of the network on a device, or on the CPU for `None`.
     ///
@@ -174,6 +182,20 @@ fn products(size: TrialSize) -> Result<Vec<Trial>, Error> {
 fn vectors(size: TrialSize) -> Result<Vec<Trial>, Error> {
     let n = if size == TrialSize::Small { 128 } else { 2048 };
     Ok(vec![chain(&format!("gemv-{n}"), 1, n, 4)?])
+}
+
+/// Element-wise operators on n × n numbers, of which only the means of rows leave the device.
+fn elementwise(n: usize) -> Result<Trial, Error> {
+    let mut draft = Draft::new(&format!("elementwise-{n}"));
+    let x = draft.input("x", &[1, n])?;
+    let w = draft.weight("w".to_owned(), &[n, n], 1)?;
+    let mut y = draft.graph.node("Mul", &[w, x], []);
+    for op in ["Sigmoid", "Tanh"] {
+        y = draft.graph.node(op, &[y], []);
+        y = draft.graph.node("Add", &[y, w], []);
+    }
+    let y = draft.graph.node("ReduceMean", &[y], [("axes", Attr::from([1]))]);
+    draft.finish(y, &[n, 1], (6 * n * n, 6))
 }
 
 /// A chain of convolutions with activations, with the given numbers of channels.

@@ -108,7 +108,7 @@ impl ChoiceError {
     }
 }
 
-/// Opens `auto`, `cpu`, `opencl:0` and so on. The device has passed its self-test and runs models; `None` is the
+/// Opens `auto`, `cpu`, `vulkan:0`, `opencl:0` and so on. The device has passed its self-test and runs models; `None` is the
 /// CPU.
 ///
 /// # Errors
@@ -120,7 +120,7 @@ pub fn open_device(text: &str, limits: &DeviceLimits) -> Result<Option<Accelerat
         return Err(ChoiceError::contradiction(message, hint));
     }
     let (id, opened) = if text == "auto" {
-        (DeviceId::CPU, lgp_hal::open_auto())
+        (DeviceId::CPU, lgp_hal::open_auto_by(&|ways| limits.fastest_way(ways)))
     } else {
         let id: DeviceId = text.parse().map_err(ChoiceError::Unknown)?;
         (id, lgp_hal::open(id))
@@ -131,7 +131,7 @@ pub fn open_device(text: &str, limits: &DeviceLimits) -> Result<Option<Accelerat
             (None, None) => Ok(None),
             _ => {
                 let message = "a limit of memory is for graphics cards, and this is the processor";
-                let hint = "leave the limit out, or name a card, such as opencl:0";
+                let hint = "leave the limit out, or name a card, such as vulkan:0";
                 Err(ChoiceError::contradiction(message.to_owned(), hint))
             }
         };
@@ -153,7 +153,7 @@ pub fn open_device(text: &str, limits: &DeviceLimits) -> Result<Option<Accelerat
     Ok(Some(accelerator))
 }
 
-/// Opens a list such as `opencl:0,opencl:1`; a model is split over the devices if one lacks the memory for it. An
+/// Opens a list such as `vulkan:0,vulkan:1`; a model is split over the devices if one lacks the memory for it. An
 /// empty result is the CPU. The limits apply to each device.
 ///
 /// # Errors

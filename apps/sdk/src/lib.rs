@@ -79,6 +79,7 @@ mod executor;
 mod multi;
 mod sensors;
 mod turns;
+mod ways;
 
 /// The inputs and outputs of models: tensors, their shapes and their dtypes.
 pub mod tensor {

@@ -3,7 +3,6 @@
 use super::*;
 use crate::backend::{Backend, Found, Probe};
 use crate::caps::Caps;
-use crate::info::{SelfTest, Way};
 
 fn info(id: &str, kind: DeviceKind, usable: bool, memory_bytes: u64) -> DeviceInfo {
     let device: DeviceId = id.parse().expect(id);
@@ -26,8 +25,8 @@ fn info(id: &str, kind: DeviceKind, usable: bool, memory_bytes: u64) -> DeviceIn
 
 fn way(id: &str, usable: bool) -> Way {
     let id = id.parse().expect(id);
-    let (driver, self_test) = (String::new(), SelfTest::Passed);
-    Way { id, driver, usable, reason: None, hint: None, self_test }
+    let (name, driver, self_test) = (String::new(), String::new(), SelfTest::Passed);
+    Way { id, name, driver, usable, reason: None, hint: None, self_test }
 }
 
 #[test]
@@ -48,8 +47,8 @@ fn a_measured_choice_among_the_ways_of_the_best_device_wins() {
         (Some("opencl:7"), "vulkan:0"),
     ] {
         let chosen = chosen.map(|id| id.parse().expect(id));
-        let choose = |ways: &[DeviceId]| {
-            assert_eq!(ways, [way("vulkan:0", true).id, way("opencl:1", true).id]);
+        let choose = |ways: &[Way]| {
+            assert_eq!(ways, [way("vulkan:0", true), way("opencl:1", true)]);
             chosen
         };
         assert_eq!(select_auto_by(&devices, &choose).to_string(), expected, "{chosen:?}");
@@ -61,7 +60,9 @@ fn the_ways_of_one_card_are_tried_together_the_chosen_one_first() {
     let pci = |bus| Some(PciAddress { domain: 0, bus, device: 0, function: 0 });
     let candidate = |id: &str, memory, pci| {
         let id: DeviceId = id.parse().expect(id);
-        (worth(id, DeviceKind::Gpu, Some(memory)).expect("a card"), id, pci)
+        let worth = worth(id, DeviceKind::Gpu, Some(memory)).expect("a card");
+        let found = Found { name: format!("card of {id}"), caps: Caps::default() };
+        Candidate { worth, pci, way: untested(id, found) }
     };
     let candidates = || {
         vec![
@@ -77,7 +78,10 @@ fn the_ways_of_one_card_are_tried_together_the_chosen_one_first() {
     };
     let by_rank = order(&by_rank);
     assert_eq!(by_rank, ["vulkan:1", "opencl:0", "vulkan:0", "opencl:2", "opencl:1"]);
-    let last = order(&|ways| ways.last().copied());
+    let last = order(&|ways| {
+        assert!(ways.iter().all(|way| way.name == format!("card of {}", way.id)), "{ways:?}");
+        ways.last().map(|way| way.id)
+    });
     assert_eq!(last, ["opencl:0", "vulkan:1", "opencl:2", "vulkan:0", "opencl:1"]);
 }
 

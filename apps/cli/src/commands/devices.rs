@@ -1,8 +1,9 @@
 //! `devices`: what hardware was found, and why a device is not used.
 
+use crate::device::known_way;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, bytes, table};
-use lgp_hal::{Telemetry, select_auto};
+use lgp_hal::{Telemetry, select_auto_by};
 use lgp_sdk::device::{DeviceId, DeviceInfo, ProbeOptions, probe};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ pub(crate) struct Args {
 /// The command's result.
 #[derive(Debug, Serialize)]
 struct Report {
-    /// The device that `--device auto` means.
+    /// The device that `--device auto` means, as far as its ways were measured.
     auto: DeviceId,
     devices: Vec<DeviceInfo>,
 }
@@ -27,7 +28,7 @@ struct Report {
 /// Runs the command.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let devices = probe(&options(args.sysfs_root.as_deref())?);
-    out.emit(&Report { auto: select_auto(&devices), devices }, text)
+    out.emit(&Report { auto: select_auto_by(&devices, &known_way), devices }, text)
 }
 
 /// Where to look: this machine, or a folder in the shape of /sys.
@@ -113,8 +114,8 @@ mod tests {
     }
 
     fn way(id: &str, usable: bool) -> Way {
-        let (id, driver) = (id.parse().expect("an id"), String::new());
-        Way { id, driver, usable, reason: None, hint: None, self_test: SelfTest::Passed }
+        let (id, name, driver) = (id.parse().expect("an id"), String::new(), String::new());
+        Way { id, name, driver, usable, reason: None, hint: None, self_test: SelfTest::Passed }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod cluster;
 mod firewall;
 mod quic;
 mod speed;
+mod ways;
 
 use super::devices::options;
 use crate::failure::{Failure, Result};
@@ -41,6 +42,7 @@ pub(super) struct Report {
 /// Runs the command; it fails when a device fails its self-test, or a cluster cannot work.
 pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let (devices, mut findings) = examine(&options(args.sysfs_root.as_deref())?);
+    ways::check(&devices, &mut findings);
     let of_machine = findings.len();
     if args.sysfs_root.is_none() {
         findings.push(loopback::finding());
@@ -55,6 +57,7 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
 /// All findings on this machine and its cluster.
 pub(crate) fn findings(target: &Target) -> Vec<Finding> {
     let (devices, mut findings) = examine(&lgp_sdk::device::ProbeOptions::default());
+    ways::check(&devices, &mut findings);
     findings.push(loopback::finding());
     findings.extend(speed::check(&devices));
     findings.extend(cluster::check(target));

@@ -93,7 +93,7 @@ fn compare(id: DeviceId, kind: DeviceKind, times: &Result<Times>, own: &Result<T
         (0, _) => said(FindingStatus::Ok, "faster than the processor"),
         // Information only: `auto` does not choose it.
         (_, DeviceKind::Cpu) => {
-            said(FindingStatus::Info, "the processor through OpenCL, slower than directly")
+            said(FindingStatus::Info, "the processor through a driver, slower than directly")
         }
         (slower, _) if slower == NAMES.len() => {
             let finding = said(FindingStatus::Warn, "slower than the processor");
@@ -121,7 +121,7 @@ mod tests {
                 "slower than the processor:",
             ),
             (Ok(vec![1.0, 21.0]), DeviceKind::Gpu, FindingStatus::Info, "at one of two"),
-            (Ok(vec![11.0, 21.0]), DeviceKind::Cpu, FindingStatus::Info, "through OpenCL"),
+            (Ok(vec![11.0, 21.0]), DeviceKind::Cpu, FindingStatus::Info, "through a driver"),
             (
                 Err(Failure::new("slow", "not measured within 5 s")),
                 DeviceKind::Gpu,

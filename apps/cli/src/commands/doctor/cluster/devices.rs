@@ -28,7 +28,7 @@ pub(super) fn check(facts: &Facts) -> Vec<Finding> {
             let [card_id, name, reason] = ["id", "name", "reason"].map(|key| field(card, key));
             let subject = format!("{card_id} of {id}");
             let message = format!("{name} is not used: {reason}");
-            // Without a hint there is no fault, as for the processor through OpenCL.
+            // Without a hint there is no fault, as for the processor through a driver.
             all.push(match card["hint"].as_str() {
                 Some(hint) => Finding::new(subject, FindingStatus::Warn, message).fix(hint),
                 None => Finding::new(subject, FindingStatus::Info, message),
