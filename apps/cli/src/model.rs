@@ -16,7 +16,7 @@ use std::time::Instant;
 /// Where and how a model runs.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Machine {
-    /// The device: auto, cpu, opencl:0, cuda:0 …; a list cuts a model over several
+    /// The device: auto, cpu, vulkan:0, opencl:0, cuda:0 …; a list cuts a model over several
     #[arg(short, long, default_value = "auto")]
     pub(crate) device: String,
     #[command(flatten)]

@@ -31,7 +31,7 @@ pub(crate) use sources::{FILE_NAME, data_folder, environment, misspelt, resolve}
 pub(crate) struct Settings {
     /// Where models, logs and the runtime file live.
     pub(crate) data: PathBuf,
-    /// The devices of each local worker: `auto`, `cpu`, `opencl:0`, `opencl:0,opencl:1` ….
+    /// The devices of each local worker: `auto`, `cpu`, `vulkan:0`, `vulkan:0,vulkan:1` ….
     pub(crate) device: String,
     /// The widest vector instructions that local workers use.
     pub(crate) simd: Simd,

@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 
 /// Flags of `inspect`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  radeon-cluster inspect resnet50.onnx --device opencl:0")]
+#[command(after_help = "Example:\n  radeon-cluster inspect resnet50.onnx --device vulkan:0")]
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,
     /// Show what each pass of the compiler does on the processor
     #[arg(long)]
     passes: bool,
-    /// Show where each node runs on these devices: auto, cpu, opencl:0, cuda:0 …
+    /// Show where each node runs on these devices: auto, cpu, vulkan:0, opencl:0, cuda:0 …
     #[arg(long)]
     device: Option<String>,
     /// The leading dimension of every input that leaves it open, for --device and --passes

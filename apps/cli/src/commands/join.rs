@@ -59,7 +59,7 @@ pub(crate) struct Args {
     /// The worker's name in the cluster [default: the machine's]
     #[arg(long)]
     name: Option<String>,
-    /// The device to compute on: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
+    /// The device to compute on: auto, cpu, vulkan:0, opencl:0, cuda:0 …; several, as in vulkan:0,vulkan:1, take
     /// tasks side by side [default: auto]
     #[arg(short, long)]
     device: Option<String>,

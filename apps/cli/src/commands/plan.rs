@@ -22,13 +22,13 @@ const TENSORS_SHOWN: usize = 8;
 /// Flags of `plan`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  radeon-cluster plan resnet50.onnx --vram 8GiB --batch 16\n  \
-    radeon-cluster plan bert.onnx --device opencl:0 --vram 256MiB")]
+    radeon-cluster plan bert.onnx --device vulkan:0 --vram 256MiB")]
 pub(crate) struct Args {
     /// The ONNX file
     model: PathBuf,
     #[command(flatten)]
     limits: Limits,
-    /// The device to plan for: opencl:0, cuda:0 … [default: the processor]
+    /// The device to plan for: vulkan:0, opencl:0, cuda:0 … [default: the processor]
     #[arg(short, long)]
     device: Option<String>,
     /// The leading dimension of every input that leaves it open
@@ -172,7 +172,7 @@ fn on_processor(args: &Args, session: &Session, batch: usize) -> Result<Report> 
 
 /// The free memory of the device that `auto` chooses.
 fn free_bytes() -> Option<u64> {
-    let device = lgp_hal::open_auto().ok()?;
+    let device = lgp_hal::open_auto_by(&device::fastest_way).ok()?;
     device.free_bytes().or(device.caps().memory_bytes)
 }
 

@@ -74,7 +74,7 @@ pub(crate) struct Args {
     /// ~/.local/share/radeon-cluster]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// The device of the workers: auto, cpu, opencl:0, cuda:0 …; several, as in opencl:0,opencl:1, take
+    /// The device of the workers: auto, cpu, vulkan:0, opencl:0, cuda:0 …; several, as in vulkan:0,vulkan:1, take
     /// tasks side by side [default: auto]
     #[arg(short, long)]
     device: Option<String>,

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// Flags of `tune`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Example:\n  radeon-cluster tune resnet50.onnx --device opencl:0\n\n\
+#[command(after_help = "Example:\n  radeon-cluster tune resnet50.onnx --device vulkan:0\n\n\
     Every command uses what was found, for these shapes on this device with this driver.")]
 pub(crate) struct Args {
     /// The ONNX file

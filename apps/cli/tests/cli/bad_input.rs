@@ -88,9 +88,9 @@ fn a_deadline_out_of_range_is_told_the_range() {
 
 #[test]
 fn a_backend_that_there_is_not() {
-    let args = ["models", "deploy", "m", "--backend", "vulkan", "--json"];
+    let args = ["models", "deploy", "m", "--backend", "metal", "--json"];
     let (code, message) = World::new().run(&args).error(2);
-    assert!(code == "usage" && message.contains("cpu, opencl, cuda"), "{code}: {message}");
+    assert!(code == "usage" && message.contains("cpu, opencl, vulkan, cuda"), "{code}: {message}");
 }
 
 #[test]
@@ -152,14 +152,14 @@ fn inputs_that_do_not_fit() {
 fn devices_and_instructions_that_cannot_be_had() {
     let world = World::new();
     let bench = |flags: &[&str]| world.run(&[&["bench", digits(), "--json"], flags].concat());
-    for device in ["gpu", "opencl:x", "", "cpu:-1"] {
+    for device in ["gpu", "opencl:x", "vulkan:x", "", "cpu:-1"] {
         let (code, message) = bench(&["--device", device]).error(2);
         assert_eq!(code, "device_unknown", "{device}: {message}");
-        assert!(message.contains("opencl:0"), "{message:?} lacks the accepted form");
+        assert!(message.contains("vulkan:0"), "{message:?} lacks the accepted form");
     }
     assert_eq!(bench(&["--device", "cpu:7"]).error(1).0, "device_missing");
     // Refused on every machine and by every build.
-    for device in ["cuda:99", "opencl:99", "null"] {
+    for device in ["cuda:99", "opencl:99", "vulkan:99", "null"] {
         let (code, message) = bench(&["--device", device]).error(1);
         let known =
             ["device_missing", "device_not_compiled", "device_without_models", "device_broken"];

@@ -1,60 +1,82 @@
-//! Models on an OpenCL device, if there is one.
+//! Models on the devices of OpenCL and Vulkan.
 
 use crate::harness::{Cluster, World, ZERO, best, digits, eventually, npy, read_npy};
 use serde_json::{Value, json};
 
-/// An OpenCL device that models run on; without one it prints that the test is skipped.
-fn opencl(world: &World) -> Option<String> {
-    let found = world.run(&["devices", "--json"]).json();
-    let devices = found["devices"].as_array().expect("a list");
-    let usable = |device: &&Value| device["usable"] == true && device["backend"] == "opencl";
-    let id = devices.iter().find(usable).and_then(|device| device["id"].as_str());
-    if id.is_none() {
-        println!("skipped: opencl: no usable device");
-    }
-    id.map(str::to_owned)
+/// Makes tests of functions that take a device that models run on: its id and its backend.
+macro_rules! on_backends {
+    ([$($backend:ident)+] $tests:tt) => { $(on_backends!(@on $backend $tests);)+ };
+    (@on $backend:ident { $($test:ident)+ }) => {
+        mod $backend {
+            $(
+                #[test]
+                fn $test() {
+                    let world = super::World::new();
+                    if let Some(id) = super::device(&world, stringify!($backend)) {
+                        super::$test(world, &id);
+                    }
+                }
+            )+
+        }
+    };
 }
 
-#[test]
-fn a_model_runs_there_and_each_node_says_where() {
-    let world = World::new();
-    let Some(id) = opencl(&world) else { return };
+on_backends!([opencl vulkan] {
+    a_model_runs_there_and_each_node_says_where
+    less_memory_than_weights_is_planned_and_profiled
+    what_was_tuned_and_compiled_is_kept
+    workers_compute_there
+    a_worker_has_several_devices_with_models_of_their_own
+});
+
+/// The usable device of a backend; without one it prints that the test is skipped.
+fn device(world: &World, backend: &str) -> Option<String> {
+    let found = world.run(&["devices", "--json"]).json();
+    let devices = found["devices"].as_array().expect("a list");
+    let ways = devices.iter().flat_map(|device| device["ways"].as_array().into_iter().flatten());
+    let of_backend =
+        |way: &&Value| way["id"].as_str().is_some_and(|id| id.split(':').next() == Some(backend));
+    let id = ways.filter(of_backend).find(|way| way["usable"] == true);
+    if id.is_none() {
+        println!("skipped: {backend}: no usable device");
+    }
+    Some(id?["id"].as_str()?.to_owned())
+}
+
+fn a_model_runs_there_and_each_node_says_where(world: World, id: &str) {
     let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
     let logits = |device: &str| {
         let run = ["run", digits(), "--input", &image, "--device", device, "--json"];
         assert_eq!(world.run(&run).json()["device"], json!(device));
         read_npy(&world.path("logits.npy")).1
     };
-    let (there, here) = (logits(&id), logits("cpu"));
+    let (there, here) = (logits(id), logits("cpu"));
     assert_eq!(best(&there), 0);
     for (a, b) in there.iter().zip(&here) {
         assert!((a - b).abs() <= 1e-4 * b.abs().max(1.), "{there:?} {here:?}");
     }
 
-    let inspected = world.run(&["inspect", digits(), "--device", &id, "--json"]).json();
+    let inspected = world.run(&["inspect", digits(), "--device", id, "--json"]).json();
     assert_eq!((&inspected["device"], &inspected["fallbacks"]), (&json!(id), &json!(0)));
     let nodes = inspected["placement"].as_array().expect("a list");
     assert!(!nodes.is_empty() && nodes.iter().all(|node| node["device"] == json!(id)));
-    let people = world.run(&["inspect", digits(), "--device", &id]).stdout;
+    let people = world.run(&["inspect", digits(), "--device", id]).stdout;
     assert!(people.contains(&format!("compiled nodes run on {id}")), "{people}");
 
-    let bench = ["bench", digits(), "--device", &id, "--runs", "2", "--json"];
+    let bench = ["bench", digits(), "--device", id, "--runs", "2", "--json"];
     assert_eq!(world.run(&bench).json()["device"], json!(id));
-    let profile = ["profile", digits(), "--device", &id, "--runs", "1", "--json"];
+    let profile = ["profile", digits(), "--device", id, "--runs", "1", "--json"];
     let nodes = world.run(&profile).json()["nodes"].as_array().map_or(0, Vec::len);
     assert!(nodes > 0);
 
-    let fast = ["run", digits(), "--input", &image, "--device", &id, "--precision", "fast"];
+    let fast = ["run", digits(), "--input", &image, "--device", id, "--precision", "fast"];
     let (code, message) = world.run(&[&fast[..], &["--json"]].concat()).error(2);
     assert!(code == "usage" && message.contains("fast"), "{message}");
 }
 
-#[test]
-fn less_memory_than_weights_is_planned_and_profiled() {
-    let world = World::new();
-    let Some(id) = opencl(&world) else { return };
+fn less_memory_than_weights_is_planned_and_profiled(world: World, id: &str) {
     let plan = |flags: &[&str]| {
-        world.run(&[&["plan", digits(), "--device", &id, "--json"], flags].concat()).json()
+        world.run(&[&["plan", digits(), "--device", id, "--json"], flags].concat()).json()
     };
     let all = plan(&[]);
     assert_eq!((&all["device"], &all["fits"]), (&json!(id), &json!(true)));
@@ -75,18 +97,18 @@ fn less_memory_than_weights_is_planned_and_profiled() {
 
     let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
     let logits = |flags: &[&str]| {
-        let run = ["run", digits(), "--input", &image, "--device", &id, "--json"];
+        let run = ["run", digits(), "--input", &image, "--device", id, "--json"];
         world.run(&[&run, flags].concat()).json();
         read_npy(&world.path("logits.npy")).1
     };
     let flags = ["--vram", &smallest, "--host-memory", "1KiB"];
     assert_eq!(logits(&flags[..2]), logits(&[]));
     assert_eq!(logits(&flags), logits(&[]));
-    let run = ["run", digits(), "--input", &image, "--device", &id, "--vram", "2KiB", "--json"];
+    let run = ["run", digits(), "--input", &image, "--device", id, "--vram", "2KiB", "--json"];
     let (_, message) = world.run(&run).error(1);
     assert!(message.contains(&format!("{smallest} at least")), "{message}");
 
-    let profile = ["profile", digits(), "--device", &id, "--runs", "2", "--json"];
+    let profile = ["profile", digits(), "--device", id, "--runs", "2", "--json"];
     let report = world.run(&profile).json();
     let phases = report["memory"]["phases"].as_array().expect("a list");
     assert_eq!(phases.len(), 6, "a load and a run, three times: {phases:?}");
@@ -99,11 +121,8 @@ fn less_memory_than_weights_is_planned_and_profiled() {
     assert!(file("memory_svg").expect("it was written").contains("arena"));
 }
 
-#[test]
-fn what_was_tuned_and_compiled_is_kept() {
-    let world = World::new();
-    let Some(id) = opencl(&world) else { return };
-    let tune = ["tune", digits(), "--device", &id, "--budget", "60", "--json"];
+fn what_was_tuned_and_compiled_is_kept(world: World, id: &str) {
+    let tune = ["tune", digits(), "--device", id, "--budget", "60", "--json"];
     let tuned = world.run(&tune).json();
     let nodes = tuned["nodes"].as_array().expect("a list");
     assert!(!nodes.is_empty());
@@ -117,7 +136,7 @@ fn what_was_tuned_and_compiled_is_kept() {
     let moved = placement["on_host"].as_array().expect("a list").len() as u64;
     let ms = |key: &str| placement[key].as_f64().expect("a number");
     assert!(0. < ms("divided_ms") && ms("divided_ms") <= ms("device_ms"), "{placement}");
-    let inspected = world.run(&["inspect", digits(), "--device", &id, "--json"]).json();
+    let inspected = world.run(&["inspect", digits(), "--device", id, "--json"]).json();
     assert_eq!(inspected["fallbacks"], 0);
     let places = inspected["placement"].as_array().expect("a list");
     let measured = places.iter().filter(|place| place["measured"] == true).count() as u64;
@@ -128,20 +147,17 @@ fn what_was_tuned_and_compiled_is_kept() {
         |kind: &str| kept.iter().filter(|p| p.extension().is_some_and(|e| e == kind)).count();
     assert!(count("program") > nodes.len() && count("json") == 1, "{kept:?}");
 
-    let people = world.run(&["tune", digits(), "--device", &id, "--budget", "1"]).stdout;
+    let people = world.run(&["tune", digits(), "--device", id, "--budget", "1"]).stdout;
     assert!(people.contains("all of them: "), "{people}");
     let (code, _) = world.run(&["tune", digits(), "--device", "cpu", "--json"]).error(1);
     assert_eq!(code, "device_without_schedules");
 }
 
-#[test]
-fn workers_compute_there() {
-    let world = World::new();
-    let Some(id) = opencl(&world) else { return };
+fn workers_compute_there(world: World, id: &str) {
     let image = world.write("zero.npy", npy(&[1, 1, 8, 8], &ZERO)).display().to_string();
-    let cluster = Cluster::start_with(world, &["--workers", "1", "--device", &id]);
+    let cluster = Cluster::start_with(world, &["--workers", "1", "--device", id]);
     let worker = &cluster.run(&["workers"]).json()[0];
-    assert_eq!((&worker["device"], &worker["backend"]), (&json!(id), &json!("opencl")));
+    assert_eq!((&worker["device"], &worker["backend"]), (&json!(id), &json!(id.split(':').next())));
     let out = cluster.world.path("out").display().to_string();
     let submit = ["submit", "--model", "digits", "--input", &image, "--wait", "--output-dir", &out];
     assert_eq!(cluster.run(&submit).json()["state"], json!("succeeded"));
@@ -180,10 +196,7 @@ fn a_list_of_devices_is_what_a_model_may_take() {
     assert_eq!(world.run(&mixed).error(2).0, "usage");
 }
 
-#[test]
-fn a_worker_has_several_devices_with_models_of_their_own() {
-    let world = World::new();
-    let Some(id) = opencl(&world) else { return };
+fn a_worker_has_several_devices_with_models_of_their_own(world: World, id: &str) {
     let list = format!("cpu,{id}");
     let (code, message) =
         world.run(&["start", "--device", &format!("{id},{id}"), "--json"]).error(2);
@@ -192,7 +205,7 @@ fn a_worker_has_several_devices_with_models_of_their_own() {
     let cluster = Cluster::start_with(world, &["--workers", "1", "--device", &list]);
     let devices = cluster.run(&["workers"]).json()[0]["devices"].clone();
     let names: Vec<&str> = (0..2).filter_map(|at| devices[at]["device"].as_str()).collect();
-    assert_eq!(names, ["cpu", id.as_str()]);
+    assert_eq!(names, ["cpu", id]);
     // The less loaded device depends on the machine, so the devices take turns.
     let http = cluster.endpoint["http"].as_str().expect("a URL");
     ureq::put(format!("{http}/api/v1/cluster/config/balancing"))

@@ -13,11 +13,11 @@ class Device:
     """A device of this machine, as `radeon-cluster devices` tells of it."""
 
     id: str
-    """What `Session(device=...)` takes where it is usable, such as `opencl:0`."""
+    """What `Session(device=...)` takes where it is usable, such as `vulkan:0`."""
     name: str
     """What its vendor calls it."""
     backend: str
-    """What drives it: cpu, opencl, cuda, or pci for a card that nothing drives."""
+    """What drives it: cpu, vulkan, opencl, cuda, or pci for a card that nothing drives."""
     memory_bytes: Optional[int]
     """How much memory it has, where that is known."""
     usable: bool

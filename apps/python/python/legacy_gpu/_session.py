@@ -42,8 +42,8 @@ class Session:
 
     Args:
         model: The path of an ONNX file, or its bytes.
-        device: `auto` for the best device that runs models, `cpu`, `opencl:0`, `cuda:0`; a list such as
-            `opencl:0,opencl:1` cuts a model over several.
+        device: `auto` for the best device that runs models, `cpu`, `vulkan:0`, `opencl:0`,
+            `cuda:0`; a list such as `vulkan:0,vulkan:1` cuts a model over several.
         threads: How many threads a run may use; all cores without it.
         precision: `f32` as the model is written; `fast` for bf16 where the processor has it; `int8` for
             products of matrices in 8 bits.
@@ -72,7 +72,7 @@ class Session:
         vram: Union[int, str, None] = None,
     ) -> None:
         _check_type("model", model, "the path of an ONNX file, or its bytes", str, os.PathLike, *_BYTES)
-        _check_type("device", device, 'a str such as "opencl:0"', str)
+        _check_type("device", device, 'a str such as "vulkan:0"', str)
         _check_type("threads", threads, "a whole number or None", SupportsIndex, type(None))
         _check_type("precision", precision, 'a str such as "f32"', str)
         kinds = (SupportsIndex, str, type(None))
@@ -98,7 +98,7 @@ class Session:
 
     @property
     def device(self) -> str:
-        """Where it runs, such as `cpu` or `opencl:0`."""
+        """Where it runs, such as `cpu` or `vulkan:0`."""
         return self._native.device
 
     def __repr__(self) -> str:

@@ -35,7 +35,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 16,
           value_parser = clap::value_parser!(u16).range(1..=1024))]
     in_flight: u16,
-    /// The device of each worker: auto, cpu, opencl:0 …
+    /// The device of each worker: auto, cpu, vulkan:0 …
     #[arg(long, default_value = "auto")]
     device: String,
     #[command(flatten)]
