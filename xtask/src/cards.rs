@@ -2,6 +2,7 @@
 //! is needed. And the table of what owners of cards have measured.
 
 mod code;
+mod compiler;
 mod estimate;
 mod figures;
 mod install;
@@ -16,7 +17,8 @@ use crate::cmd;
 use crate::kernels::Kernels;
 use crate::report::{Outcome, Skip};
 use anyhow::{Context, Result, bail};
-use figures::{Compiler, Way};
+use compiler::Compiler;
+use figures::Way;
 use page::Answers;
 use rules::Violation;
 

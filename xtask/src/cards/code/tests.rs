@@ -1,3 +1,5 @@
+//! Loops and their instructions, of shortened listings.
+
 use super::*;
 
 /// Shortened from a tiled product by Mesa 25.0.7 for Polaris 10: a loop over tiles that holds one over the rows of a
