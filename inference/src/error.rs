@@ -311,7 +311,7 @@ impl Error {
             Self::Memory(source) | Self::Compute(lgp_compute::Error::Memory(source)) => source,
             _ => return false,
         };
-        matches!(source, Shortage { .. }) && !source.is_device_lost()
+        matches!(source, Shortage { .. })
     }
 
     pub(crate) fn graph(message: impl Into<String>) -> Self {

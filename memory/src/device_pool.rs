@@ -92,7 +92,7 @@ impl DevicePool {
     /// # Errors
     /// [`crate::Error::RangeTooLarge`] if no buffer of the device can hold it,
     /// [`crate::Error::Shortage`] with a list of holders if there is no room now,
-    /// [`crate::Error::Device`] if the device refuses a slice. The pool stays usable after an
+    /// [`crate::Error::Device`] if the device is lost or refuses a slice. The pool stays usable after an
     /// error.
     pub fn allocate(&self, bytes: usize, owner: &str) -> Result<DeviceBlock> {
         let lease = self.lease(bytes, owner)?;

@@ -180,11 +180,7 @@ impl Error {
     /// Whether a device was lost: directly, or as the reason for a shortage.
     #[must_use]
     pub fn is_device_lost(&self) -> bool {
-        match self {
-            Self::Device(source) => matches!(source, lgp_hal::Error::DeviceLost { .. }),
-            Self::Shortage { refusal: Some(refusal), .. } => refusal.is_device_lost(),
-            _ => false,
-        }
+        matches!(self, Self::Device(lgp_hal::Error::DeviceLost { .. }))
     }
 
     pub(crate) fn spill(error: &std::io::Error) -> Self {

@@ -139,8 +139,8 @@ impl<S: SegmentSource> Segments<S> {
     /// messages and profiles sum up by it. An empty range takes the alignment.
     ///
     /// # Errors
-    /// [`Error::RangeTooLarge`] if no segment can hold it, and [`Error::Shortage`] if there is no
-    /// room now. After an error nothing has changed, except that idle segments may have been
+    /// [`Error::RangeTooLarge`] if no segment can hold it, [`Error::Shortage`] if there is no room
+    /// now, and the source's own error if its device is lost. After an error nothing has changed, except that idle segments may have been
     /// returned.
     pub fn allocate(&mut self, bytes: usize, owner: &str) -> Result<RangeId> {
         let segment_bytes_max = self.limits.segment_bytes_max;
@@ -159,8 +159,11 @@ impl<S: SegmentSource> Segments<S> {
             Some(slot) => At::Slot(slot),
             None => match self.take_range(rounded) {
                 Ok(node) => At::Range(node),
-                Err(refusal) => {
+                Err(mut refusal) => {
                     self.stats.failures += 1;
+                    if let Some(lost) = refusal.take_if(|error| error.is_device_lost()) {
+                        return Err(lost);
+                    }
                     let shortage = Box::new(self.shortage(bytes, owner));
                     return Err(Error::Shortage { shortage, refusal: refusal.map(Box::new) });
                 }

@@ -128,6 +128,15 @@ fn a_refusal_at_any_allocation_leaves_a_usable_pool() {
 }
 
 #[test]
+fn a_lost_device_is_no_shortage() {
+    let device = Arc::new(lgp_hal::NullDevice::new(None));
+    let pool = DevicePool::new(device.clone(), limits()).unwrap();
+    device.lose();
+    let error = pool.allocate(1, "weights").unwrap_err();
+    assert!(error.is_device_lost(), "{error}");
+}
+
+#[test]
 fn a_block_is_kept_by_the_last_handle_of_its_buffer() {
     let (pool, mut queue) = pool();
     let buffer = pool.allocate(4096, "x").unwrap().into_buffer();

@@ -152,8 +152,8 @@ impl Accelerator {
     /// queue of the kernels, so earlier kernels have read their inputs by then.
     pub(super) fn take(&self, bytes: usize, owner: &str) -> Result<DeviceBlock> {
         match self.pool().allocate(bytes, owner) {
-            Err(ref error @ lgp_memory::Error::Shortage { ref shortage, .. })
-                if shortage.is_fragmentation() && !error.is_device_lost() =>
+            Err(lgp_memory::Error::Shortage { ref shortage, .. })
+                if shortage.is_fragmentation() =>
             {
                 self.pool().defragment(&mut **self.queue())?;
                 Ok(self.pool().allocate(bytes, owner)?)
