@@ -131,18 +131,8 @@ impl ModelExecutor {
         self.accelerator.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The session of a model, which is loaded first if needed.
     fn session(&self, model: &ModelRef, stop: &Stop) -> Result<Arc<Session>, ExecError> {
-        self.session_or_reopen(model, stop, open_again)
-    }
-
-    /// The session of a model, which is loaded first if needed. If that finds the device lost, `open` opens it, and
-    /// the model is loaded once more.
-    fn session_or_reopen(
-        &self,
-        model: &ModelRef,
-        stop: &Stop,
-        open: impl FnOnce(Option<Accelerator>) -> Reopened,
-    ) -> Result<Arc<Session>, ExecError> {
         if let Some(session) = self.loaded(model) {
             return Ok(session);
         }
@@ -160,14 +150,13 @@ impl ModelExecutor {
         }
         let entry = self.entry(model)?;
         tracing::info!(%model, "loading");
-        let session = match self.load_entry(&entry) {
-            Err(error) if error.is_device_lost() => {
-                tracing::error!(device = %self.device, %error, "opening the device again");
-                if self.replace(open) { self.load_entry(&entry) } else { Err(error) }
-            }
-            loaded => loaded,
-        };
-        let session = Arc::new(session.map_err(|e| failure(&e))?);
+        let accelerators = self.accelerator().into_iter().collect();
+        let session = self
+            .repository
+            .load(&entry)
+            .and_then(|loaded| Session::on_devices(loaded, self.options, accelerators))
+            .map_err(|e| failure(&e))?;
+        let session = Arc::new(session);
         let bytes = footprint(&session);
         self.check_room(model, bytes.unwrap_or(0))?;
         if let Some(bytes) = bytes {
@@ -213,11 +202,6 @@ impl ModelExecutor {
         Ok(entry)
     }
 
-    fn load_entry(&self, entry: &Entry) -> Result<Session, ModelError> {
-        let accelerators = self.accelerator().into_iter().collect();
-        Session::on_devices(self.repository.load(entry)?, self.options, accelerators)
-    }
-
     /// Runs a loaded model by `how`; reopens the device if the run lost it.
     fn run<T>(
         &self,
@@ -232,7 +216,7 @@ impl ModelExecutor {
         how(&session, &views, &run_stop(stop)).map_err(|error| {
             if error.is_device_lost() {
                 tracing::error!(device = %self.device, %error, "opening the device again");
-                self.reopen(&session, open_again);
+                self.reopen(&session, |lost| lost.map(|lost| lost.reopened()).transpose());
             }
             failure(&error)
         })
@@ -264,32 +248,26 @@ impl ModelExecutor {
         }
     }
 
-    /// Reopens the device that a run found lost, unless another task has.
-    fn reopen(&self, lost: &Session, open: impl FnOnce(Option<Accelerator>) -> Reopened) {
+    /// Opens the device anew by `open`, after a run that found it lost, unless another task has. All that was loaded
+    /// went with its memory. `open` may take seconds, so it holds no lock that [`Executor::status`] reads.
+    fn reopen(
+        &self,
+        lost: &Session,
+        open: impl FnOnce(Option<Accelerator>) -> Result<Option<Accelerator>, OpError>,
+    ) {
         let Some(_turn) = self.loading.take(|| false) else { return };
-        let sessions = self.sessions.read().unwrap_or_else(PoisonError::into_inner);
-        let is_here = sessions.values().any(|session| std::ptr::eq(&**session, lost));
-        drop(sessions);
-        if is_here {
-            self.replace(open);
+        let mut sessions = self.sessions.write().unwrap_or_else(PoisonError::into_inner);
+        if !sessions.values().any(|session| std::ptr::eq(&**session, lost)) {
+            return;
         }
-    }
-
-    /// Replaces a lost device, whose memory held all that was loaded; returns whether `open` has opened it. The caller
-    /// has the turn. `open` may take seconds, so it holds no lock that [`Executor::status`] reads.
-    fn replace(&self, open: impl FnOnce(Option<Accelerator>) -> Reopened) -> bool {
-        let gone =
-            std::mem::take(&mut *self.sessions.write().unwrap_or_else(PoisonError::into_inner));
+        let gone = std::mem::take(&mut *sessions);
+        drop(sessions);
         self.footprints.write().unwrap_or_else(PoisonError::into_inner).clear();
         drop(gone);
         match open(self.accelerator()) {
             Ok(opened) => {
-                let mut accelerator =
-                    self.accelerator.write().unwrap_or_else(PoisonError::into_inner);
-                let lost = std::mem::replace(&mut *accelerator, opened);
-                drop(accelerator);
-                drop(lost);
-                true
+                let mut device = self.accelerator.write().unwrap_or_else(PoisonError::into_inner);
+                *device = opened;
             }
             Err(error) => {
                 tracing::error!(device = %self.device, %error, "cannot be reopened");
@@ -297,17 +275,9 @@ impl ModelExecutor {
                 if matches!(error, OpError::Device(DeviceError::NeedsRestart { .. })) {
                     self.given_up.store(true, Ordering::SeqCst);
                 }
-                false
             }
         }
     }
-}
-
-/// A device that was opened again.
-type Reopened = Result<Option<Accelerator>, OpError>;
-
-fn open_again(lost: Option<Accelerator>) -> Reopened {
-    lost.map(|lost| lost.reopened()).transpose()
 }
 
 impl std::fmt::Debug for ModelExecutor {
