@@ -5,7 +5,7 @@ use crate::net::tests::coordinator;
 use crate::net::worker::FINISH_TIMEOUT;
 use crate::{
     Coordinator, DeviceStatus, Error, ExecError, Executor, ExecutorStatus, Identity, ModelRef,
-    Result, Stop, TaskErrorKind, TaskId, TaskSpec, TaskState, WorkerConfig, run_worker,
+    Result, Stop, TaskErrorKind, TaskId, TaskRecord, TaskSpec, TaskState, WorkerConfig, run_worker,
 };
 use lgp_memory::NamedTensor;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -64,7 +64,9 @@ impl Executor for Fragile {
             "poison" => return Err(self.lose()),
             "held" => {
                 let gate = self.gate.lock().expect("no panic");
-                drop(self.opened.wait_while(gate, |open| !*open).expect("no panic"));
+                // A test that fails before it lets go ends all the same.
+                let held = self.opened.wait_timeout_while(gate, 3 * LIMIT, |open| !*open);
+                drop(held.expect("no panic"));
             }
             _ => {}
         }
@@ -109,6 +111,11 @@ fn model(name: &str) -> ModelRef {
     ModelRef { name: name.into(), version: 1, sha256: String::new() }
 }
 
+async fn finished(coordinator: &Coordinator, id: TaskId) -> TaskRecord {
+    let record = tokio::time::timeout(LIMIT, coordinator.wait(id)).await;
+    record.expect("it ends in time").expect("known")
+}
+
 fn submit(coordinator: &Coordinator, name: &str, max_attempts: u32) -> TaskId {
     let spec = TaskSpec { max_attempts, ..TaskSpec::new(model(name), Vec::new()) };
     coordinator.submit(spec).expect("room")
@@ -136,12 +143,12 @@ async fn what_waited_is_given_back_and_runs_in_the_next_process() {
     assert_eq!(executor.runs(), 1, "nothing else began on the lost device");
     assert!(coordinator.workers().is_empty(), "it took its leave");
     // Its answer has arrived: the task used up its attempt, and does not end the next process.
-    let record = coordinator.wait(poison).await.expect("known");
+    let record = finished(&coordinator, poison).await;
     let error = record.error.expect("the device was lost");
     assert_eq!((record.state, error.code), (TaskState::Failed, TaskErrorKind::Unavailable));
     let next = Running::start(&coordinator, &identity, &Fragile::with(1));
     for id in others {
-        let record = coordinator.wait(id).await.expect("known");
+        let record = finished(&coordinator, id).await;
         assert_eq!(record.state, TaskState::Succeeded, "{record:?}");
     }
     assert!(!next.ended.is_finished(), "its device is sound");
@@ -157,11 +164,11 @@ async fn runs_on_other_devices_are_finished_first() {
     let worker = Running::start(&coordinator, &identity, &executor);
     until("it runs", || executor.runs() == 1).await;
     let poison = submit(&coordinator, "poison", 1);
-    coordinator.wait(poison).await.expect("known");
+    finished(&coordinator, poison).await;
     until("it leaves", || coordinator.stats().workers.draining == 1).await;
     assert!(!worker.ended.is_finished(), "a run is not over");
     executor.let_go();
-    let record = coordinator.wait(held).await.expect("known");
+    let record = finished(&coordinator, held).await;
     assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 1), "{record:?}");
     let ended = worker.ended().await;
     assert!(matches!(ended, Err(Error::MustRestart)), "{ended:?}");
@@ -181,11 +188,13 @@ async fn a_run_that_takes_too_long_runs_in_the_next_process() {
     let ended = worker.ended().await;
     assert!(matches!(ended, Err(Error::MustRestart)), "{ended:?}");
     assert!(began.elapsed() >= FINISH_TIMEOUT, "the run had its time: {:?}", began.elapsed());
+    // Else the next process loads it too, and ends.
+    coordinator.unload(&model("poison"));
     let next = Fragile::with(1);
     next.let_go();
     let next = Running::start(&coordinator, &identity, &next);
     // A loss of its worker is no failure of the task, which may fail only once.
-    let record = coordinator.wait(held).await.expect("known");
+    let record = finished(&coordinator, held).await;
     assert_eq!((record.state, record.attempts), (TaskState::Succeeded, 2), "{record:?}");
     executor.let_go();
     next.ended.abort();
@@ -203,7 +212,7 @@ async fn a_worker_that_was_told_to_leave_does_not_come_back() {
     until("it leaves", || coordinator.stats().workers.draining == 1).await;
     executor.lose();
     executor.let_go();
-    let record = coordinator.wait(held).await.expect("known");
+    let record = finished(&coordinator, held).await;
     assert_eq!(record.state, TaskState::Succeeded);
     let ended = tokio::time::timeout(LIMIT, ended).await.expect("in time").expect("no panic");
     assert!(ended.is_ok(), "{ended:?}");
