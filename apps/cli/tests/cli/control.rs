@@ -207,16 +207,18 @@ fn a_migration_that_is_killed_goes_on() {
     submit(&world, &data, 40);
     world.run(&["stop", "--json", "--data", &data]).json();
     let migrate = ["control", "migrate", "--json", "--data", &data, "--to", &url];
-    // Each migration runs a little longer, until one ends before it is killed.
-    let killed = (1..).find(|round| {
+    // Each migration runs a third longer, until one ends before it is killed.
+    let mut time = Duration::from_millis(10);
+    let killed = (1..).find(|_| {
         let mut child = world.spawn(&migrate);
-        std::thread::sleep(Duration::from_millis(10 * round));
+        std::thread::sleep(time);
+        time += time / 3;
+        assert!(time < Duration::from_secs(60), "it never ends");
         let ended = child.try_wait().expect("a child").is_some();
         signal(child.id(), Signal::KILL);
         child.wait().expect("a child");
         ended
     });
-    assert!(killed > Some(3), "it was never killed at work: {killed:?}");
     let moved = world.run(&migrate).json();
     assert_eq!(moved["records"], 40, "{moved}");
     start(&world, &["--workers", "1", "--control", &url]).json();
