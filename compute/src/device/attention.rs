@@ -136,7 +136,7 @@ impl Attention {
         let [rows, keys, depth, columns] = self.sizes;
         let Schedule { each_row, splits, share } = schedule;
         let mut groups = self.tiles(each_row);
-        if groups.contains(&0) || groups[1..].iter().any(|&n| n > 65_535) {
+        if groups.contains(&0) {
             return None;
         }
         groups[0] *= splits;

@@ -6,6 +6,9 @@ use super::library::LibraryProduct;
 use super::pointwise::Pointwise;
 use crate::op::{Op, ValueInfo};
 
+/// Most work-groups along the second and third dimension that every device takes.
+pub(super) const GROUPS_MAX: usize = 65_535;
+
 /// The launches that compute an operator, one after the other.
 ///
 /// Only this crate makes recipes. Launching a recipe relies on a promise that each recipe keeps: in
@@ -31,7 +34,7 @@ impl Recipe {
             Some(pointwise) => pointwise.launches()?,
             None => op.launches(inputs, outputs)?,
         };
-        Some(Self::with(launches, &sizes))
+        Self::with(launches, &sizes)
     }
 
     /// All ways to compute it that are worth measuring, [`Recipe::new`] first.
@@ -46,17 +49,21 @@ impl Recipe {
             Some(pointwise) => pointwise.launches().into_iter().collect(),
             None => op.schedules(inputs, outputs),
         };
-        schedules.into_iter().map(|launches| Self::with(launches, &sizes)).collect()
+        schedules.into_iter().filter_map(|launches| Self::with(launches, &sizes)).collect()
     }
 
-    fn with(launches: Launches, sizes: &Sizes) -> Self {
+    /// `None` for a grid that some devices refuse.
+    fn with(launches: Launches, sizes: &Sizes) -> Option<Self> {
+        if launches.calls.iter().any(|call| call.groups[1..].iter().any(|&n| n > GROUPS_MAX)) {
+            return None;
+        }
         let mut recipe = Self::of(launches, sizes.inputs.clone(), sizes.outputs.clone());
         for i in 0..recipe.inputs.len() {
             if !recipe.reads(i) {
                 recipe.inputs[i] = 0;
             }
         }
-        recipe
+        Some(recipe)
     }
 
     /// A recipe of launches without an operator, with the bytes of each input and output.
@@ -137,4 +144,24 @@ fn bytes(info: &ValueInfo) -> Option<usize> {
     c_type(info.ty.dtype)?;
     let few = i32::try_from(shape.elements().ok()?).is_ok();
     shape.byte_len(info.ty.dtype).ok().filter(|_| few)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::ConvTranspose;
+    use lgp_memory::{DType, TensorType};
+
+    /// CUDA refuses more than 65,535 work-groups along the third dimension, here groups × phases.
+    #[test]
+    fn a_grid_that_some_devices_refuse_is_no_recipe() {
+        let value =
+            |dims: [usize; 4]| ValueInfo::of(TensorType::concrete(DType::F32, &dims.into()));
+        for (group, fits) in [(32, true), (64, false)] {
+            let op = ConvTranspose { strides: vec![32, 32], group, ..ConvTranspose::default() };
+            let (x, w) = (value([1, 2 * group, 1, 1]), value([2 * group, 2, 32, 32]));
+            let y = value([1, 2 * group, 32, 32]);
+            assert_eq!(Recipe::new(&op, &[Some(&x), Some(&w)], &[y]).is_some(), fits, "{group}");
+        }
+    }
 }

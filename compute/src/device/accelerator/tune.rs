@@ -87,8 +87,13 @@ impl Accelerator {
         };
         let end = budget.map(|budget| Instant::now() + budget);
         let is_late = || end.is_some_and(|end| Instant::now() >= end);
-        let [inputs, outputs] = first.sizes();
-        let (inputs, outputs) = (self.filled(inputs)?, self.filled(outputs)?);
+        // Recipes may read different inputs.
+        let [inputs, outputs] = [0, 1].map(|i| {
+            let sizes = recipes.iter().map(|recipe| recipe.sizes()[i].to_vec());
+            sizes.reduce(|a, b| a.iter().zip(&b).map(|(a, b)| *a.max(b)).collect())
+        });
+        let filled = |sizes: Option<Vec<usize>>| self.filled(&sizes.unwrap_or_default());
+        let (inputs, outputs) = (filled(inputs)?, filled(outputs)?);
         let operands = Operands { inputs: present(&inputs), outputs: present(&outputs) };
         let mut runs = vec![self.warm(first, &operands)?];
         for recipe in &recipes[1..] {

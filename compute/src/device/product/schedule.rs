@@ -1,6 +1,7 @@
 //! Which kernel multiplies, in which tiles, and in how many parts.
 
 use crate::device::kernel::{Kernel, groups};
+use crate::device::recipe::GROUPS_MAX;
 
 const GEMM: &str = concat!(
     include_str!("product.h"),
@@ -24,8 +25,6 @@ const WAVES: usize = 288;
 const PART_MIN: usize = 128;
 /// The numbers of parts that may be worth computing a sum in.
 const PARTS: [usize; 5] = [1, 2, 4, 8, 16];
-/// Most work-groups along the second and third dimension that every device takes.
-const GROUPS_MAX: usize = 65_535;
 
 /// A tile of the result, and the part of it that a work-item computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,11 @@
 //! Which recipe is chosen, and how long a choice lasts.
 
 use super::*;
-use crate::ValueInfo;
-use crate::ops::MatMul;
+use crate::ops::{Conv, MatMul};
+use crate::rewrite::{Hints, Operand};
+use crate::testing::constant;
+use crate::window::Pads;
+use crate::{Op, ValueInfo};
 use lgp_hal::{Blas, Device, Gemm, Queue, pass_on};
 use lgp_memory::TensorType;
 use std::sync::Arc;
@@ -10,6 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 lgp_hal::on_backends!([opencl vulkan] {
     a_choice_is_for_its_recipes_and_the_next_process
+    recipes_that_read_different_inputs_are_measured
     a_library_is_chosen_where_it_was_measured_to_be_faster
     a_library_that_is_gone_is_not_chosen
 });
@@ -66,6 +70,28 @@ fn a_choice_is_for_its_recipes_and_the_next_process(device: Arc<dyn Device>) {
     let last = self::accelerator(&device);
     last.keep_in(folder.path()).expect("the folder is ours");
     assert_eq!(last.choose(recipes.clone()).as_ref(), recipes.first());
+}
+
+/// Winograd's algorithm reads the weight that was transformed ahead, and other recipes the plain one.
+fn recipes_that_read_different_inputs_are_measured(device: Arc<dyn Device>) {
+    let accelerator = accelerator(&device);
+    let image = TensorType::concrete(DType::F32, &[1, 64, 28, 28].into());
+    let (x, y) = (ValueInfo::of(image.clone()), ValueInfo::of(image));
+    let conv = Conv { pads: Pads::SameUpper, ..Conv::default() };
+    let weight = constant(Tensor::zeros(DType::F32, [64, 64, 3, 3]).expect("fits"));
+    let hints = Hints { on_device: true, ..Hints::default() };
+    let step = conv.prepared(&[Some(&x), Some(&weight), None], hints).expect("it fits");
+    let step = step.expect("Winograd's algorithm gains here");
+    let (Some(op), Some(Operand::Constant(transformed))) = (&step.op, step.inputs.last()) else {
+        panic!("{step:?}");
+    };
+    let inputs = [Some(&x), Some(&weight), None, Some(&constant(transformed.clone()))];
+    let recipes = Recipe::alternatives(&**op, &inputs, &[y]);
+    let plain = recipes.iter().filter(|recipe| recipe.reads(1) && recipe.library().is_none());
+    assert!(plain.count() > 0 && recipes.iter().any(|recipe| recipe.reads(3)));
+    let tuned = accelerator.tune(&recipes, Duration::from_secs(60)).expect("it runs");
+    let launched = recipes.iter().map(|recipe| recipe.library().is_none());
+    assert!(launched.eq(tuned.times.iter().map(Option::is_some)), "{tuned:?}");
 }
 
 /// A device with a library whose products take `product` and calculate nothing.
