@@ -143,7 +143,11 @@ impl Op for Reduce {
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
-        device::launches(self, inputs, outputs)
+        device::schedules(self, inputs, outputs).into_iter().next()
+    }
+
+    fn schedules(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Vec<Launches> {
+        device::schedules(self, inputs, outputs)
     }
 
     fn reordered<'a>(

@@ -7,12 +7,81 @@ use lgp_memory::{DType, Layout, Shape};
 
 /// Work-items of a group, which reduce a row together or a column each.
 const GROUP: usize = 64;
+/// Work-groups that keep a card busy; fewer are worth more parts.
+const GROUPS_BUSY: usize = 72;
+/// The numbers of parts that lines may be reduced in, and the fewest turns of a work-item in a part.
+const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
+const TURNS_MIN: usize = 16;
 
-pub(super) fn launches(
+/// Reductions of `count` lines of `size` elements that are `inner` apart.
+#[derive(Clone, Copy)]
+struct Lines {
+    count: usize,
+    size: usize,
+    inner: usize,
+}
+
+impl Lines {
+    fn is_rows(self) -> bool {
+        self.inner == 1
+    }
+
+    fn groups(self) -> usize {
+        if self.is_rows() { self.count } else { groups(self.count, GROUP) }
+    }
+
+    /// The numbers of parts worth measuring, the best by estimate first; one part alone for short lines.
+    fn parts(self, kind: ReduceKind) -> Vec<usize> {
+        let lanes = if self.is_rows() { GROUP } else { 1 };
+        let fits = |parts: &usize| {
+            self.size.is_multiple_of(*parts) && self.size / parts >= lanes * TURNS_MIN
+        };
+        // The largest element of the whole line is wanted before its sum.
+        let can = kind != ReduceKind::LogSumExp;
+        let mut all = vec![1];
+        all.extend(PARTS.into_iter().filter(|parts| can && fits(parts)));
+        let busy = |parts: &usize| self.groups() * parts >= GROUPS_BUSY;
+        let best = all.iter().position(busy).unwrap_or(all.len() - 1);
+        all.swap(0, best);
+        all
+    }
+}
+
+/// The launches worth measuring, the best by estimate first; none where there are no kernels.
+pub(super) fn schedules(
     op: &Reduce,
     inputs: &[Option<&ValueInfo>],
     outputs: &[ValueInfo],
-) -> Option<Launches> {
+) -> Vec<Launches> {
+    let Some((before, dtype, source, lines)) = lines(op, inputs, outputs) else {
+        return Vec::new();
+    };
+    let launches = |parts: usize| {
+        let mut launches = before.clone();
+        if parts == 1 {
+            launches.calls.push(call(op.kind, Pass::Whole, dtype, source, lines)?);
+            return Some(launches);
+        }
+        let Lines { count, size, inner } = lines;
+        let part = Lines { count: count * parts, size: size / parts, inner };
+        let sums = Argument::Scratch(launches.scratch.len());
+        launches.scratch.push(4 * part.count);
+        let mut first = call(op.kind, Pass::Part, dtype, source, part)?;
+        first.arguments[1] = sums;
+        let rest = Lines { count, size: parts, inner };
+        let second = call(op.kind, Pass::Rest { size }, dtype, sums, rest)?;
+        launches.calls.extend([first, second]);
+        Some(launches)
+    };
+    lines.parts(op.kind).into_iter().filter_map(launches).collect()
+}
+
+/// The lines to reduce: the launches that lay them out, their type, where they lie then, and their sizes.
+fn lines(
+    op: &Reduce,
+    inputs: &[Option<&ValueInfo>],
+    outputs: &[ValueInfo],
+) -> Option<(Launches, DType, Argument, Lines)> {
     let (x, y) = (inputs.first().copied().flatten()?, outputs.first()?);
     let dtype = x.ty.dtype;
     if !matches!(dtype, DType::F32 | DType::F16 | DType::BF16) {
@@ -43,16 +112,24 @@ pub(super) fn launches(
         launches.scratch.push(count * size * dtype.size());
         (Argument::Scratch(0), 1)
     };
-    launches.calls.push(call(op.kind, dtype, source, [count, size, inner])?);
-    Some(launches)
+    Some((launches, dtype, source, Lines { count, size, inner }))
+}
+
+/// What a launch reduces: whole lines, or parts of them to floats, or those parts of lines of `size` elements.
+enum Pass {
+    Whole,
+    Part,
+    Rest { size: usize },
 }
 
 fn call(
     kind: ReduceKind,
+    pass: Pass,
     dtype: DType,
     source: Argument,
-    [count, size, inner]: [usize; 3],
+    lines: Lines,
 ) -> Option<Call> {
+    let Lines { count, size, inner } = lines;
     let (start, join) = match kind {
         ReduceKind::Max => ("-INFINITY", "(b > a || b != b ? b : a)"),
         ReduceKind::Min => ("INFINITY", "(b < a || b != b ? b : a)"),
@@ -60,23 +137,32 @@ fn call(
         _ => ("0.0f", "a + b"),
     };
     let each = match kind {
+        _ if matches!(pass, Pass::Rest { .. }) => "v",
         ReduceKind::L1 => "fabs(v)",
         ReduceKind::L2 | ReduceKind::SumSquare => "v * v",
         ReduceKind::LogSumExp => "exp(v - most)",
         _ => "v",
     };
+    let whole = if let Pass::Rest { size } = pass { size } else { size };
+    let mean = format!("sum / {whole}.0f");
     let finish = match kind {
-        ReduceKind::Mean => "sum / (float)size",
+        _ if matches!(pass, Pass::Part) => "sum",
+        ReduceKind::Mean => &mean,
         ReduceKind::L2 => "sqrt(sum)",
         ReduceKind::LogSumExp => "log(sum) + most",
         _ => "sum",
     };
-    let rows = inner == 1;
-    let name = if rows { "reduce_rows" } else { "reduce_columns" };
+    let [from, to] = match pass {
+        Pass::Whole => [dtype, dtype],
+        Pass::Part => [dtype, DType::F32],
+        Pass::Rest { .. } => [DType::F32, dtype],
+    };
+    let name = if lines.is_rows() { "reduce_rows" } else { "reduce_columns" };
     let kernel = Kernel::new(name, include_str!("reduce.cl"), [GROUP, 1, 1])
-        .define("TYPE", c_type(dtype)?)
-        .define("LOAD(i)", load(dtype, "x", "i"))
-        .define("STORE(v, i)", store(dtype, "v", "y", "i"))
+        .define("X_TYPE", c_type(from)?)
+        .define("Y_TYPE", c_type(to)?)
+        .define("LOAD(i)", load(from, "x", "i"))
+        .define("STORE(v, i)", store(to, "v", "y", "i"))
         .define("START", start)
         .define("JOIN(a, b)", join)
         .define("EACH(v)", each)
@@ -86,8 +172,7 @@ fn call(
     for number in [count, size, inner] {
         arguments.push(Argument::U32(u32::try_from(number).ok()?));
     }
-    let all = (count * size) as u64;
-    let groups = if rows { count } else { groups(count, GROUP) };
-    let bytes = (all + count as u64) * dtype.size() as u64;
-    Some(Call { kernel, groups: [groups, 1, 1], arguments, flops: all, bytes })
+    let flops = (count * size) as u64;
+    let bytes = flops * from.size() as u64 + (count * to.size()) as u64;
+    Some(Call { kernel, groups: [lines.groups(), 1, 1], arguments, flops, bytes })
 }

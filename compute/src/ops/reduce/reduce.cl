@@ -3,7 +3,7 @@
 DEVICE float joined(float a, float b) { return JOIN(a, b); }
 DEVICE float larger(float a, float b) { return b > a || b != b ? b : a; }
 
-KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_rows(GLOBAL const TYPE *x, GLOBAL TYPE *y, u32 count,
+KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_rows(GLOBAL const X_TYPE *x, GLOBAL Y_TYPE *y, u32 count,
                                                               u32 size, u32 inner) {
     LOCAL float part[GROUP_X];
     u32 row = GROUP_ID(0);
@@ -43,7 +43,7 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_rows(GLOBAL const TYPE 
     }
 }
 
-KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_columns(GLOBAL const TYPE *x, GLOBAL TYPE *y, u32 count,
+KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void reduce_columns(GLOBAL const X_TYPE *x, GLOBAL Y_TYPE *y, u32 count,
                                                                  u32 size, u32 inner) {
     u32 i = GLOBAL_ID(0);
     if (i < count) {

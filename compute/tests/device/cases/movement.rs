@@ -95,7 +95,18 @@ fn reductions() -> Vec<Case> {
     }
     let all = Reduce { keep_dims: false, ..Reduce::new(K::Mean, None) };
     cases.push(Case::new("Reduce all", all, vec![noise(&[3, 500], 17)]));
+    for kind in kinds.into_iter().filter(|kind| *kind != K::Prod) {
+        for (name, shape, axis) in
+            [("a long line", &[40_960][..], 0), ("long columns", &[2, 4096, 3], 1)]
+        {
+            let op = Reduce::new(kind, Some(vec![axis]));
+            let case = Case::new(format!("Reduce {kind:?} {name}"), op, vec![noise(shape, 19)]);
+            cases.push(case.within(1e-4));
+        }
+    }
     let halves = cast(&noise(&[4, 33], 18), DType::BF16);
+    let long = cast(&noise(&[2, 8192], 20), DType::F16);
+    cases.push(Case::new("Reduce f16 long", Reduce::new(K::Max, Some(vec![1])), vec![long]));
     cases.push(Case::new("Reduce bf16", Reduce::new(K::Mean, Some(vec![1])), vec![halves]));
     cases
 }
