@@ -153,7 +153,10 @@ impl Product<'_> {
             arguments.push(Argument::U32(u32::try_from(size).ok()?));
         }
         let groups = schedule.groups(self.sizes, batches)?;
-        let (flops, bytes) = (2 * (count as u64) * (k as u64), self.bytes());
+        let (flops, mut bytes) = (2 * (count as u64) * (k as u64), self.bytes());
+        if schedule.parts > 1 {
+            bytes += (count * (4 * schedule.parts - self.y.1.size())) as u64;
+        }
         launches.calls.push(Call { kernel, groups, arguments, flops, bytes });
         if schedule.parts > 1 {
             launches.calls.push(self.sum_parts(y, count, schedule.parts, steps)?);

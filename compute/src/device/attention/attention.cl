@@ -114,7 +114,9 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
             }
         }
 
-        for (u32 at = 0; at < KEYS && first_key + at < end; at += DEPTH) {
+        /* Counted in parts, so that Mesa's compiler sees which places are multiples of 16 B. */
+        for (u32 part = 0; part < KEYS / DEPTH && first_key + part * DEPTH < end; part++) {
+            u32 at = part * DEPTH;
             BARRIER();
             for (u32 e = item; e < DEPTH * COLUMNS; e += ITEMS) {
                 u32 key = first_key + at + e / COLUMNS, column = first_column + e % COLUMNS;

@@ -1,7 +1,7 @@
-/* A work-group computes a tile of ROWS × COLUMNS, a work-item EACH_ROW × EACH_COLUMN of it. Both
-   operands pass through local memory, DEPTH elements of the sum at a time; the next elements are on
-   their way while these are multiplied. Along z there is a group for each batch of each part of the
-   sum; a part has `part` elements. */
+/* A work-group computes a tile of ROWS × COLUMNS, a work-item EACH_ROW × EACH_COLUMN of it; EACH_ROW
+   is 4, 6 or 8. Both operands pass through local memory, DEPTH elements of the sum at a time; the next
+   elements are on their way while these are multiplied. Along z there is a group for each batch of
+   each part of the sum; a part has `part` elements. */
 #define ITEMS (GROUP_X * GROUP_Y)
 
 /* Where vector `e` of an operand's part of the tile begins. */
@@ -37,6 +37,17 @@ DEVICE u32 tile_side(u32 along, u32 side, u32 width, u32 e) {
         u32 depth = tile_depth(along, side_tile, width, e);                                         \
         for (u32 i = 0; i < width && TAKES(e, side_tile, width); i++) {                             \
             tile[depth + (along ? i : 0)][side + (along ? 0 : i)] = next[t * width + i];            \
+        }                                                                                           \
+    }
+
+#define STORE_ROW(i)                                                                                \
+    UNROLL                                                                                          \
+    for (u32 j = 0; j < EACH_COLUMN; j++) {                                                         \
+        u32 row = first_row + LOCAL_ID(1) * EACH_ROW + i;                                           \
+        u32 column = first_column + LOCAL_ID(0) * EACH_COLUMN + j;                                  \
+        if (row < m && column < n) {                                                                \
+            u32 index = z * m * n + row * row_step + column * column_step;                          \
+            FINISH(RESULT(sums[i][j], row, column), index);                                         \
         }                                                                                           \
     }
 
@@ -80,17 +91,17 @@ void gemm(OPERANDS GLOBAL Y_TYPE *y, u32 m, u32 n, u32 k, u32 row_step, u32 colu
         }
         BARRIER();
     }
-    /* Written out even where a fused tail makes them long: else the sums are no registers. */
-    UNROLL
-    for (u32 i = 0; i < EACH_ROW; i++) {
-        UNROLL
-        for (u32 j = 0; j < EACH_COLUMN; j++) {
-            u32 row = first_row + LOCAL_ID(1) * EACH_ROW + i;
-            u32 column = first_column + LOCAL_ID(0) * EACH_COLUMN + j;
-            if (row < m && column < n) {
-                u32 index = z * m * n + row * row_step + column * column_step;
-                FINISH(RESULT(sums[i][j], row, column), index);
-            }
-        }
-    }
+    /* Row by row: a loop around a long fused tail is not written out, and then the sums are no registers. */
+    STORE_ROW(0)
+    STORE_ROW(1)
+    STORE_ROW(2)
+    STORE_ROW(3)
+#if EACH_ROW > 4
+    STORE_ROW(4)
+    STORE_ROW(5)
+#endif
+#if EACH_ROW > 6
+    STORE_ROW(6)
+    STORE_ROW(7)
+#endif
 }

@@ -229,8 +229,9 @@ impl Convolution {
             kernel = plainly(kernel, "float");
         }
         let parts = Self { bias: false, ..*self };
-        let first = parts.call(kernel, grid, Argument::Scratch(0), &sizes)?;
+        let mut first = parts.call(kernel, grid, Argument::Scratch(0), &sizes)?;
         let copies = self.outputs().checked_mul(splits).filter(|n| i32::try_from(*n).is_ok())?;
+        first.bytes += (4 * copies - self.outputs() * self.dtype.size()) as u64;
         let calls = vec![first, self.sum(splits)?];
         Some(Launches { calls, scratch: vec![copies * 4], ..Launches::default() })
     }
