@@ -49,7 +49,7 @@ pub(crate) struct NotUsed {
 ///
 /// # Errors
 /// `device_unknown` for a text that names no device, `device_not_compiled`, `device_missing`,
-/// `device_broken`, and `device_without_models`.
+/// `device_broken`, `device_lost` and `device_without_models`.
 pub(crate) fn resolve(text: &str) -> Result<Option<Accelerator>> {
     resolve_within(text, &Limits::default())
 }

@@ -76,6 +76,7 @@ impl ChoiceError {
                 "device_not_compiled"
             }
             Self::Open { source: DeviceError::NoDevice { .. }, .. } => "device_missing",
+            Self::Open { source: DeviceError::NeedsRestart { .. }, .. } => "device_lost",
             Self::Open { .. } => "device_broken",
             Self::WithoutModels(_) => "device_without_models",
             Self::HostMemory(_) => "file",
@@ -95,6 +96,9 @@ impl ChoiceError {
             }
             Self::Open { source: DeviceError::NoDevice { .. }, .. } => {
                 format!("radeon-cluster doctor says what is missing; {flag}auto always works")
+            }
+            Self::Open { source: DeviceError::NeedsRestart { .. }, .. } => {
+                format!("start this program again, or use {flag}auto")
             }
             Self::Open { device, .. } => {
                 format!("radeon-cluster doctor checks {device}; {flag}auto always works")
@@ -179,7 +183,21 @@ pub fn open_devices(text: &str, limits: &DeviceLimits) -> Result<Vec<Accelerator
         let hint = "leave the processor out: it runs by itself what the cards cannot";
         return Err(ChoiceError::contradiction(message, hint));
     }
+    let again = others.iter().enumerate().find_map(|(i, one)| {
+        Some((one.id(), others[..i].iter().find(|other| is_one_card(one, other))?.id()))
+    });
+    if let Some((one, other)) = again {
+        let message = format!("the devices {text} have one card twice, as {other} and as {one}");
+        let hint = "each card counts once, with all its memory";
+        return Err(ChoiceError::contradiction(message, hint));
+    }
     Ok(others)
+}
+
+/// Whether two opened devices are ways to use one card.
+fn is_one_card(one: &Accelerator, other: &Accelerator) -> bool {
+    let pci = one.device().caps().pci;
+    one.id() == other.id() || pci.is_some() && pci == other.device().caps().pci
 }
 
 /// The names of the devices that [`open_devices`] opened; the CPU for an empty slice.
@@ -210,10 +228,13 @@ mod tests {
             DeviceError::BackendNotCompiled { backend: BackendKind::Cuda, feature: "cuda" };
         let missing = DeviceError::NoDevice { device, reason: "no driver".to_owned() };
         let broken = DeviceError::SelfTest { device, op: "add", detail: "1 + 1 = 3".to_owned() };
+        let code = "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
+        let poisoned = DeviceError::NeedsRestart { device, code };
         for (source, code, part) in [
             (not_compiled, "device_not_compiled", "cuda"),
             (missing, "device_missing", "no driver"),
             (broken, "device_broken", "1 + 1 = 3"),
+            (poisoned, "device_lost", "CUDA_ERROR_ILLEGAL_ADDRESS"),
         ] {
             let error = ChoiceError::Open { device, source };
             assert_eq!(error.code(), code);

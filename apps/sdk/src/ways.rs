@@ -23,8 +23,9 @@ const GAIN_MIN: f64 = 1.05;
 #[serde(rename_all = "snake_case")]
 enum Outcome {
     Ms(f64),
-    /// It takes too long, so that it is not tried again.
-    Hung(String),
+    /// In so many processes it took too long. A second one is tried, because programs that a driver compiles slowly are
+    /// kept by then.
+    Hung(u8),
     /// It fails soon, and may work when the card has memory again.
     Failed(String),
 }
@@ -36,6 +37,11 @@ impl Outcome {
             Self::Hung(_) => true,
             Self::Failed(_) => false,
         }
+    }
+
+    /// Whether there is nothing left to measure.
+    fn is_final(&self) -> bool {
+        self.is_kept() && !matches!(self, Self::Hung(1))
     }
 }
 
@@ -63,7 +69,7 @@ impl DeviceLimits {
     /// way.
     #[must_use]
     pub fn way_times(&self, ways: &[Way]) -> Vec<(DeviceId, Result<f64, String>)> {
-        let times = |file: PathBuf| times(&file, ways, &|id| self.measured(id, &file));
+        let times = |file: PathBuf| times(&file, ways, &|id| self.measured(id));
         self.file().map_or_else(Vec::new, times)
     }
 
@@ -73,7 +79,7 @@ impl DeviceLimits {
     }
 
     /// Measures a way. A driver may take forever over a kernel: the thread then ends with the process.
-    fn measured(&self, id: DeviceId, file: &Path) -> Outcome {
+    fn measured(&self, id: DeviceId) -> Outcome {
         tracing::info!(%id, "measuring a way to use a card");
         let (sender, receiver) = mpsc::channel();
         let limits = Self { cache: self.cache.clone(), ..Self::default() };
@@ -96,12 +102,7 @@ impl DeviceLimits {
             Err(mpsc::RecvTimeoutError::Disconnected) => {
                 Outcome::Failed("its driver ended the measurement".to_owned())
             }
-            Err(mpsc::RecvTimeoutError::Timeout) => {
-                let (seconds, file) = (LIMIT.as_secs(), file.display());
-                Outcome::Hung(format!(
-                    "not measured within {seconds} s; without {file} it is tried again"
-                ))
-            }
+            Err(mpsc::RecvTimeoutError::Timeout) => Outcome::Hung(1),
         }
     }
 }
@@ -116,18 +117,28 @@ fn times(
         return Vec::new();
     }
     let key = key(ways);
-    let mut known = read(file).remove(&key).unwrap_or_default();
-    known.retain(|_, outcome| outcome.is_kept());
-    let had = known.len();
-    let outcomes: Vec<(DeviceId, Outcome)> = ways
-        .iter()
-        .map(|way| {
-            (way.id, known.get(&way.id.to_string()).cloned().unwrap_or_else(|| measure(way.id)))
-        })
-        .collect();
+    let known = read(file).remove(&key).unwrap_or_default();
+    // A measurement that hung still takes the card's time.
+    let mut is_busy = false;
+    let outcome = |way: &Way| {
+        let before = known.get(&way.id.to_string());
+        if let Some(outcome) = before.filter(|outcome| outcome.is_final()) {
+            return (way.id, outcome.clone());
+        }
+        if is_busy {
+            return (way.id, Outcome::Failed("another way is still being measured".to_owned()));
+        }
+        let outcome = match (before, measure(way.id)) {
+            (Some(Outcome::Hung(times)), Outcome::Hung(_)) => Outcome::Hung(times + 1),
+            (_, outcome) => outcome,
+        };
+        is_busy = matches!(outcome, Outcome::Hung(_));
+        (way.id, outcome)
+    };
+    let outcomes: Vec<(DeviceId, Outcome)> = ways.iter().map(outcome).collect();
     let kept = outcomes.iter().filter(|(_, outcome)| outcome.is_kept());
     let kept: Outcomes = kept.map(|(id, outcome)| (id.to_string(), outcome.clone())).collect();
-    if kept.len() > had {
+    if kept != known {
         // Another process may have written in the meantime.
         let mut all = read(file);
         all.insert(key, kept);
@@ -137,7 +148,11 @@ fn times(
     }
     let time = |(id, outcome)| match outcome {
         Outcome::Ms(ms) => (id, Ok(ms)),
-        Outcome::Hung(reason) | Outcome::Failed(reason) => (id, Err(reason)),
+        Outcome::Hung(_) => {
+            let (seconds, file) = (LIMIT.as_secs(), file.display());
+            (id, Err(format!("not measured within {seconds} s; without {file} it is tried again")))
+        }
+        Outcome::Failed(reason) => (id, Err(reason)),
     };
     outcomes.into_iter().map(time).collect()
 }
@@ -196,7 +211,7 @@ mod tests {
             asked.borrow_mut().push(id.to_string());
             match id.to_string().as_str() {
                 "opencl:0" => Outcome::Ms(2.0),
-                "opencl:1" => Outcome::Hung("it takes long".to_owned()),
+                "opencl:1" => Outcome::Hung(1),
                 "cuda:0" => Outcome::Failed("no kernel compiles".to_owned()),
                 _ => Outcome::Ms(3.0),
             }
@@ -204,6 +219,7 @@ mod tests {
         let two = [way("vulkan:0", "radv 25.0"), way("opencl:0", "rusticl 25.0")];
         let newer = [way("vulkan:0", "radv 25.1"), way("opencl:0", "rusticl 25.0")];
         let four = [&two[..], &[way("cuda:0", ""), way("opencl:1", "")]].concat();
+        let busy = [&[way("opencl:1", "slow")][..], &two].concat();
         let all: &[&str] = &["vulkan:0", "opencl:0", "cuda:0", "opencl:1"];
         for (ways, measured) in [
             (&two[..1], &[][..]),
@@ -212,12 +228,21 @@ mod tests {
             (&newer, &all[..2]),
             (&two, &[]),
             (&four, all),
-            // It may work by now.
+            // Both may work by now.
+            (&four, &all[2..]),
             (&four, &["cuda:0"]),
+            // One that hangs keeps the card from the others.
+            (&busy, &["opencl:1"]),
+            (&busy, &["opencl:1"]),
+            (&busy, &all[..2]),
         ] {
             let times = times(&file, ways, &measure);
             assert_eq!(asked.take(), measured, "{ways:?}");
             assert_eq!(times.len(), if ways.len() < 2 { 0 } else { ways.len() });
+            if measured == ["opencl:1"] {
+                assert!(times.iter().all(|(_, time)| time.is_err()), "{times:?}");
+                continue;
+            }
             for (id, time) in &times {
                 assert_eq!(time.is_err(), all[2..].contains(&&*id.to_string()), "{times:?}");
             }

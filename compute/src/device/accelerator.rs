@@ -141,7 +141,8 @@ impl Accelerator {
     }
 
     /// The device.
-    pub(crate) fn device(&self) -> &Arc<dyn Device> {
+    #[must_use]
+    pub fn device(&self) -> &Arc<dyn Device> {
         &self.0.device
     }
 

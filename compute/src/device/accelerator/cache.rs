@@ -22,6 +22,8 @@ use std::time::SystemTime;
 
 /// The most bytes of all programs in a folder, which hold thousands of them.
 const BYTES_MAX: u64 = 256 << 20;
+/// The largest list of choices that is read.
+const CHOICES_BYTES_MAX: u64 = 16 << 20;
 /// The extension of a program's file.
 const PROGRAM: &str = "program";
 /// Bytes of a digest.
@@ -106,7 +108,7 @@ impl Cache {
     /// The choices that were written for this device; none without their file. A recipe is chosen
     /// by digest among the recipes that this program makes itself, so a wrong digest chooses none.
     fn choices(&self) -> Choices {
-        let text = fs::read(self.choices_path()).ok();
+        let text = read(&self.choices_path(), CHOICES_BYTES_MAX);
         text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
     }
 
@@ -136,11 +138,7 @@ impl Cache {
 
     /// The program that was put under this key, if its file is whole.
     fn get(&self, key: &[u8; DIGEST]) -> Option<Vec<u8>> {
-        let path = self.path(key);
-        if fs::metadata(&path).ok()?.len() > self.bytes_max {
-            return None;
-        }
-        let mut bytes = fs::read(path).ok()?;
+        let mut bytes = read(&self.path(key), self.bytes_max)?;
         let (sum, binary) = bytes.split_first_chunk::<DIGEST>()?;
         let whole = *sum == digest(&[key, binary]);
         whole.then(|| bytes.split_off(DIGEST))
@@ -183,6 +181,12 @@ impl Cache {
         }
         Ok(())
     }
+}
+
+/// A file of at most so many bytes.
+fn read(path: &Path, bytes_max: u64) -> Option<Vec<u8>> {
+    let fits = fs::metadata(path).ok()?.len() <= bytes_max;
+    fits.then(|| fs::read(path).ok()).flatten()
 }
 
 /// The digest of parts and their lengths: it changes if a byte moves from one part to the next.

@@ -2,7 +2,7 @@
 
 use crate::device;
 use crate::measure;
-use lgp_hal::{Finding, Status as FindingStatus, Way, select_auto_by};
+use lgp_hal::{Finding, Status as FindingStatus, select_auto_by};
 use lgp_sdk::device::{DeviceId, DeviceInfo};
 
 /// The subject of the finding that names the device of `auto`.
@@ -12,9 +12,11 @@ const AUTO: &str = "auto";
 pub(super) fn check(devices: &[DeviceInfo], findings: &mut Vec<Finding>) {
     findings.retain(|finding| finding.subject != AUTO);
     for info in devices {
-        let ways: Vec<Way> = info.ways.iter().filter(|way| way.usable).cloned().collect();
-        if ways.len() > 1 && info.device.is_some() {
-            findings.extend(compare(&info.id, &device::way_times(&ways)));
+        if info.ways.iter().filter(|way| way.usable).count() > 1 && info.device.is_some() {
+            let mut times = device::way_times(&info.ways);
+            // Another finding says why a way is not usable.
+            times.retain(|(id, _)| info.ways.iter().any(|way| way.id == *id && way.usable));
+            findings.extend(compare(&info.id, &times));
         }
     }
     let auto = select_auto_by(devices, &device::fastest_way);
