@@ -17,9 +17,12 @@ use lgp_compute::device::{
 use lgp_memory::{DType, Datum, Shape, TensorType, TensorView};
 use std::collections::HashMap;
 
-/// Nodes after which the queued ones are handed to the device: some drivers hold commands back until
-/// then, and the device waits.
-const SUBMITTED: usize = 32;
+/// Whether the queued nodes are handed to the device after this many: some drivers hold commands back
+/// until then, and the device waits. The first ones are handed over early, and later ones seldom,
+/// because each time costs the host some microseconds.
+fn is_submitted(nodes: usize) -> bool {
+    nodes.is_multiple_of(32) || matches!(nodes, 4 | 8 | 16)
+}
 
 struct Run<'a> {
     session: &'a OnDevice,
@@ -90,7 +93,7 @@ pub(super) fn run<'a>(
         streams = later;
         run.work(ctx, node, now)?;
         lead.as_mut().map_or(Ok(()), |lead| lead.queued(accelerator))?;
-        if (index + 1).is_multiple_of(SUBMITTED) {
+        if is_submitted(index + 1) {
             accelerator.submit()?;
         }
         if let (Some(recorder), Some(start)) = (recorder.as_deref_mut(), start) {
