@@ -1,4 +1,4 @@
-//! A model over two devices of OpenCL: PoCL is asked for two.
+//! A model over two devices: two of OpenCL, for which PoCL is asked, and one of each backend.
 
 use lgp_compute::device::Accelerator;
 use lgp_hal::{BackendKind, DeviceId};
@@ -53,10 +53,9 @@ fn input(rows: usize) -> Result<Tensor> {
     Ok(Tensor::from_slice([rows, WIDTH], &data)?)
 }
 
-/// Device `number` of OpenCL, as if it had `bytes` of memory.
-fn device(number: u32, bytes: usize) -> Result<Accelerator> {
-    let device = lgp_hal::open(DeviceId::new(BackendKind::OpenCl, number))?;
-    Ok(Accelerator::with_memory(device, bytes)?)
+/// A device, as if it had `bytes` of memory.
+fn device(id: DeviceId, bytes: usize) -> Result<Accelerator> {
+    Ok(Accelerator::with_memory(lgp_hal::open(id)?, bytes)?)
 }
 
 fn run(session: &Session, rows: usize) -> Result<Vec<NamedTensor>> {
@@ -65,6 +64,18 @@ fn run(session: &Session, rows: usize) -> Result<Vec<NamedTensor>> {
 
 fn places(session: &Session) -> lgp_inference::Result<Vec<Placement>> {
     session.placement(&[("x", Shape::from([4, WIDTH]))])
+}
+
+/// Outputs that differ by no more than the rounding of sums: devices add in orders of their own.
+fn agree(a: &[NamedTensor], b: &[NamedTensor]) -> Result {
+    assert_eq!(a.len(), b.len());
+    for (a, b) in a.iter().zip(b) {
+        let (name, a, b) = (&a.name, a.tensor.as_slice::<f32>()?, b.tensor.as_slice::<f32>()?);
+        assert_eq!(a.len(), b.len(), "{name}");
+        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-5 * b.abs().max(1.);
+        assert!(a.iter().zip(b).all(near), "{name}: {a:?} {b:?}");
+    }
+    Ok(())
 }
 
 /// The devices of the products, in order.
@@ -78,7 +89,7 @@ fn products(session: &Session) -> Result<Vec<String>> {
 fn a_model_that_fits_no_device_alone_runs_on_two() -> Result {
     const DEVICES: (&str, &str) = ("POCL_DEVICES", "pthread pthread");
     if std::env::var(DEVICES.0).is_ok_and(|given| given == DEVICES.1) {
-        return on_two_devices();
+        return on_two_devices([0, 1].map(|number| DeviceId::new(BackendKind::OpenCl, number)));
     }
     // PoCL reads its environment when it is loaded, so the test needs a process of its own.
     let mut again = Command::new(std::env::current_exe()?);
@@ -91,34 +102,41 @@ fn a_model_that_fits_no_device_alone_runs_on_two() -> Result {
     Ok(())
 }
 
-fn on_two_devices() -> Result {
+#[test]
+fn a_model_that_fits_no_device_alone_runs_on_those_of_two_backends() -> Result {
+    let backends = [BackendKind::Vulkan, BackendKind::OpenCl];
+    on_two_devices(backends.map(|backend| DeviceId::new(backend, 0)))
+}
+
+fn on_two_devices(ids: [DeviceId; 2]) -> Result {
     let all = LAYERS * LAYER_BYTES + 64 * 1024;
-    let whole = match device(1, all).and_then(|_| device(0, all)) {
-        Ok(device) => device,
-        Err(reason) => {
-            println!("skipped: opencl: {reason}");
+    for id in ids {
+        if let Err(reason) = device(id, all) {
+            println!("skipped: {}: {reason}", id.backend);
             return Ok(());
         }
-    };
+    }
+    let whole = device(ids[0], all)?;
     let model = model()?;
     let options = || SessionOptions::with_threads(1);
     let devices = |bytes: usize| -> Result<Vec<Accelerator>> {
-        Ok(vec![device(0, bytes)?, device(1, bytes)?])
+        Ok(vec![device(ids[0], bytes)?, device(ids[1], bytes)?])
     };
     let alone = Session::on_device(&model, options(), whole)?;
     // Room for four layers of six.
     let split = Session::on_devices(&model, options(), devices(9 * LAYER_BYTES / 2)?)?;
     for rows in [4, 1, 4] {
-        assert_eq!(run(&split, rows)?, run(&alone, rows)?, "{rows} rows");
+        agree(&run(&split, rows)?, &run(&alone, rows)?)?;
     }
     let where_products = products(&split)?;
     assert_eq!(where_products.len(), LAYERS);
-    assert_eq!((&*where_products[0], &*where_products[LAYERS - 1]), ("opencl:0", "opencl:1"));
-    assert!(where_products.is_sorted(), "{where_products:?}");
+    let names = ids.map(|id| id.to_string());
+    assert!(where_products.is_sorted_by_key(|name| name == &names[1]), "{where_products:?}");
+    assert_eq!([&where_products[0], &where_products[LAYERS - 1]], [&names[0], &names[1]]);
     // With room for all, one device is enough.
     let roomy = Session::on_devices(&model, options(), devices(all)?)?;
-    assert_eq!(products(&roomy)?, vec!["opencl:0"; LAYERS]);
-    assert_eq!(run(&roomy, 4)?, run(&alone, 4)?);
+    assert_eq!(products(&roomy)?, vec![&*names[0]; LAYERS]);
+    agree(&run(&roomy, 4)?, &run(&alone, 4)?)?;
     // With room for two layers on each, there is no cut.
     let small = Session::on_devices(&model, options(), devices(5 * LAYER_BYTES / 2)?)?;
     let refusal = places(&small).expect_err("there is no cut");
