@@ -42,7 +42,8 @@ pub(crate) fn run() -> Result<()> {
     let (answers, violations) = ask(&compiler, &kernels)?;
     let path = cmd::root().join(PAGE);
     let text = std::fs::read_to_string(&path).context(PAGE)?;
-    std::fs::write(&path, with(&text, &page::made(upstream(&compiler.version), &answers))?)?;
+    let made = page::made(upstream(&compiler.version), &answers);
+    std::fs::write(&path, with(PAGE, &text, MARKS, &made)?)?;
     println!("{PAGE} is what Mesa {} makes of the kernels", compiler.version);
     let failed = rules::judge(&violations, rules::ACCEPTED);
     failed.iter().for_each(|line| eprintln!("{line}"));
@@ -77,7 +78,7 @@ fn drift(compiler: &Compiler, answers: &Answers) -> Result<Outcome> {
         let reason = format!("{PAGE} is of another Mesa than {version}");
         return Ok(Outcome::skip(Skip::new("mesa", reason)));
     }
-    let same = text == with(&text, &page::made(version, answers))?;
+    let same = text == with(PAGE, &text, MARKS, &page::made(version, answers))?;
     let differs = || Outcome::fail(format!("{PAGE} is not what Mesa says: cargo xtask cards"));
     Ok(if same { Outcome::pass() } else { differs() })
 }
@@ -118,13 +119,13 @@ fn upstream(version: &str) -> &str {
     version.split('-').next().unwrap_or(version)
 }
 
-/// The page with its generated part replaced.
-fn with(text: &str, made: &str) -> Result<String> {
-    let [begin, end] = MARKS;
+/// A page with the part between its marks replaced.
+fn with(page: &str, text: &str, marks: [&str; 2], made: &str) -> Result<String> {
+    let [begin, end] = marks;
     let parts = text
         .split_once(begin)
         .and_then(|(head, rest)| rest.split_once(end).map(|(_, tail)| (head, tail)));
-    let Some((head, tail)) = parts else { bail!("{PAGE} lacks the lines {MARKS:?}") };
+    let Some((head, tail)) = parts else { bail!("{page} lacks the lines {marks:?}") };
     Ok(format!("{head}{begin}{made}\n{end}{tail}"))
 }
 
@@ -135,10 +136,11 @@ mod tests {
     #[test]
     fn only_the_generated_part_is_replaced() {
         let [begin, end] = MARKS;
-        let made = with(&format!("head\n{begin}old\n{end}tail\n"), "new\n").unwrap();
+        let with = |text: &str| with(PAGE, text, MARKS, "new\n");
+        let made = with(&format!("head\n{begin}old\n{end}tail\n")).unwrap();
         assert_eq!(made, format!("head\n{begin}new\n\n{end}tail\n"));
-        assert_eq!(with(&made, "new\n").unwrap(), made);
-        assert!(with("no marks", "new").is_err());
+        assert_eq!(with(&made).unwrap(), made);
+        assert!(with("no marks").is_err());
         assert_eq!(upstream("25.0.7-2+deb13u1"), "25.0.7");
     }
 }

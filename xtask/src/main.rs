@@ -155,6 +155,17 @@ enum Command {
     /// Three coordinators that share PostgreSQL, or etcd and NATS: each of them, each server and each
     /// link is killed, stopped, cut or full in turn. Takes root. Writes the run to docs/bench-runs.
     Kill(kill::Options),
+    /// Random programs of the kernels' language on a device: each must give what it means in C.
+    Programs {
+        /// The device, such as vulkan:0.
+        device: String,
+        /// How many.
+        #[arg(long, default_value_t = 10_000)]
+        count: u64,
+        /// The first of them.
+        #[arg(long, default_value_t = 0)]
+        first: u64,
+    },
     /// What every kernel takes from AMD's processors, as clang says. A kernel that spills, or leaves a
     /// processor too few waves, fails.
     Polaris {
@@ -213,7 +224,13 @@ fn dispatch(command: Command) -> Result<()> {
         }
         Command::Chaos(options) => chaos::run(&options),
         Command::Kill(options) => kill::run(&options),
-        Command::JournalDamage { out } => damage::run(example("journal").arg("damage"), out),
+        Command::JournalDamage { out } => {
+            damage::run(example(SIMULATION, "journal").arg("damage"), out)
+        }
+        Command::Programs { device, count, first } => {
+            let mut programs = example("lgp-hal-conformance", "random_programs");
+            cmd::run(programs.args([device, count.to_string(), first.to_string()]))
+        }
         Command::Polaris { json } => polaris::run(json),
         Command::Nvrtc => nvrtc::run(),
         Command::Python => wheel::run(),
@@ -231,7 +248,7 @@ fn sim(
     mutants: Option<u64>,
     part: Option<&str>,
 ) -> std::process::Command {
-    let mut command = example("sim");
+    let mut command = example(SIMULATION, "sim");
     command.args(part);
     match (mutants, seed) {
         (Some(seeds), _) => command.arg("--mutants").arg(seeds.to_string()),
@@ -241,9 +258,11 @@ fn sim(
     command
 }
 
-/// An example of the simulation's crate, built with optimisations.
-fn example(name: &str) -> std::process::Command {
+const SIMULATION: &str = "lgp-distributed-sim";
+
+/// An example of a package, built with optimisations.
+fn example(package: &str, name: &str) -> std::process::Command {
     let mut cargo = cmd::cargo();
-    cargo.args(["run", "--release", "-p", "lgp-distributed-sim", "--example", name, "--"]);
+    cargo.args(["run", "--release", "-p", package, "--example", name, "--"]);
     cargo
 }

@@ -148,10 +148,14 @@ fn loops(blocks: &[Block], labels: &HashMap<&str, usize>) -> Vec<Loop> {
     let mut spans: Vec<(usize, usize)> = last.into_iter().collect();
     spans.sort_by_key(|(first, last)| (*first, usize::MAX - last));
     let mut loops: Vec<Loop> = Vec::new();
-    for (first, last) in spans {
+    for &(first, last) in &spans {
         let parent = innermost(&loops, first);
-        let lines = blocks[first..=last].iter().flat_map(|block| block.lines.iter().copied());
-        let trips = trips(&lines.collect::<Vec<_>>()).unwrap_or(TRIPS);
+        let within = |(a, b): &&(usize, usize)| *a > first && *b <= last;
+        let inner: Vec<&(usize, usize)> = spans.iter().filter(within).collect();
+        let own = (first..=last).filter(|i| !inner.iter().any(|(a, b)| (a..=b).contains(&i)));
+        let own: Vec<&str> = own.flat_map(|i| blocks[i].lines.iter().copied()).collect();
+        let before = blocks[..first].iter().flat_map(|block| block.lines.iter().copied());
+        let trips = trips(&own, before).unwrap_or(TRIPS);
         loops.push(Loop { first, last, parent, trips, own: Work::default() });
     }
     loops
@@ -162,25 +166,34 @@ fn innermost(loops: &[Loop], block: usize) -> Option<usize> {
     around.min_by_key(|i| loops[*i].last - loops[*i].first)
 }
 
-/// The trips of a loop whose counter starts at 0, grows by a constant and is compared with one.
-fn trips(lines: &[&str]) -> Option<f64> {
-    let operands = |line: &str| -> Vec<String> {
-        let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
-        rest.split(',').map(|operand| operand.trim().to_owned()).collect()
-    };
-    lines.iter().filter(|line| line.starts_with("s_cmp")).find_map(|line| {
+/// The trips of a loop, of which these are its own lines and those before it: its counter starts at 0, grows by a
+/// constant and is compared with one.
+fn trips<'a>(
+    own: &[&str],
+    before: impl DoubleEndedIterator<Item = &'a str> + Clone,
+) -> Option<f64> {
+    own.iter().filter(|line| line.starts_with("s_cmp")).find_map(|line| {
         let compared = operands(line);
         let [counter, bound] = &compared[..] else { return None };
-        let step = lines.iter().find_map(|line| match (word(line), &operands(line)[..]) {
+        let step = own.iter().find_map(|line| match (word(line), &operands(line)[..]) {
             ("s_add_u32" | "s_add_i32", [to, from, step]) if to == counter && from == counter => {
                 number(step)
             }
             ("s_addk_i32", [to, step]) if to == counter => number(step),
             _ => None,
         })?;
+        let mut set = before.clone().rev().filter(|line| operands(line).first() == Some(counter));
+        let start = set.next().map(|line| (word(line), operands(line)))?;
         let bound = number(bound).filter(|bound| *bound > 0.)?;
-        (step > 0.).then(|| (bound / step).ceil())
+        let starts_at_0 = start.0 == "s_mov_b32" && start.1.get(1).is_some_and(|it| *it == "0");
+        (starts_at_0 && step > 0.).then(|| (bound / step).ceil())
     })
+}
+
+/// The operands of an instruction.
+fn operands(line: &str) -> Vec<&str> {
+    let rest = line.split_once(' ').map_or("", |(_, rest)| rest);
+    rest.split(',').map(str::trim).collect()
 }
 
 fn number(text: &str) -> Option<f64> {

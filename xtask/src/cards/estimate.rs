@@ -17,7 +17,7 @@ const CYCLES_PER_S: f64 = 1.34e9;
 const CYCLES_A_TURN: f64 = 4.;
 /// A multiply-add of each lane a cycle; 16 lanes of a SIMD work at once.
 pub(super) const FLOPS_PER_S: f64 = COMPUTE_UNITS * LANES * 2. * CYCLES_PER_S;
-const BYTES_PER_S: f64 = 256e9;
+pub(super) const BYTES_PER_S: f64 = 256e9;
 /// The share of that rate, in the slow end. Products of vectors in llama.cpp reach 37 to 56 % on an RX 480.
 const SLOW_MEMORY: f64 = 0.5;
 /// What one launch costs beside its work, at both ends: an assumption.
@@ -56,6 +56,7 @@ pub(super) struct Part {
     /// Of the seconds, those of arithmetic alone.
     pub(super) compute: Range,
     pub(super) flops: f64,
+    pub(super) bytes: f64,
     /// Whether arithmetic takes longer than memory at the fast end.
     pub(super) computes: bool,
     /// The share of the card that has work, by time.
@@ -99,6 +100,7 @@ fn part(variant: &Variant, code: &Code, launches: &[Launches]) -> Part {
         seconds,
         compute,
         flops,
+        bytes: memory * BYTES_PER_S,
         computes: compute.fast > memory,
         filled: if compute.fast > 0. { filled / compute.fast } else { 0. },
     }
@@ -131,33 +133,47 @@ pub(super) fn total(parts: &[Part]) -> Range {
 #[derive(Debug, Default, Clone, PartialEq)]
 pub(super) struct Class {
     pub(super) flops: f64,
-    /// Seconds at the hottest loops' own rates, as if the card were always full.
-    pub(super) loops: Range,
+    pub(super) bytes: f64,
+    /// Seconds at the hottest loops' own rates, as if the card were always full; none without multiply-adds.
+    pub(super) loops: Option<Range>,
     pub(super) seconds: Range,
 }
 
 impl Class {
     /// Shares of the peak by these seconds, the higher first.
-    pub(super) fn share(&self, of: Range) -> Range {
-        let share = |seconds: f64| self.flops / (FLOPS_PER_S * seconds);
-        Range { fast: share(of.fast), slow: share(of.slow) }
+    pub(super) fn of_peak(&self, seconds: Range) -> Range {
+        share(self.flops / FLOPS_PER_S, seconds)
+    }
+
+    /// Shares of the memory's rate, the higher first.
+    pub(super) fn of_memory(&self) -> Range {
+        share(self.bytes / BYTES_PER_S, self.seconds)
     }
 }
 
-/// What kernels with multiply-adds reach in all networks together, by entry point.
+fn share(least: f64, of: Range) -> Range {
+    Range { fast: least / of.fast, slow: least / of.slow }
+}
+
+/// What kernels reach in all networks together, by entry point.
 pub(super) fn classes(variants: &[Variant], answers: &[Answer]) -> BTreeMap<String, Class> {
     let mut classes: BTreeMap<String, Class> = BTreeMap::new();
     for (variant, answer) in variants.iter().zip(answers) {
         let Ok(figures) = answer else { continue };
-        let (Some(ceiling), Some(turns)) = (figures.code.ceiling(), figures.code.in_turn()) else {
-            continue;
-        };
+        let rates = figures.code.ceiling().zip(figures.code.in_turn());
         for launches in variant.launches.iter().map(std::slice::from_ref) {
             let part = part(variant, &figures.code, launches);
-            let peak = part.flops / FLOPS_PER_S;
+            // As others count: the operations of a plain convolution, of which Winograd's algorithm needs 4 of 9.
+            let flops =
+                if variant.kernel == "winograd" { part.flops * 9. / 4. } else { part.flops };
             let class = classes.entry(variant.kernel.clone()).or_default();
-            class.flops += part.flops;
-            class.loops = class.loops + Range { fast: peak / ceiling, slow: peak / turns };
+            class.flops += flops;
+            class.bytes += part.bytes;
+            if let Some((ceiling, turns)) = rates {
+                let peak = flops / FLOPS_PER_S;
+                let own = Range { fast: peak / ceiling, slow: peak / turns };
+                class.loops = Some(class.loops.unwrap_or_default() + own);
+            }
             class.seconds = class.seconds + part.seconds;
         }
     }
@@ -231,12 +247,22 @@ mod tests {
 
     #[test]
     fn classes_sum_launches_by_entry_point() {
-        let variants = [variant(vec![launch(360., FLOPS_PER_S, 0.)])];
-        let figures = Figures { code: code(), ..Figures::default() };
-        let found = classes(&variants, &[Ok(figures)]);
-        let gemm = &found["gemm"];
-        near(gemm.share(gemm.loops).fast, 0.5);
-        near(gemm.share(gemm.loops).slow, 1. / 3.);
-        assert!(gemm.share(gemm.seconds).fast < 0.5);
+        let one = variant(vec![launch(360., FLOPS_PER_S, BYTES_PER_S)]);
+        let winograd = Variant { kernel: "winograd".into(), ..one.clone() };
+        let figures = || Ok(Figures { code: code(), ..Figures::default() });
+        let found = classes(&[one, winograd], &[figures(), figures()]);
+        let share = |kernel: &str, of: fn(&Class) -> Range| of(&found[kernel]);
+        for kernel in ["gemm", "winograd"] {
+            let loops = share(kernel, |class| class.of_peak(class.loops.unwrap()));
+            near(loops.fast, 0.5);
+            near(loops.slow, 1. / 3.);
+            // Each launch takes twice as long as its bytes, and a little longer.
+            let memory = share(kernel, Class::of_memory).fast;
+            assert!((0.499..0.5).contains(&memory), "{memory}");
+        }
+        let [gemm, winograd] =
+            ["gemm", "winograd"].map(|kernel| share(kernel, |class| class.of_peak(class.seconds)));
+        near(winograd.fast, gemm.fast * 9. / 4.);
+        assert!(gemm.fast < 0.5);
     }
 }

@@ -51,17 +51,10 @@ fn made() -> Result<String> {
 
 /// The page with its table made of these files.
 fn page(text: &str, files: &[(String, Value)]) -> Result<String> {
-    let [begin, end] = MARKS;
-    let parts = text
-        .split_once(begin)
-        .and_then(|(head, rest)| rest.split_once(end).map(|(_, tail)| (head, tail)));
-    let Some((head, tail)) = parts else { bail!("{PAGE} lacks the lines {MARKS:?}") };
     let rows = files.iter().map(|(name, card)| rows(name, card)).collect::<Result<Vec<_>>>()?;
     let table = rows.into_iter().flatten().collect::<String>();
-    Ok(format!(
-        "{head}{begin}\n| device | driver | what | median ms | rate | by |\n|---|---|---|---|---|---|\n\
-         {table}\n{end}{tail}"
-    ))
+    let head = "\n| device | driver | what | median ms | rate | by |\n|---|---|---|---|---|---|\n";
+    super::with(PAGE, text, MARKS, &format!("{head}{table}"))
 }
 
 /// The rows of a file: one for each device, with its measurements.

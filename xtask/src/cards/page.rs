@@ -8,25 +8,37 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// What others have measured on these cards.
-const OTHERS: &[(&str, &str, &str)] = &[
-    (
-        "gemm, gemv",
-        "llama.cpp (Vulkan), RX 480, Qwen3-4B in four bits",
-        "prompt 294 tokens/s: 2.4 TFLOP/s at two operations a weight, 40 % of 5.8; answer 37.8 tokens/s, 96 to 144 GB/s \
+struct Others {
+    kernels: &'static [&'static str],
+    /// In a table.
+    short: &'static str,
+    on: &'static str,
+    what: &'static str,
+}
+
+const OTHERS: &[Others] = &[
+    Others {
+        kernels: &["gemm"],
+        short: "36 to 40 % of the peak",
+        on: "llama.cpp (Vulkan), Qwen3-4B on an RX 480 and Llama-3.2-3B on an RX 580, in four bits",
+        what: "prompts of 294 and 347 tokens/s: 2.4 and 2.2 TFLOP/s at two operations a weight, of 5.8 and 6.2 \
+         ([llama.cpp#13324](https://github.com/ggml-org/llama.cpp/pull/13324), \
+         [ai-benchmarks#20](https://github.com/geerlingguy/ai-benchmarks/issues/20))",
+    },
+    Others {
+        kernels: &["gemv"],
+        short: "37 to 56 % of memory",
+        on: "llama.cpp (Vulkan), the same, on an RX 480",
+        what: "answers of 37.8 tokens/s: 96 to 144 GB/s \
          ([llama.cpp#13324](https://github.com/ggml-org/llama.cpp/pull/13324))",
-    ),
-    (
-        "gemm, gemv",
-        "llama.cpp (Vulkan), RX 580, Llama-3.2-3B in four bits",
-        "prompt 347 tokens/s: 2.2 TFLOP/s by the same count, 36 % of 6.2; answer 36 tokens/s \
-         ([ai-benchmarks#20](https://github.com/geerlingguy/ai-benchmarks/issues/20))",
-    ),
-    (
-        "conv, winograd",
-        "dlprimitives (OpenCL), RX 560, ResNet-50 in batches of 16",
-        "204 ms: about 0.64 TFLOP/s, 25 to 31 % of the peak \
+    },
+    Others {
+        kernels: &["conv", "winograd"],
+        short: "25 to 31 % of the peak",
+        on: "dlprimitives (OpenCL), RX 560, ResNet-50 in batches of 16",
+        what: "204 ms: about 0.64 TFLOP/s, by the operations of plain convolutions \
          ([its table](https://github.com/artyom-beilis/dlprimitives))",
-    ),
+    },
 ];
 
 /// What all ways say of all variants, in the order of [`Way::ALL`].
@@ -155,31 +167,46 @@ fn network(name: &str, by_way: [Option<&Vec<Part>>; 2]) -> String {
 }
 
 fn classes(answers: &Answers) -> String {
-    let mut text =
-        "| kernel | by | its loop at best | its loop in turn | launches in the networks |\n\
-                    |---|---|---|---|---|\n"
-            .to_owned();
+    let mut text = "| kernel | by | its loop at best | its loop in turn | of the peak | of memory | others |\n\
+                    |---|---|---|---|---|---|---|\n"
+        .to_owned();
     for (way, answers_of) in Way::ALL.iter().zip(&answers.by_way) {
         for (kernel, class) in estimate::classes(answers.variants, answers_of) {
             let Class { loops, seconds, .. } = class;
-            let (loops, whole) = (class.share(loops), class.share(seconds));
+            let loops = loops.map(|loops| class.of_peak(loops));
+            let told = |end: fn(&Range) -> f64| {
+                loops.as_ref().map_or(String::new(), |it| percent(end(it)))
+            };
+            let others = OTHERS.iter().find(|others| others.kernels.contains(&&*kernel));
             let _ = writeln!(
                 text,
-                "| {kernel} | {} | {} | {} | {} to {} |",
+                "| {kernel} | {} | {} | {} | {} | {} | {} |",
                 way.name(),
-                percent(loops.fast),
-                percent(loops.slow),
-                percent(whole.slow),
-                percent(whole.fast),
+                told(|loops| loops.fast),
+                told(|loops| loops.slow),
+                ends(class.of_peak(seconds)),
+                ends(class.of_memory()),
+                others.map_or("none known", |others| others.short),
             );
         }
     }
-    text += "\nShares of 6.17 TFLOP/s. Others have measured, which is more than an estimate:\n\n\
-             | kernels | who, on what | what |\n|---|---|---|\n";
-    for (kernels, who, what) in OTHERS {
-        let _ = writeln!(text, "| {kernels} | {who} | {what} |");
+    let (peak, memory) = (estimate::FLOPS_PER_S / 1e12, estimate::BYTES_PER_S / 1e9);
+    let _ = write!(
+        text,
+        "\nThe loop's shares are of the kernel's own multiply-adds, at most 100 %; those of the peak, {peak:.2} TFLOP/s, \
+         and of memory, {memory} GB/s, are of all launches of the networks above. `winograd` counts the operations of \
+         plain convolutions, as others do: 9 for each 4 of its own. Others have measured, which is more than an \
+         estimate:\n\n| kernels | who, on what | what |\n|---|---|---|\n",
+    );
+    for Others { kernels, on, what, .. } in OTHERS {
+        let _ = writeln!(text, "| {} | {on} | {what} |", kernels.join(", "));
     }
     text
+}
+
+/// Two ends of a share, the lower first.
+fn ends(of: Range) -> String {
+    format!("{} to {}", percent(of.slow), percent(of.fast))
 }
 
 fn percent(share: f64) -> String {

@@ -18,7 +18,7 @@ BB2:
 BB3:
 \ts_mov_b32 s1, 0                                             ; be810080
 BB4:
-\ts_cmp_ge_u32 s1, 16                                         ; bf099001
+\ts_cmp_ge_u32 s1, 32                                         ; bf09a001
 \ts_cbranch_scc1 BB6                                          ; bf850055
 BB5:
 \tds_read_b32 v8, v1 offset:4                                 ; d86c0004 08000001
@@ -38,16 +38,19 @@ BB9:
 
 #[test]
 fn the_hottest_loop_bears_its_share_of_those_around() {
+    let (blocks, labels) = blocks(TILED);
+    let trips: Vec<f64> = loops(&blocks, &labels).iter().map(|of| of.trips).collect();
+    assert_eq!(trips, [TRIPS, TRIPS, 16.], "a loop has not the counter of one within it");
     let code = read(TILED);
     assert_eq!(code.instructions, 20);
     // Three branches, compares and additions of its own; of the loop around it five scalars and eight trips of a fetch
-    // with its branch, shared by the eight trips from 0 to 16 by 2.
+    // with its branch, shared by the 16 trips from 0 to 32 by 2.
     let wanted = Work {
-        instructions: 9. + (5. + 8. * 2.) / 8.,
+        instructions: 9. + (5. + 8. * 2.) / 16.,
         vector_turns: 2.,
-        scalar_turns: 4. + (5. + 8.) / 8.,
+        scalar_turns: 4. + (5. + 8.) / 16.,
         lds_cycles: 2. + 2. + 8.,
-        memory_cycles: 8. * 4. / 8.,
+        memory_cycles: 8. * 4. / 16.,
         macs: 2.,
         operations: 4.,
     };
@@ -79,12 +82,18 @@ fn neighbours_are_reads_from_one_address_register() {
 
 #[test]
 fn trips_are_told_by_constants_alone() {
-    let with = |compare, add| trips(&["s_mov_b32 s9, 1", add, compare]);
+    let of = |start, compare, add| {
+        trips(&["s_mov_b32 s9, 1", add, compare], ["s_mov_b32 s0, 7", start].into_iter())
+    };
+    let with = |compare, add| of("s_mov_b32 s0, 0", compare, add);
     assert_eq!(with("s_cmp_ge_u32 s0, 64", "s_add_u32 s0, s0, 4"), Some(16.));
     assert_eq!(with("s_cmpk_lt_u32 s0, 0x90", "s_addk_i32 s0, 0x10"), Some(9.));
     assert_eq!(with("s_cmp_ge_u32 s0, s25", "s_add_u32 s0, s0, 4"), None);
     assert_eq!(with("s_cmp_ge_u32 s0, 64", "s_add_u32 s1, s1, 4"), None);
     assert_eq!(with("s_cmp_lg_u32 s0, 0", "s_add_u32 s0, s0, -1"), None);
+    for start in ["s_mov_b32 s0, 1", "s_mov_b32 s0, s3", "s_nop 0"] {
+        assert_eq!(of(start, "s_cmp_ge_u32 s0, 64", "s_add_u32 s0, s0, 4"), None, "{start}");
+    }
 }
 
 #[test]
