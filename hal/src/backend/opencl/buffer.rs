@@ -1,6 +1,5 @@
 //! A buffer in the memory of an OpenCL device.
 
-use super::is_out_of_memory;
 use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_unaligned};
 use crate::error::{Error, Result};
@@ -26,10 +25,10 @@ impl ClBuffer {
     /// Allocates `bytes` bytes.
     pub(super) fn new(shared: Arc<Shared>, bytes: usize) -> Result<Self> {
         let device = shared.id;
-        let refuse = |reason: String| Error::OutOfMemory { device, bytes, reason };
         let limit = shared.caps.allocation_bytes_max;
         if let Some(limit) = limit.filter(|&limit| bytes as u64 > limit) {
-            return Err(refuse(format!("its largest buffer has {limit} bytes")));
+            let reason = format!("its largest buffer has {limit} bytes");
+            return Err(Error::OutOfMemory { device, bytes, reason });
         }
         // SAFETY: no host pointer is passed, so the driver refers to no memory of this process.
         let buffer = unsafe {
@@ -40,11 +39,8 @@ impl ClBuffer {
                 std::ptr::null_mut(),
             )
         };
-        match buffer {
-            Ok(buffer) => Ok(Self { shared, buffer, root: None, bytes }),
-            Err(error) if is_out_of_memory(&error) => Err(refuse(error.to_string())),
-            Err(error) => Err(shared.failed("clCreateBuffer")(error)),
-        }
+        let buffer = buffer.map_err(shared.used("clCreateBuffer", bytes))?;
+        Ok(Self { shared, buffer, root: None, bytes })
     }
 
     /// The OpenCL buffer behind `buffer`, if it was made by this opened device.
@@ -88,7 +84,7 @@ impl Buffer for ClBuffer {
         // SAFETY: the range lies in the root's memory, which the driver keeps alive for the slice;
         // the root itself is not a slice.
         let buffer = unsafe { root.buffer.create_sub_buffer(CL_MEM_READ_WRITE, start, reach) }
-            .map_err(self.shared.failed("clCreateSubBuffer"))?;
+            .map_err(self.shared.used("clCreateSubBuffer", bytes))?;
         let shared = Arc::clone(&self.shared);
         Ok(Arc::new(Self { shared, buffer, root: Some((root, start)), bytes }))
     }

@@ -5,7 +5,7 @@ use super::shared::Shared;
 use crate::backend::binary;
 use crate::error::{Error, Result};
 use crate::portable::with_prelude;
-use crate::program::{Arg, Program};
+use crate::program::{Arg, Launch, Program};
 use opencl3::error_codes::{CL_BUILD_PROGRAM_FAILURE, ClError};
 use opencl3::kernel::Kernel;
 use std::any::Any;
@@ -132,17 +132,15 @@ fn refusal(shared: &Shared, error: ClError, log: &str) -> Error {
 /// The arguments must have the types of the kernel's parameters.
 pub(super) unsafe fn set_args(
     kernel: &mut ClKernel,
-    args: &[Arg<'_>],
+    launch: &Launch<'_>,
     shared: &Arc<Shared>,
 ) -> Result<()> {
     let ClKernel { kernel, numbers } = kernel;
-    let name = || kernel.function_name().unwrap_or_default();
-    let refuse = |reason: String| Error::Launch { kernel: name(), reason };
-    let expected = numbers.len();
-    if args.len() != expected {
-        return Err(refuse(format!("{} arguments given, expected {expected}", args.len())));
+    let (given, expected) = (launch.args.len(), numbers.len());
+    if given != expected {
+        return Err(launch.refusal(format!("{given} arguments given, expected {expected}")));
     }
-    for ((index, arg), last) in (0u32..).zip(args).zip(numbers) {
+    for ((index, arg), last) in (0u32..).zip(launch.args).zip(numbers) {
         let number = number(arg);
         if number.is_some() && number == *last {
             continue;
@@ -161,7 +159,12 @@ pub(super) unsafe fn set_args(
                 Arg::F32(value) => kernel.set_arg(index, value),
             }
         };
-        set.map_err(|error| refuse(format!("argument {index} is not accepted: {error}")))?;
+        set.map_err(|error| match shared.failed("clSetKernelArg")(error) {
+            Error::Driver { code, .. } => {
+                launch.refusal(format!("argument {index} is not accepted: {code}"))
+            }
+            error => error,
+        })?;
         *last = number;
     }
     Ok(())
