@@ -20,6 +20,7 @@ use crate::caps::Caps;
 use crate::device::Device;
 use crate::error::Result;
 use crate::telemetry::Telemetry;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The families of devices. Every variant exists in every build, so that settings and errors can
@@ -163,18 +164,18 @@ pub(crate) struct Probe {
     pub(crate) platforms: Vec<Platform>,
     /// Why there are no devices.
     pub(crate) missing: Option<Missing>,
-    /// Known faults of the devices' drivers, for people.
+    /// Faults of the devices' drivers and libraries, for people.
     pub(crate) faults: Vec<Fault>,
 }
 
-/// A known fault of a device's driver, with which the device still works.
+/// A fault of a device's driver or libraries, with which the device still works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(dead_code, reason = "a build with the processor only loads no driver library")]
 pub(crate) struct Fault {
     /// The device's number in its family.
     pub(crate) ordinal: u32,
     /// The behaviour of the driver.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     /// What a person can do.
     pub(crate) fix: &'static str,
 }

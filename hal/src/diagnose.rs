@@ -102,7 +102,7 @@ pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> 
         }
         for Fault { ordinal, reason, fix } in probe.iter().flat_map(|probe| &probe.faults) {
             let id = DeviceId::new(*kind, *ordinal).to_string();
-            all.push(finding(&id, Status::Warn, *reason).fix(*fix));
+            all.push(finding(&id, Status::Warn, reason.as_ref()).fix(*fix));
         }
     }
     for info in &survey.devices {

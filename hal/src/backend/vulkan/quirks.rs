@@ -2,6 +2,7 @@
 //! driver's name.
 
 use crate::versions::Versions;
+use std::borrow::Cow;
 
 /// An effect of a driver that code, or a person, must respect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,8 +70,8 @@ impl Quirks {
     }
 
     /// What a person should know about the driver, each with the thing to do.
-    pub(super) fn warnings(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        self.0.iter().filter_map(|row| Some((row.reason, row.advice?)))
+    pub(super) fn warnings(&self) -> impl Iterator<Item = (Cow<'static, str>, &'static str)> {
+        self.0.iter().filter_map(|row| Some((row.reason.into(), row.advice?)))
     }
 }
 
