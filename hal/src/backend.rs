@@ -16,7 +16,7 @@ pub(crate) mod opencl;
 #[cfg(feature = "vulkan")]
 pub(crate) mod vulkan;
 
-use crate::caps::Caps;
+use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::Result;
 use crate::telemetry::Telemetry;
@@ -209,6 +209,15 @@ pub(crate) struct Found {
     pub(crate) name: String,
     /// The device's capabilities.
     pub(crate) caps: Caps,
+}
+
+impl Found {
+    /// Whether it is a card that AMD made, or the graphics part of such a processor.
+    pub(crate) fn is_amd_gpu(&self) -> bool {
+        let vendor = self.caps.vendor.to_ascii_lowercase();
+        self.caps.kind == DeviceKind::Gpu
+            && (vendor.contains("amd") || vendor.contains("advanced micro"))
+    }
 }
 
 /// Why a backend has no devices.
