@@ -6,6 +6,7 @@ mod codes;
 mod device;
 mod event;
 mod info;
+mod memory;
 mod pinned;
 mod program;
 mod queue;

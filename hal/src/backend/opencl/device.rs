@@ -22,6 +22,7 @@ use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// An OpenCL device with a context of its own.
 #[derive(Debug)]
@@ -43,7 +44,8 @@ impl ClDevice {
         for (quirk, reason) in quirks.all() {
             tracing::debug!(%id, ?quirk, reason, "the driver has a quirk");
         }
-        let mut shared = Shared { id, caps: caps.clone(), device, context, quirks, life };
+        let memories = AtomicU64::new(0);
+        let mut shared = Shared { id, caps: caps.clone(), device, context, quirks, life, memories };
         if caps.programs && caps.wave == 0 {
             caps.wave = wave_of_a_kernel(&shared);
             shared.caps = caps;
@@ -128,14 +130,20 @@ impl Device for ClDevice {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::backend::BackendKind;
     use crate::program::Launch;
     use opencl3::error_codes::ClError;
 
+    impl ClDevice {
+        pub(in super::super) fn shared(&self) -> &Arc<Shared> {
+            &self.shared
+        }
+    }
+
     /// The last device, without the self-test.
-    fn opened() -> Option<ClDevice> {
+    pub(in super::super) fn opened() -> Option<ClDevice> {
         let entry = super::super::enumerate().ok().and_then(|(mut it, _)| it.pop());
         if entry.is_none() {
             println!("skipped: opencl: there is no device");

@@ -9,6 +9,7 @@ use crate::life::Life;
 use crate::program::Launch;
 use opencl3::context::Context;
 use opencl3::error_codes::ClError;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The common state of the buffers, programs and queues of one opened device.
 #[derive(Debug)]
@@ -19,9 +20,16 @@ pub(super) struct Shared {
     pub(super) context: Context,
     pub(super) quirks: Quirks,
     pub(super) life: Life,
+    /// The number of memory objects made so far.
+    pub(super) memories: AtomicU64,
 }
 
 impl Shared {
+    /// The number of a new memory object.
+    pub(super) fn next_memory(&self) -> u64 {
+        self.memories.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The maker of program binaries: a driver for a device.
     pub(super) fn maker(&self) -> String {
         format!("opencl {} {}", self.caps.driver, self.device.name().unwrap_or_default())
