@@ -1,6 +1,8 @@
 //! Why a graphics card that the kernel sees is not used, and the exact line that fixes it. The
 //! reasoning is pure; the facts about the machine are collected first.
 
+mod nvidia;
+
 use crate::amd::ids::AmdChip;
 use crate::amd::sysfs::Card;
 use crate::backend::{BackendKind, Hides, Missing, Platform, Probe};
@@ -55,6 +57,8 @@ pub(crate) struct Variables {
     /// The Vulkan loader's list, `VK_DRIVER_FILES`, or by its older name `VK_ICD_FILENAMES`: the
     /// only drivers that it loads. The variable's name and its value.
     vulkan_drivers: Option<(&'static str, String)>,
+    /// The parts of NVIDIA's driver that a container gets, `NVIDIA_DRIVER_CAPABILITIES`.
+    nvidia_capabilities: Option<String>,
 }
 
 impl Variables {
@@ -64,6 +68,7 @@ impl Variables {
             rusticl_enable: read("RUSTICL_ENABLE"),
             enable_pre_vega: read("ROC_ENABLE_PRE_VEGA"),
             icd_vendors: read("OCL_ICD_VENDORS"),
+            nvidia_capabilities: read("NVIDIA_DRIVER_CAPABILITIES"),
             vulkan_drivers: ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"]
                 .into_iter()
                 .find_map(|name| Some((name, read(name)?))),
@@ -91,17 +96,30 @@ impl<'a> Environment<'a> {
         }
     }
 
-    /// Why a backend that drives AMD cards does not show one that another shows; `None` if the
-    /// backend is not in this build.
+    /// Why a backend does not show a card that another shows; `None` if the backend is not in this
+    /// build, or not for such cards.
     pub(crate) fn lacking(
         &self,
         kind: BackendKind,
         card: &Card,
         dev_root: Option<&Path>,
     ) -> Option<Advice> {
+        let situation = || self.of(card, dev_root);
+        // NVIDIA's libraries need its own kernel driver.
+        let is_foreign = matches!(card.driver.as_deref(), Some("nouveau" | "vfio-pci"));
         match kind {
-            BackendKind::Vulkan => Some(vulkan(self.vulkan?, &self.variables)),
-            _ => self.opencl.map(|_| opencl(card, &self.of(card, dev_root))),
+            BackendKind::Vulkan if card.is_amd() => Some(vulkan(self.vulkan?, &self.variables)),
+            BackendKind::OpenCl if card.is_amd() => self.opencl.map(|_| opencl(card, &situation())),
+            BackendKind::Cuda if card.is_nvidia() => {
+                self.cuda.map(|_| nvidia::cuda(card, &situation()))
+            }
+            BackendKind::Vulkan if card.is_nvidia() && !is_foreign => {
+                Some(nvidia::vulkan(self.vulkan?, &self.variables))
+            }
+            BackendKind::OpenCl if card.is_nvidia() && !is_foreign => {
+                Some(nvidia::opencl(self.opencl?, &self.variables))
+            }
+            _ => None,
         }
     }
 
@@ -139,7 +157,7 @@ fn access(opened: io::Result<()>, path: String) -> RenderNode {
 
 /// Why no backend sees the card.
 pub(crate) fn unbacked(card: &Card, situation: &Situation<'_>) -> Advice {
-    if card.is_amd() { amd(card, situation) } else { nvidia(card, situation) }
+    if card.is_amd() { amd(card, situation) } else { nvidia::cuda(card, situation) }
 }
 
 fn advice(reason: impl Into<String>, hint: &str) -> Advice {
@@ -171,20 +189,40 @@ fn amd(card: &Card, situation: &Situation<'_>) -> Advice {
 
 /// Why Vulkan does not show an AMD card that the kernel's driver has.
 pub(crate) fn vulkan(probe: &Probe, variables: &Variables) -> Advice {
-    if let (Some((name, value)), false) =
-        (&variables.vulkan_drivers, matches!(probe.missing, Some(Missing::Library(_))))
-    {
-        return advice(
-            format!(
-                "{name} is {value:?}, so Vulkan loads only those drivers, and none of them shows the card"
-            ),
-            &format!("unset {name}"),
-        );
+    limited_vulkan(probe, variables).unwrap_or_else(|| no_vulkan(probe, INSTALL_RADV))
+}
+
+/// The variable that keeps Vulkan from loading other drivers, if it is set.
+fn limited_vulkan(probe: &Probe, variables: &Variables) -> Option<Advice> {
+    let (name, value) = variables.vulkan_drivers.as_ref()?;
+    if matches!(probe.missing, Some(Missing::Library(_))) {
+        return None;
     }
+    Some(advice(
+        format!(
+            "{name} is {value:?}, so Vulkan loads only those drivers, and none of them shows the card"
+        ),
+        &format!("unset {name}"),
+    ))
+}
+
+/// Why Vulkan shows no such card, and the line that installs a driver for it.
+fn no_vulkan(probe: &Probe, install: &str) -> Advice {
     match &probe.missing {
-        Some(missing) => advice(missing.reason(), INSTALL_RADV),
-        None => advice("the Vulkan drivers here show other devices, not this one", INSTALL_RADV),
+        Some(missing) => advice(missing.reason(), install),
+        None => advice("the Vulkan drivers here show other devices, not this one", install),
     }
+}
+
+/// The variable that keeps OpenCL from loading other drivers, if it is set. `vendor` made the card.
+fn limited_opencl(variables: &Variables, vendor: &str) -> Option<Advice> {
+    let place = variables.icd_vendors.as_ref()?;
+    Some(advice(
+        format!(
+            "OCL_ICD_VENDORS is {place:?}, so drivers are looked for only there, and none of those is for {vendor} cards"
+        ),
+        "unset OCL_ICD_VENDORS",
+    ))
 }
 
 /// Why OpenCL does not show an AMD card that the kernel's driver has.
@@ -205,13 +243,8 @@ pub(crate) fn opencl(card: &Card, situation: &Situation<'_>) -> Advice {
     if has(Hides::PreVega) {
         return amd_own(card, situation.variables);
     }
-    if let Some(place) = &situation.variables.icd_vendors {
-        return advice(
-            format!(
-                "OCL_ICD_VENDORS is {place:?}, so drivers are looked for only there, and none of those is for AMD cards"
-            ),
-            "unset OCL_ICD_VENDORS",
-        );
+    if let Some(advice) = limited_opencl(situation.variables, "AMD") {
+        return advice;
     }
     if has(Hides::All) {
         return advice(
@@ -313,32 +346,6 @@ fn rusticl(enable: Option<&str>) -> Advice {
         format!("RUSTICL_ENABLE is {value:?}, which leaves AMD cards out"),
         &format!("export RUSTICL_ENABLE={value},radeonsi"),
     )
-}
-
-fn nvidia(card: &Card, situation: &Situation<'_>) -> Advice {
-    if !situation.compiled {
-        return advice("this build has no cuda backend", "cargo build --release --features cuda");
-    }
-    match card.driver.as_deref() {
-        Some("nouveau") => {
-            return advice(
-                "the kernel driver nouveau has the card, CUDA needs NVIDIA's own",
-                "sudo apt install nvidia-driver",
-            );
-        }
-        Some("vfio-pci") => {
-            return advice(
-                "the card is reserved for virtual machines (kernel driver vfio-pci)",
-                "remove its id from vfio-pci.ids on the kernel command line",
-            );
-        }
-        _ => {}
-    }
-    match situation.missing {
-        Some(Missing::Library(reason)) => advice(reason, "sudo apt install nvidia-driver"),
-        Some(missing) => advice(missing.reason(), "nvidia-smi"),
-        None => advice("the NVIDIA driver shows other cards, not this one", "nvidia-smi"),
-    }
 }
 
 #[cfg(test)]

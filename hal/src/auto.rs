@@ -80,16 +80,18 @@ pub fn open_auto_by(choose: Choose<'_>) -> Result<Arc<dyn Device>> {
 fn open_best(table: &'static [Line], choose: Choose<'_>) -> Option<Arc<dyn Device>> {
     let lines = table.iter().filter(|line| line.kind != BackendKind::Cpu);
     let probed = lines.filter_map(|line| Some((line.kind, line.backend?.probe())));
-    let candidates: Vec<Candidate> = probed
+    let mut candidates: Vec<Candidate> = probed
         .flat_map(|(kind, probe)| {
             (0u32..).zip(probe.found).filter_map(move |(at, found)| {
                 let id = DeviceId::new(kind, at);
                 let worth = worth(id, found.caps.kind, found.caps.memory_bytes)?;
-                Some(Candidate { worth, pci: found.caps.pci, way: untested(id, found) })
+                let (pci, is_amd) = (found.caps.pci, found.is_amd_gpu());
+                Some(Candidate { worth, pci, is_amd, way: untested(id, found) })
             })
         })
         .collect();
-    in_order(candidates, choose).into_iter().find_map(|id| {
+    find_address(&mut candidates);
+    in_order(candidates, choose).find_map(|id| {
         let tested =
             test_in_time(table, id, SELF_TEST_LIMIT).and_then(|tested| match tested.unfit() {
                 None => Ok(tested.device),
@@ -103,7 +105,26 @@ fn open_best(table: &'static [Line], choose: Choose<'_>) -> Option<Arc<dyn Devic
 struct Candidate {
     worth: Worth,
     pci: Option<PciAddress>,
+    is_amd: bool,
     way: Way,
+}
+
+/// Gives an AMD card that OpenCL shows without an address the address of the one that Vulkan shows,
+/// if each shows one card and gives it the same name.
+fn find_address(candidates: &mut [Candidate]) {
+    let only = |kind| {
+        let mut all = (0..candidates.len())
+            .filter(|&at| candidates[at].is_amd && candidates[at].way.id.backend == kind);
+        all.next().filter(|_| all.next().is_none())
+    };
+    let (Some(from), Some(to)) = (only(BackendKind::Vulkan), only(BackendKind::OpenCl)) else {
+        return;
+    };
+    // Mesa's drivers add themselves and the chip in brackets.
+    let product = |at: usize| candidates[at].way.name.split(" (").next();
+    if candidates[to].pci.is_none() && product(from) == product(to) {
+        candidates[to].pci = candidates[from].pci;
+    }
 }
 
 /// A way that was not tested yet.
@@ -114,11 +135,15 @@ fn untested(id: DeviceId, found: Found) -> Way {
 }
 
 /// The candidates from the best device to the worst; the ways to use one device stand together, the
-/// chosen one first.
-fn in_order(mut candidates: Vec<Candidate>, choose: Choose<'_>) -> Vec<DeviceId> {
+/// chosen one first. The ways of a device are compared once all better devices have failed, for
+/// that may take some seconds.
+fn in_order(
+    mut candidates: Vec<Candidate>,
+    choose: Choose<'_>,
+) -> impl Iterator<Item = DeviceId> + use<'_> {
     candidates.sort_by_key(|candidate| Reverse(candidate.worth));
-    let mut order = Vec::new();
-    while let Some(&Candidate { pci, ref way, .. }) = candidates.first() {
+    let next_device = move || {
+        let &Candidate { pci, ref way, .. } = candidates.first()?;
         let id = way.id;
         let is_same = |it: &Candidate| it.way.id == id || pci.is_some() && it.pci == pci;
         let mut ways: Vec<Way> =
@@ -126,9 +151,9 @@ fn in_order(mut candidates: Vec<Candidate>, choose: Choose<'_>) -> Vec<DeviceId>
         if let Some(chosen) = choose(&ways) {
             ways.sort_by_key(|way| way.id != chosen);
         }
-        order.extend(ways.iter().map(|way| way.id));
-    }
-    order
+        Some(ways.into_iter().map(|way| way.id))
+    };
+    std::iter::from_fn(next_device).flatten()
 }
 
 /// Whether the system shows a graphics card of any vendor, as far as that is known without a

@@ -16,10 +16,11 @@ pub(crate) mod opencl;
 #[cfg(feature = "vulkan")]
 pub(crate) mod vulkan;
 
-use crate::caps::Caps;
+use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::Result;
 use crate::telemetry::Telemetry;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// The families of devices. Every variant exists in every build, so that settings and errors can
@@ -163,18 +164,18 @@ pub(crate) struct Probe {
     pub(crate) platforms: Vec<Platform>,
     /// Why there are no devices.
     pub(crate) missing: Option<Missing>,
-    /// Known faults of the devices' drivers, for people.
+    /// Faults of the devices' drivers and libraries, for people.
     pub(crate) faults: Vec<Fault>,
 }
 
-/// A known fault of a device's driver, with which the device still works.
+/// A fault of a device's driver or libraries, with which the device still works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(dead_code, reason = "a build with the processor only loads no driver library")]
 pub(crate) struct Fault {
     /// The device's number in its family.
     pub(crate) ordinal: u32,
     /// The behaviour of the driver.
-    pub(crate) reason: &'static str,
+    pub(crate) reason: Cow<'static, str>,
     /// What a person can do.
     pub(crate) fix: &'static str,
 }
@@ -208,6 +209,15 @@ pub(crate) struct Found {
     pub(crate) name: String,
     /// The device's capabilities.
     pub(crate) caps: Caps,
+}
+
+impl Found {
+    /// Whether it is a card that AMD made, or the graphics part of such a processor.
+    pub(crate) fn is_amd_gpu(&self) -> bool {
+        let vendor = self.caps.vendor.to_ascii_lowercase();
+        self.caps.kind == DeviceKind::Gpu
+            && (vendor.contains("amd") || vendor.contains("advanced micro"))
+    }
 }
 
 /// Why a backend has no devices.

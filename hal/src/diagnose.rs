@@ -102,7 +102,7 @@ pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> 
         }
         for Fault { ordinal, reason, fix } in probe.iter().flat_map(|probe| &probe.faults) {
             let id = DeviceId::new(*kind, *ordinal).to_string();
-            all.push(finding(&id, Status::Warn, *reason).fix(*fix));
+            all.push(finding(&id, Status::Warn, reason.as_ref()).fix(*fix));
         }
     }
     for info in &survey.devices {
@@ -118,7 +118,13 @@ pub(crate) fn findings(survey: &Survey, options: &ProbeOptions) -> Vec<Finding> 
         all.push(finding("cards", Status::Info, message));
     }
     let scene = Scene::new(&survey.devices, options);
-    all.extend(CHECKS.iter().flat_map(|check| check(&scene)));
+    let probes = survey.probes.iter().filter_map(|(.., probe)| probe.as_ref());
+    let faults: Vec<&Fault> = probes.flat_map(|probe| &probe.faults).collect();
+    // A package's fault that its driver has shown already would be told twice.
+    let is_told =
+        |it: &Finding| faults.iter().any(|fault| it.message.ends_with(fault.reason.as_ref()));
+    let checked = CHECKS.iter().flat_map(|check| check(&scene));
+    all.extend(checked.filter(|finding| !is_told(finding)));
     let auto = select_auto(&survey.devices);
     all.push(finding("auto", Status::Ok, format!("models run on {auto}")));
     // The processor comes first, because it always works.
@@ -171,7 +177,7 @@ fn device(info: &DeviceInfo) -> Finding {
     Finding { fix: info.hint.clone(), ..finding(&info.id, status, message) }
 }
 
-/// The other ways to use a card, and why an AMD card lacks one of them.
+/// The other ways to use a card, and why it lacks one of them.
 fn ways(info: &DeviceInfo, survey: &Survey, options: &ProbeOptions) -> Vec<Finding> {
     let others = info.ways.iter().filter(|way| Some(way.id) != info.device);
     let mut all: Vec<Finding> = others
@@ -185,13 +191,12 @@ fn ways(info: &DeviceInfo, survey: &Survey, options: &ProbeOptions) -> Vec<Findi
             Finding { fix: way.hint.clone(), ..finding(&id.to_string(), status, message) }
         })
         .collect();
-    let Some(card) = info.card.as_ref().filter(|card| card.is_amd() && info.device.is_some())
-    else {
+    let Some(card) = info.card.as_ref().filter(|_| info.device.is_some()) else {
         return all;
     };
     let environment = Environment::read(&survey.probes);
     let lacks = |kind| !info.ways.iter().any(|way| way.id.backend == kind);
-    for kind in [BackendKind::Vulkan, BackendKind::OpenCl].into_iter().filter(|kind| lacks(*kind)) {
+    for kind in BackendKind::ALL.into_iter().filter(|kind| lacks(*kind)) {
         let Some(advice) = environment.lacking(kind, card, options.dev_root.as_deref()) else {
             continue;
         };

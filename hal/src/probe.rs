@@ -124,14 +124,9 @@ pub(crate) fn join(cards: &[Card], found: &[(DeviceId, &Found)]) -> Vec<Option<u
     };
     let free: Vec<usize> =
         (0..cards.len()).filter(|&at| cards[at].is_amd() && !by_opencl(at)).collect();
-    let is_amd = |found: &Found| {
-        let vendor = found.caps.vendor.to_ascii_lowercase();
-        found.caps.kind == DeviceKind::Gpu
-            && (vendor.contains("amd") || vendor.contains("advanced micro"))
-    };
     let homeless: Vec<usize> = (0..found.len())
         .filter(|at| owners[*at].is_none() && found[*at].1.caps.pci.is_none())
-        .filter(|at| found[*at].0.backend == BackendKind::OpenCl && is_amd(found[*at].1))
+        .filter(|at| found[*at].0.backend == BackendKind::OpenCl && found[*at].1.is_amd_gpu())
         .collect();
     if let (&[card], &[device]) = (free.as_slice(), homeless.as_slice()) {
         owners[device] = Some(card);

@@ -31,6 +31,24 @@ fn parse(text: &str) -> Option<Version> {
     Some([first, numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)])
 }
 
+/// Versions of a driver with a known fault.
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    pub(crate) versions: Versions,
+    /// The behaviour of the driver, with the report's address.
+    pub(crate) what: &'static str,
+    /// What a person can do.
+    pub(crate) fix: &'static str,
+}
+
+/// Mesa's Vulkan driver for AMD cards, which its name and its package tell.
+pub(crate) const RADV_DAMAGES_MEMORY: Faulty = Faulty {
+    versions: Versions { from: [25, 0, 7], below: Some([26, 0, 5]) },
+    what: "Mesa 25.0.7 was reported to damage the memory of programs that make many pipelines, and \
+           26.0.5 no longer (https://github.com/ggml-org/llama.cpp/issues/22128)",
+    fix: "install Mesa 26.0.5 or later, or choose the card through OpenCL: --device opencl:0",
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;

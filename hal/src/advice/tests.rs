@@ -25,6 +25,7 @@ static NOTHING_SET: Variables = Variables {
     enable_pre_vega: None,
     icd_vendors: None,
     vulkan_drivers: None,
+    nvidia_capabilities: None,
 };
 
 /// An environment in which rusticl's switch has this value.
@@ -202,6 +203,46 @@ fn nvidia_cards() {
         let advice = unbacked(&card(VENDOR_NVIDIA, driver, None), &situation);
         assert!(advice.reason.contains(reason), "{advice:?} lacks {reason:?}");
         assert!(advice.hint.as_ref().is_some_and(|it| it.contains(hint)), "{advice:?}: {hint:?}");
+    }
+}
+
+#[test]
+fn an_nvidia_card_lacks_a_way_for_a_reason() {
+    use BackendKind::{Cuda, OpenCl, Vulkan};
+    let platform = |name: &str| Platform { name: name.to_owned(), hides: None };
+    let library = || Some(Missing::Library("the library is not installed".to_owned()));
+    let absent = Probe { missing: library(), ..Probe::default() };
+    let others = Probe { platforms: vec![platform("rusticl")], ..Probe::default() };
+    let own = Probe { platforms: vec![platform("NVIDIA CUDA")], ..Probe::default() };
+    let nothing = Variables::default;
+    let compute =
+        || Variables { nvidia_capabilities: Some("compute,utility".to_owned()), ..nothing() };
+    let graphics =
+        || Variables { nvidia_capabilities: Some("compute, graphics".to_owned()), ..nothing() };
+    let limited = || Variables { icd_vendors: Some("/opt/icd".to_owned()), ..nothing() };
+    let named =
+        || Variables { vulkan_drivers: Some(("VK_DRIVER_FILES", "/r.json".into())), ..nothing() };
+    let install = ["nvidia-vulkan-icd", "nvidia-opencl-icd"];
+    for (kind, probe, variables, reason, hint) in [
+        (Vulkan, &absent, nothing(), "is not installed", install[0]),
+        (Vulkan, &others, nothing(), "show other devices", install[0]),
+        (Vulkan, &others, graphics(), "show other devices", install[0]),
+        (Vulkan, &others, compute(), "\"compute,utility\"", "NVIDIA_DRIVER_CAPABILITIES=all"),
+        (Vulkan, &others, named(), "only those drivers", "unset VK_DRIVER_FILES"),
+        (OpenCl, &absent, limited(), "is not installed", install[1]),
+        (OpenCl, &others, nothing(), "no OpenCL driver for NVIDIA", install[1]),
+        (OpenCl, &others, limited(), "none of those is for NVIDIA", "unset OCL_ICD_VENDORS"),
+        (OpenCl, &own, nothing(), "does not show this card", "nvidia-smi"),
+        (Cuda, &absent, nothing(), "is not installed", "nvidia-driver"),
+    ] {
+        let probe = Some(probe);
+        let environment = Environment { opencl: probe, cuda: probe, vulkan: probe, variables };
+        let of = |driver| environment.lacking(kind, &card(VENDOR_NVIDIA, driver, None), None);
+        let advice = of(Some("nvidia")).expect(reason);
+        assert!(advice.reason.contains(reason), "{advice:?} lacks {reason:?}");
+        assert!(advice.hint.as_ref().is_some_and(|it| it.contains(hint)), "{advice:?}: {hint:?}");
+        // With another kernel driver only CUDA's reason helps.
+        assert_eq!(of(Some("nouveau")).is_some(), kind == Cuda, "{kind}");
     }
 }
 

@@ -55,26 +55,30 @@ fn a_measured_choice_among_the_ways_of_the_best_device_wins() {
     }
 }
 
+/// A card of which nothing was tested.
+fn candidate(id: &str, memory: u64, bus: Option<u8>) -> Candidate {
+    let id: DeviceId = id.parse().expect(id);
+    let worth = worth(id, DeviceKind::Gpu, Some(memory)).expect("a card");
+    let found = Found { name: format!("card of {id}"), caps: Caps::default() };
+    let pci = bus.map(|bus| PciAddress { domain: 0, bus, device: 0, function: 0 });
+    Candidate { worth, pci, is_amd: true, way: untested(id, found) }
+}
+
+/// Two cards that two backends show, and one that OpenCL alone shows.
+fn three_cards() -> Vec<Candidate> {
+    vec![
+        candidate("opencl:0", 8, Some(1)),
+        candidate("opencl:1", 4, None),
+        candidate("vulkan:0", 4, Some(2)),
+        candidate("vulkan:1", 8, Some(1)),
+        candidate("opencl:2", 4, Some(2)),
+    ]
+}
+
 #[test]
 fn the_ways_of_one_card_are_tried_together_the_chosen_one_first() {
-    let pci = |bus| Some(PciAddress { domain: 0, bus, device: 0, function: 0 });
-    let candidate = |id: &str, memory, pci| {
-        let id: DeviceId = id.parse().expect(id);
-        let worth = worth(id, DeviceKind::Gpu, Some(memory)).expect("a card");
-        let found = Found { name: format!("card of {id}"), caps: Caps::default() };
-        Candidate { worth, pci, way: untested(id, found) }
-    };
-    let candidates = || {
-        vec![
-            candidate("opencl:0", 8, pci(1)),
-            candidate("opencl:1", 4, None),
-            candidate("vulkan:0", 4, pci(2)),
-            candidate("vulkan:1", 8, pci(1)),
-            candidate("opencl:2", 4, pci(2)),
-        ]
-    };
     let order = |choose: Choose<'_>| -> Vec<String> {
-        in_order(candidates(), choose).iter().map(ToString::to_string).collect()
+        in_order(three_cards(), choose).map(|id| id.to_string()).collect()
     };
     let by_rank = order(&by_rank);
     assert_eq!(by_rank, ["vulkan:1", "opencl:0", "vulkan:0", "opencl:2", "opencl:1"]);
@@ -83,6 +87,50 @@ fn the_ways_of_one_card_are_tried_together_the_chosen_one_first() {
         ways.last().map(|way| way.id)
     });
     assert_eq!(last, ["opencl:0", "vulkan:1", "opencl:2", "vulkan:0", "opencl:1"]);
+}
+
+#[test]
+fn the_ways_of_a_card_are_compared_only_when_better_cards_have_failed() {
+    let compared = std::cell::Cell::new(0);
+    let choose = |_: &[Way]| {
+        compared.set(compared.get() + 1);
+        None
+    };
+    let mut order = in_order(three_cards(), &choose);
+    for (id, so_far) in
+        [("vulkan:1", 1), ("opencl:0", 1), ("vulkan:0", 2), ("opencl:2", 2), ("opencl:1", 3)]
+    {
+        assert_eq!(order.next().map(|id| id.to_string()).as_deref(), Some(id));
+        assert_eq!(compared.get(), so_far, "{id}");
+    }
+    assert_eq!((order.next(), compared.get()), (None, 3));
+}
+
+#[test]
+fn a_card_without_an_address_is_joined_if_there_is_one_of_each_backend() {
+    let named = |name: &str, candidate: Candidate| Candidate {
+        way: Way { name: name.to_owned(), ..candidate.way },
+        ..candidate
+    };
+    let vulkan = || named("Radeon RX 580 (RADV POLARIS10)", candidate("vulkan:0", 8, Some(1)));
+    let opencl = || named("Radeon RX 580 (radeonsi, polaris10)", candidate("opencl:0", 8, None));
+    let other = |candidate| Candidate { is_amd: false, ..candidate };
+    for (candidates, joined) in [
+        (vec![vulkan(), opencl()], true),
+        (vec![vulkan(), opencl(), other(candidate("vulkan:1", 8, Some(2)))], true),
+        (vec![vulkan(), opencl(), candidate("vulkan:1", 8, Some(2))], false),
+        (vec![vulkan(), opencl(), candidate("opencl:1", 8, None)], false),
+        (vec![vulkan(), named("Radeon RX 570", opencl())], false),
+        (vec![vulkan(), other(opencl())], false),
+        (vec![opencl()], false),
+    ] {
+        let mut candidates = candidates;
+        find_address(&mut candidates);
+        let opencl = candidates.iter().find(|it| it.way.id.backend == BackendKind::OpenCl);
+        let found = opencl.is_some_and(|it| it.pci.is_some());
+        let ids = candidates.iter().map(|it| it.way.id.to_string()).collect::<Vec<_>>();
+        assert_eq!(found, joined, "{ids:?}");
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod buffer;
 mod device;
 mod driver;
 mod event;
+mod libraries;
 mod library;
 mod nvrtc;
 mod pinned;
@@ -17,7 +18,7 @@ mod telemetry;
 #[cfg(test)]
 mod tests;
 
-use crate::backend::{Backend, BackendKind, Found, Missing, Probe};
+use crate::backend::{Backend, BackendKind, Fault, Found, Missing, Probe};
 use crate::caps::{Caps, DeviceKind};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -25,6 +26,7 @@ use crate::id::{DeviceId, PciAddress};
 use crate::telemetry::Telemetry;
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute as Attribute};
 use driver::Driver;
+use libraries::Libraries;
 use library::done;
 use std::ffi::CStr;
 use std::sync::Arc;
@@ -36,8 +38,9 @@ impl Backend for Cuda {
     fn probe(&self) -> Probe {
         match enumerate() {
             Ok((_, all)) => {
-                let found = all.into_iter().map(|(_, found)| found).collect();
-                Probe { found, ..Probe::default() }
+                let faults = (0u32..).zip(&all).filter_map(|(at, entry)| entry.fault(at)).collect();
+                let found = all.into_iter().map(|entry| entry.found).collect();
+                Probe { found, faults, ..Probe::default() }
             }
             Err(missing) => Probe { missing: Some(missing), ..Probe::default() },
         }
@@ -56,8 +59,7 @@ impl Backend for Cuda {
                 _ => format!("there are {count} CUDA devices, counted from cuda:0"),
             }));
         }
-        let (device, found) = found.swap_remove(at);
-        Ok(Arc::new(device::CudaDevice::open(id, driver, device, found)?))
+        Ok(Arc::new(device::CudaDevice::open(id, driver, found.swap_remove(at))?))
     }
 
     fn telemetry(&self, found: &Found) -> Option<Telemetry> {
@@ -65,20 +67,48 @@ impl Backend for Cuda {
     }
 }
 
+/// One device of the driver.
+struct Entry {
+    device: CUdevice,
+    libraries: Libraries,
+    found: Found,
+}
+
+impl Entry {
+    /// Describes a device of a driver, whose part in the kernel has this version if it is known.
+    fn of(driver: &Driver, device: CUdevice, of_kernel: Option<&str>) -> Self {
+        let (major, minor) = architecture_of(driver, device);
+        let libraries = Libraries::load(10 * major + minor, driver);
+        let mut found = describe(driver, device);
+        found.caps.driver = libraries.versions(driver, of_kernel);
+        found.caps.programs = libraries.compiler.is_ok();
+        found.caps.gemm = libraries.blas.is_ok();
+        Self { device, libraries, found }
+    }
+
+    /// What slows the device's kernels down; one without kernels has a reason of its own.
+    fn fault(&self, ordinal: u32) -> Option<Fault> {
+        let reason = self.libraries.blas.as_ref().err().filter(|_| self.found.caps.programs)?;
+        let reason = format!("matrix products run by slower kernels: {reason}").into();
+        Some(Fault { ordinal, reason, fix: blas::functions::INSTALL })
+    }
+}
+
 /// The driver and all its devices.
-fn enumerate() -> Result<(Driver, Vec<(CUdevice, Found)>), Missing> {
+fn enumerate() -> Result<(Driver, Vec<Entry>), Missing> {
     let driver = Driver::load()?;
     let mut count = 0;
     // SAFETY: the call writes one integer into the given place.
     done(unsafe { (driver.cuDeviceGetCount)(&raw mut count) })
         .map_err(driver.refusal("cuDeviceGetCount"))?;
+    let of_kernel = libraries::kernel_driver();
     let mut found = Vec::new();
     for ordinal in 0..count {
         let mut device = 0;
         // SAFETY: as above.
         done(unsafe { (driver.cuDeviceGet)(&raw mut device, ordinal) })
             .map_err(driver.refusal("cuDeviceGet"))?;
-        found.push((device, describe(&driver, device)));
+        found.push(Entry::of(&driver, device, of_kernel.as_deref()));
     }
     if found.is_empty() {
         return Err(Missing::Devices("the NVIDIA driver sees no device".to_owned()));
@@ -110,7 +140,7 @@ fn name_of(driver: &Driver, device: CUdevice) -> Option<String> {
     Some(CStr::from_bytes_until_nul(&name).ok()?.to_string_lossy().into_owned())
 }
 
-/// Name and capabilities of a device.
+/// Name and capabilities of a device, without those that depend on libraries.
 fn describe(driver: &Driver, device: CUdevice) -> Found {
     let number = |which| attribute(driver, device, which);
     let mut bytes = 0;
@@ -130,7 +160,6 @@ fn describe(driver: &Driver, device: CUdevice) -> Found {
     let caps = Caps {
         kind: DeviceKind::Gpu,
         vendor: "NVIDIA".to_owned(),
-        driver: driver_name(driver.version()),
         pci,
         compute_units: number(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).unwrap_or(0),
         clock_mhz_max: number(Attribute::CU_DEVICE_ATTRIBUTE_CLOCK_RATE).map(|khz| khz / 1000),
@@ -144,18 +173,10 @@ fn describe(driver: &Driver, device: CUdevice) -> Found {
         unified_memory: number(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED) == Some(1),
         fp16: (major, minor) >= (5, 3),
         fp64: true,
-        // Whether the libraries for both are installed is known only when the device is opened.
-        programs: false,
-        gemm: false,
         features: vec![format!("sm_{major}{minor}")],
+        // The driver's versions, programs and products depend on the libraries.
+        ..Caps::default()
     };
     let name = name_of(driver, device).unwrap_or_else(|| "NVIDIA device".to_owned());
     Found { name, caps }
-}
-
-fn driver_name(version: (i32, i32)) -> String {
-    match version {
-        (0, _) => "CUDA".to_owned(),
-        (major, minor) => format!("CUDA {major}.{minor}"),
-    }
 }

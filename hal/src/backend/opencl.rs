@@ -2,9 +2,11 @@
 //! library the host has no such devices.
 
 mod buffer;
+mod codes;
 mod device;
 mod event;
 mod info;
+mod memory;
 mod pinned;
 mod program;
 mod queue;
@@ -115,59 +117,4 @@ fn enumerate() -> Result<(Vec<Entry>, Vec<Platform>), Missing> {
     }
     devices.sort_by_key(|entry| info::kind(&entry.device) == crate::caps::DeviceKind::Cpu);
     Ok((devices, seen))
-}
-
-/// Whether an error code means that the device is lost. Some codes mean that for any call. When a
-/// call `waited` for commands, drivers report a command that hung or reached beyond its memory as
-/// running out of resources.
-fn is_loss(error: &ClError, waited: bool, quirks: &Quirks) -> bool {
-    use opencl3::error_codes::{
-        CL_CONTEXT_TERMINATED_KHR, CL_DEVICE_NOT_AVAILABLE, CL_INVALID_COMMAND_QUEUE,
-        CL_INVALID_CONTEXT, CL_OUT_OF_RESOURCES,
-    };
-    // This backend made the queues and contexts, so they were valid once.
-    let fatal = [
-        CL_DEVICE_NOT_AVAILABLE,
-        CL_INVALID_COMMAND_QUEUE,
-        CL_INVALID_CONTEXT,
-        CL_CONTEXT_TERMINATED_KHR,
-    ];
-    fatal.contains(&error.0)
-        || waited && error.0 == CL_OUT_OF_RESOURCES
-        || quirks.has(Quirk::LossCode(error.0))
-}
-
-/// Whether an error code means that memory ran out; drivers use all three codes.
-fn is_out_of_memory(error: &ClError) -> bool {
-    use opencl3::error_codes::{
-        CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES,
-    };
-    [CL_MEM_OBJECT_ALLOCATION_FAILURE, CL_OUT_OF_HOST_MEMORY, CL_OUT_OF_RESOURCES]
-        .contains(&error.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn losses_are_told_from_refusals() {
-        for (code, at_any_call, after_waiting) in [
-            (-2, true, true),
-            (-4, false, false),
-            (-5, false, true),
-            (-34, true, true),
-            (-36, true, true),
-            (-54, false, false),
-            (-1121, true, true),
-            (-9999, false, false),
-        ] {
-            let quirks = Quirks::default();
-            let answers = [false, true].map(|waited| is_loss(&ClError(code), waited, &quirks));
-            assert_eq!(answers, [at_any_call, after_waiting], "{code}");
-        }
-        let quirks = Quirks::of("NVIDIA CUDA", Some("580.159.04"));
-        assert!(is_loss(&ClError(-9999), false, &quirks), "a code of this driver's own");
-        assert!(!is_loss(&ClError(-54), false, &quirks));
-    }
 }

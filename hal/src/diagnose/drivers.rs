@@ -3,19 +3,15 @@
 use super::scene::Scene;
 use super::{Finding, Status};
 use crate::amd::ids::AmdChip;
-use crate::versions::Versions;
+use crate::versions::{Faulty, RADV_DAMAGES_MEMORY, Versions};
 
-/// Versions of a package with a known fault.
+/// A package whose versions may have a known fault.
 struct Row {
     packages: &'static [&'static str],
-    /// The versions with the fault.
-    versions: Versions,
+    fault: Faulty,
     /// Whether the fault affects only cards older than Vega.
     before_vega: bool,
     status: Status,
-    what: &'static str,
-    fix: &'static str,
-    source: &'static str,
 }
 
 const MESA_OPENCL: &[&str] = &["mesa-opencl-icd", "opencl-mesa"];
@@ -26,31 +22,31 @@ const ROCM: &[&str] = &["rocm-core"];
 const KNOWN: &[Row] = &[
     Row {
         packages: MESA_OPENCL,
-        versions: Versions { below: Some([22, 3, 0]), ..Versions::ALL },
+        fault: Faulty {
+            versions: Versions { below: Some([22, 3, 0]), ..Versions::ALL },
+            what: "it has Mesa's old Clover alone, which was reported to calculate wrongly on an \
+                   RX 480 (https://github.com/ethereum-mining/ethminer/issues/2397)",
+            fix: "install Mesa 22.3 or later, which has rusticl",
+        },
         before_vega: false,
         status: Status::Warn,
-        what: "it has Mesa's old Clover alone, which was reported to calculate wrongly on an RX 480 (21.3.2)",
-        fix: "install Mesa 22.3 or later, which has rusticl",
-        source: "https://github.com/ethereum-mining/ethminer/issues/2397",
     },
     Row {
         packages: MESA_VULKAN,
-        versions: Versions { from: [25, 0, 7], below: Some([26, 0, 5]) },
+        fault: RADV_DAMAGES_MEMORY,
         before_vega: false,
         status: Status::Info,
-        what: "Vulkan programs that make many pipelines were reported to damage their memory and crash with \
-               25.0.7, and no longer with 26.0.5; OpenCL is not concerned",
-        fix: "install Mesa 26.0.5 or later, or choose the card through OpenCL: --device opencl:0",
-        source: "https://github.com/ggml-org/llama.cpp/issues/22128",
     },
     Row {
         packages: ROCM,
-        versions: Versions { from: [4, 5, 0], ..Versions::ALL },
+        fault: Faulty {
+            versions: Versions { from: [4, 5, 0], ..Versions::ALL },
+            what: "ROCm's OpenCL was reported to show no Polaris card any more from 4.5 on \
+                   (https://github.com/ROCm/legacy-rocm-build/issues/1608)",
+            fix: "use Mesa's rusticl: export RUSTICL_ENABLE=radeonsi",
+        },
         before_vega: true,
         status: Status::Info,
-        what: "ROCm's OpenCL was reported to show no Polaris card any more from 4.5 on",
-        fix: "use Mesa's rusticl: export RUSTICL_ENABLE=radeonsi",
-        source: "https://github.com/ROCm/legacy-rocm-build/issues/1608",
     },
 ];
 
@@ -70,10 +66,11 @@ pub(super) fn check(scene: &Scene<'_>) -> Vec<Finding> {
     }
     for row in KNOWN.iter().filter(|row| before_vega || !row.before_vega) {
         let mut found = packages.iter().filter(|(name, _)| row.packages.contains(&name.as_str()));
-        let has = |version: &str| row.versions.has(version) == Some(true);
+        let Faulty { versions, what, fix } = row.fault;
+        let has = |version: &str| versions.has(version) == Some(true);
         if let Some((name, version)) = found.find(|(_, version)| has(version)) {
-            let message = format!("{name} {version}: {} ({})", row.what, row.source);
-            all.push(Finding::new("drivers", row.status, message).fix(row.fix));
+            let message = format!("{name} {version}: {what}");
+            all.push(Finding::new("drivers", row.status, message).fix(fix));
         }
     }
     all
@@ -107,7 +104,8 @@ fn installed(scene: &Scene<'_>) -> Vec<(String, String)> {
 mod tests {
     use super::super::scene::tree;
     use super::*;
-    use crate::probe::ProbeOptions;
+    use crate::backend::{BackendKind, Fault, Probe};
+    use crate::probe::{ProbeOptions, Survey};
     use std::path::Path;
 
     /// The findings about the drivers of a host with an RX 580.
@@ -147,6 +145,26 @@ mod tests {
                     assert!(found.message.contains(part) && found.fix.is_some(), "{found:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_fault_that_a_driver_shows_is_told_once() {
+        let dpkg = "Package: mesa-vulkan-drivers\nStatus: install ok installed\nVersion: 25.0.7\n";
+        let (_root, options) = tree(&[("var/lib/dpkg/status", dpkg)]);
+        let host = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rx580");
+        let options = ProbeOptions { sysfs_root: host, ..options };
+        let Faulty { what, fix, .. } = RADV_DAMAGES_MEMORY;
+        for (shown, status) in [(false, Status::Info), (true, Status::Warn)] {
+            let fault = Fault { ordinal: 0, reason: what.into(), fix };
+            let faults = shown.then_some(fault).into_iter().collect();
+            let probe = Some(Probe { faults, ..Probe::default() });
+            let devices = Survey::new(&[], &options).devices;
+            let survey = Survey { probes: vec![(BackendKind::Vulkan, "vulkan", probe)], devices };
+            let mut told = super::super::findings(&survey, &options);
+            told.retain(|finding| finding.message.contains(what));
+            assert_eq!(told.len(), 1, "{told:#?}");
+            assert_eq!(told[0].status, status, "{told:#?}");
         }
     }
 

@@ -33,6 +33,37 @@ fn each_host_gets_its_findings() {
 }
 
 #[test]
+fn a_card_of_any_vendor_is_told_which_ways_it_lacks() {
+    let missing = Some(crate::backend::Missing::Library("no library".to_owned()));
+    let absent = || Some(Probe { missing: missing.clone(), ..Probe::default() });
+    for (host, way, driver, lacking) in [
+        ("nvidia", "cuda:0", "nvidia", ["vulkan", "opencl"].as_slice()),
+        ("nvidia", "vulkan:0", "nouveau", &["cuda"]),
+        ("rx580", "opencl:0", "amdgpu", &["vulkan"]),
+    ] {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(host);
+        let options = ProbeOptions::of_tree(folder);
+        let mut info = Survey::new(&[], &options).devices.remove(0);
+        let id: DeviceId = way.parse().expect(way);
+        let (name, reason, hint) = (String::new(), None, None);
+        let self_test = SelfTest::Passed;
+        let of_way =
+            crate::Way { id, name, driver: String::new(), usable: true, reason, hint, self_test };
+        (info.id, info.device, info.ways) = (way.to_owned(), Some(id), vec![of_way]);
+        info.card.as_mut().expect(host).driver = Some(driver.to_owned());
+        let kinds = [BackendKind::OpenCl, BackendKind::Vulkan, BackendKind::Cuda];
+        let probes = kinds.map(|kind| (kind, "feature", absent())).to_vec();
+        let survey = Survey { probes, devices: vec![info] };
+        let findings = findings(&survey, &options);
+        for kind in kinds {
+            let part = format!("{kind} does not show it");
+            let found = findings.iter().any(|it| it.subject == way && it.message.contains(&part));
+            assert_eq!(found, lacking.contains(&kind.name()), "{part}: {findings:#?}");
+        }
+    }
+}
+
+#[test]
 fn whatever_needs_mending_comes_with_the_line() {
     for host in ["rx580", "rx570", "vega", "vegam", "apu", "nvidia", "suspended"] {
         let findings = say(host);

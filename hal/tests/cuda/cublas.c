@@ -1,8 +1,17 @@
 /* A library of products for tests: it multiplies nothing, and appends the names of its calls to the
-   file that LGP_FAKE_LOG names. */
+   file that LGP_FAKE_LOG names. Definitions set at compile time say what it answers:
+     MAJOR    the major version; the version is MAJOR.4.5
+     PRODUCT  the answer of a product */
 
 #include <stdio.h>
 #include <stdlib.h>
+
+#ifndef MAJOR
+#define MAJOR 12
+#endif
+#ifndef PRODUCT
+#define PRODUCT 0
+#endif
 
 static int library;
 
@@ -14,6 +23,12 @@ static unsigned called(const char *name) {
         fclose(log);
     }
     return 0;
+}
+
+unsigned cublasGetProperty(int which, int *value) {
+    static const int version[] = {MAJOR, 4, 5};
+    *value = which >= 0 && which < 3 ? version[which] : -1;
+    return *value < 0 ? 7 : 0;
 }
 
 unsigned cublasCreate_v2(void **handle) {
@@ -33,5 +48,6 @@ unsigned cublasSgemmStridedBatched(void *handle, int ta, int tb, int m, int n, i
                                    float *c, int ldc, long long next_c, int batch) {
     (void)ta, (void)tb, (void)m, (void)n, (void)k, (void)alpha, (void)a, (void)lda, (void)next_a;
     (void)b, (void)ldb, (void)next_b, (void)beta, (void)c, (void)ldc, (void)next_c, (void)batch;
-    return handle == &library ? called(__func__) : 1;
+    called(__func__);
+    return handle == &library ? PRODUCT : 1;
 }

@@ -4,6 +4,8 @@
      CAPABILITY  the device's compute capability, as 10 * major + minor
      INIT        the answer of cuInit
      ILLEGAL     set: a launch is an illegal access, which the next wait reports
+     WAIT        set: a wait for the whole context ends it with this error
+     RETAIN      the answer of cuDevicePrimaryCtxRetain
    Every call appends its name to the file that LGP_FAKE_LOG names. */
 
 #include <stdio.h>
@@ -18,6 +20,10 @@
 #endif
 #ifndef INIT
 #define INIT 0
+#endif
+
+#ifndef RETAIN
+#define RETAIN 0
 #endif
 
 typedef unsigned long long address;
@@ -105,7 +111,7 @@ unsigned cuDevicePrimaryCtxRetain(int **handle, int device) {
     (void)device;
     CALL;
     *handle = &context;
-    return 0;
+    return RETAIN;
 }
 
 unsigned cuDevicePrimaryCtxRelease_v2(int device) {
@@ -125,7 +131,12 @@ unsigned cuCtxSetCurrent(int *handle) {
     return 0;
 }
 
-unsigned cuCtxSynchronize(void) { return CALL; }
+unsigned cuCtxSynchronize(void) {
+#ifdef WAIT
+    ended = WAIT;
+#endif
+    return CALL;
+}
 
 unsigned cuStreamCreate(int **stream, unsigned flags) {
     (void)flags;

@@ -22,7 +22,7 @@ pub(super) struct CudaBlas {
 impl CudaBlas {
     /// The library for an opened device, where the host has it.
     pub(super) fn of(shared: &Arc<Shared>) -> Option<Arc<Self>> {
-        let functions = shared.blas?;
+        let functions = shared.libraries.blas.as_ref().ok()?.functions;
         Some(Arc::new(Self { shared: Arc::clone(shared), functions }))
     }
 }

@@ -68,7 +68,8 @@ impl Drop for CudaBuffer {
         if self.shared.bind().is_ok() {
             // SAFETY: the address came from `cuMemAlloc` and is not used again. The call waits for
             // the commands that still use it.
-            let _ = unsafe { (self.shared.driver.cuMemFree_v2)(self.address) };
+            let status = unsafe { (self.shared.driver.cuMemFree_v2)(self.address) };
+            self.shared.dropped("cuMemFree", status);
         }
     }
 }

@@ -1,14 +1,12 @@
 //! An opened NVIDIA device.
 
 use super::blas::CudaBlas;
-use super::blas::functions::Functions;
 use super::buffer::CudaBuffer;
 use super::driver::Driver;
-use super::nvrtc::Nvrtc;
 use super::program::CudaProgram;
 use super::queue::CudaQueue;
 use super::shared::Shared;
-use super::{architecture_of, pinned};
+use super::{Entry, pinned};
 use crate::backend::Found;
 use crate::blas::Blas;
 use crate::buffer::Buffer;
@@ -20,7 +18,6 @@ use crate::pinned::Pinned;
 use crate::program::Program;
 use crate::queue::Queue;
 use crate::self_test::{Operands, Outcomes, arithmetic_by_program};
-use cudarc::driver::sys::CUdevice;
 use std::sync::Arc;
 
 /// An NVIDIA device with its primary context.
@@ -33,19 +30,10 @@ pub(super) struct CudaDevice {
 
 impl CudaDevice {
     /// Retains the primary context of the device.
-    pub(super) fn open(
-        id: DeviceId,
-        driver: Driver,
-        device: CUdevice,
-        found: Found,
-    ) -> Result<Self> {
-        let (major, minor) = architecture_of(&driver, device);
-        let architecture = 10 * major + minor;
-        let compiler = Nvrtc::load(architecture, driver.version());
-        let blas = Functions::load(architecture, driver.version().0);
-        let caps = Caps { programs: compiler.is_ok(), gemm: blas.is_some(), ..found.caps };
-        let shared = Arc::new(Shared::retain(id, device, driver, caps, compiler, blas)?);
-        Ok(Self { name: found.name, blas: CudaBlas::of(&shared), shared })
+    pub(super) fn open(id: DeviceId, driver: Driver, entry: Entry) -> Result<Self> {
+        let Entry { device, libraries, found: Found { name, caps } } = entry;
+        let shared = Arc::new(Shared::retain(id, device, driver, caps, libraries)?);
+        Ok(Self { name, blas: CudaBlas::of(&shared), shared })
     }
 }
 

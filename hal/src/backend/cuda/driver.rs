@@ -158,30 +158,43 @@ pub(super) fn is(status: Status, code: CUresult) -> bool {
     status.0 == code as u32
 }
 
+/// The errors of a kernel or of the hardware after which the driver refuses the whole process: a
+/// context that is made anew answers with them again.
+const OF_THE_PROCESS: [CUresult; 14] = [
+    CUresult::CUDA_ERROR_ECC_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_CONTAINED,
+    CUresult::CUDA_ERROR_ILLEGAL_ADDRESS,
+    CUresult::CUDA_ERROR_LAUNCH_TIMEOUT,
+    CUresult::CUDA_ERROR_ASSERT,
+    CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR,
+    CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION,
+    CUresult::CUDA_ERROR_MISALIGNED_ADDRESS,
+    CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE,
+    CUresult::CUDA_ERROR_INVALID_PC,
+    CUresult::CUDA_ERROR_LAUNCH_FAILED,
+    CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK,
+    CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED,
+    CUresult::CUDA_ERROR_EXTERNAL_DEVICE,
+];
+
+/// The other errors after which the driver refuses every call in the context.
+const OF_THE_CONTEXT: [CUresult; 6] = [
+    CUresult::CUDA_ERROR_DEINITIALIZED,
+    CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE,
+    CUresult::CUDA_ERROR_INVALID_CONTEXT,
+    CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE,
+    CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED,
+    CUresult::CUDA_ERROR_UNKNOWN,
+];
+
 /// Whether the driver refuses every call in the context after this status.
 pub(super) fn is_loss(status: Status) -> bool {
-    use CUresult::*;
-    [
-        CUDA_ERROR_DEINITIALIZED,
-        CUDA_ERROR_DEVICE_UNAVAILABLE,
-        CUDA_ERROR_INVALID_CONTEXT,
-        CUDA_ERROR_ECC_UNCORRECTABLE,
-        CUDA_ERROR_NVLINK_UNCORRECTABLE,
-        CUDA_ERROR_ILLEGAL_ADDRESS,
-        CUDA_ERROR_LAUNCH_TIMEOUT,
-        CUDA_ERROR_CONTEXT_IS_DESTROYED,
-        CUDA_ERROR_ASSERT,
-        CUDA_ERROR_HARDWARE_STACK_ERROR,
-        CUDA_ERROR_ILLEGAL_INSTRUCTION,
-        CUDA_ERROR_MISALIGNED_ADDRESS,
-        CUDA_ERROR_INVALID_ADDRESS_SPACE,
-        CUDA_ERROR_INVALID_PC,
-        CUDA_ERROR_LAUNCH_FAILED,
-        CUDA_ERROR_EXTERNAL_DEVICE,
-        CUDA_ERROR_UNKNOWN,
-    ]
-    .into_iter()
-    .any(|code| is(status, code))
+    needs_restart(status) || OF_THE_CONTEXT.into_iter().any(|code| is(status, code))
+}
+
+/// Whether the driver refuses the whole process after this status.
+pub(super) fn needs_restart(status: Status) -> bool {
+    OF_THE_PROCESS.into_iter().any(|code| is(status, code))
 }
 
 #[cfg(test)]
@@ -191,16 +204,23 @@ mod tests {
     #[test]
     fn losses_are_told_from_refusals() {
         use CUresult as Code;
-        for (code, lost) in [
-            (Code::CUDA_ERROR_ILLEGAL_ADDRESS, true),
-            (Code::CUDA_ERROR_LAUNCH_FAILED, true),
-            (Code::CUDA_ERROR_ECC_UNCORRECTABLE, true),
-            (Code::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, false),
-            (Code::CUDA_ERROR_OUT_OF_MEMORY, false),
-            (Code::CUDA_ERROR_INVALID_VALUE, false),
-            (Code::CUDA_ERROR_NOT_READY, false),
+        for (code, lost, restart) in [
+            (Code::CUDA_ERROR_ILLEGAL_ADDRESS, true, true),
+            (Code::CUDA_ERROR_LAUNCH_FAILED, true, true),
+            (Code::CUDA_ERROR_ECC_UNCORRECTABLE, true, true),
+            (Code::CUDA_ERROR_CONTAINED, true, true),
+            (Code::CUDA_ERROR_TENSOR_MEMORY_LEAK, true, true),
+            (Code::CUDA_ERROR_MPS_CLIENT_TERMINATED, true, true),
+            // Another process may hold the device for itself, or the driver is not set up.
+            (Code::CUDA_ERROR_DEVICE_UNAVAILABLE, true, false),
+            (Code::CUDA_ERROR_UNKNOWN, true, false),
+            (Code::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, false, false),
+            (Code::CUDA_ERROR_OUT_OF_MEMORY, false, false),
+            (Code::CUDA_ERROR_INVALID_VALUE, false, false),
+            (Code::CUDA_ERROR_NOT_READY, false, false),
         ] {
-            assert_eq!(is_loss(Status(code as u32)), lost, "{code:?}");
+            let status = Status(code as u32);
+            assert_eq!((is_loss(status), needs_restart(status)), (lost, restart), "{code:?}");
         }
     }
 }

@@ -96,7 +96,8 @@ impl Drop for CudaEvent {
         // A context that cannot be bound is lost, together with its events.
         if self.shared.bind().is_ok() {
             // SAFETY: the event was made once and is not used again.
-            let _ = unsafe { (self.shared.driver.cuEventDestroy_v2)(self.handle) };
+            let status = unsafe { (self.shared.driver.cuEventDestroy_v2)(self.handle) };
+            self.shared.dropped("cuEventDestroy", status);
         }
     }
 }

@@ -52,7 +52,8 @@ impl Drop for Block {
         // A context that cannot be bound is lost, together with its memory.
         if self.shared.bind().is_ok() {
             // SAFETY: the pointer came from `cuMemHostAlloc` and is not used again.
-            let _ = unsafe { (self.shared.driver.cuMemFreeHost)(self.start.as_ptr().cast()) };
+            let status = unsafe { (self.shared.driver.cuMemFreeHost)(self.start.as_ptr().cast()) };
+            self.shared.dropped("cuMemFreeHost", status);
         }
     }
 }

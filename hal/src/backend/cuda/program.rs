@@ -170,13 +170,12 @@ impl CudaProgram {
 
 impl Drop for CudaProgram {
     fn drop(&mut self) {
-        // A context that cannot be bound is lost, together with its modules.
-        if self.shared.bind().is_ok() {
-            // Kernels of the module may still run on any stream.
-            // SAFETY: the context is bound.
-            let _ = unsafe { (self.shared.driver.cuCtxSynchronize)() };
+        // Kernels of the module may still run on any stream. A context that cannot be bound is
+        // lost, and so is one whose commands failed, together with its modules.
+        if self.shared.bind().and_then(|()| self.shared.synchronize()).is_ok() {
             // SAFETY: the module was loaded once, and none of its kernels runs.
-            let _ = unsafe { (self.shared.driver.cuModuleUnload)(self.module) };
+            let status = unsafe { (self.shared.driver.cuModuleUnload)(self.module) };
+            self.shared.dropped("cuModuleUnload", status);
         }
     }
 }

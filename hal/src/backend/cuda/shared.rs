@@ -1,7 +1,7 @@
 //! The state that the parts of one opened NVIDIA device share.
 
-use super::blas::functions::Functions;
-use super::driver::{Driver, is_loss};
+use super::driver::{Driver, is_loss, needs_restart};
+use super::libraries::Libraries;
 use super::library::{Status, done};
 use super::nvrtc::{Nvrtc, Target};
 use crate::caps::Caps;
@@ -20,10 +20,7 @@ pub(super) struct Shared {
     pub(super) driver: Driver,
     device: CUdevice,
     context: CUcontext,
-    /// The compiler and its target, or why there is no compiler.
-    pub(super) compiler: Result<(Nvrtc, Target), String>,
-    /// The library of products, where the host has it.
-    pub(super) blas: Option<Functions>,
+    pub(super) libraries: Libraries,
     pub(super) life: Life,
 }
 
@@ -43,16 +40,21 @@ impl Shared {
         device: CUdevice,
         driver: Driver,
         caps: Caps,
-        compiler: Result<(Nvrtc, Target), String>,
-        blas: Option<Functions>,
+        libraries: Libraries,
     ) -> Result<Self> {
         let mut context = std::ptr::null_mut();
         let call = "cuDevicePrimaryCtxRetain";
         // SAFETY: the device comes from the driver's own list; the context is released in `drop`.
-        done(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device) })
-            .map_err(|status| Error::Driver { device: id, call, code: driver.code(status) })?;
-        let shared =
-            Self { id, caps, driver, device, context, compiler, blas, life: Life::default() };
+        done(unsafe { (driver.cuDevicePrimaryCtxRetain)(&raw mut context, device) }).map_err(
+            |status| {
+                let (device, code) = (id, driver.code(status));
+                match needs_restart(status) {
+                    true => Error::NeedsRestart { device, code },
+                    false => Error::Driver { device, call, code },
+                }
+            },
+        )?;
+        let shared = Self { id, caps, driver, device, context, libraries, life: Life::default() };
         // A context that was lost answers with the error that ended it.
         shared.bind().and_then(|()| shared.free_bytes()).map_err(|error| match error {
             Error::DeviceLost { device, code, .. } => Error::NeedsRestart { device, code },
@@ -85,19 +87,34 @@ impl Shared {
             .map_err(self.failed("cuCtxSetCurrent"))
     }
 
+    /// Waits for every command in the context, which must be bound.
+    ///
+    /// # Errors
+    /// The loss of the device, if one of the commands caused it.
+    pub(super) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the context is bound.
+        done(unsafe { (self.driver.cuCtxSynchronize)() }).map_err(self.failed("cuCtxSynchronize"))
+    }
+
+    /// Takes the status of a call in a `drop`, which has nobody to tell: a loss ends the device.
+    pub(super) fn dropped(&self, call: &'static str, status: u32) {
+        if let Err(error) = done(status).map_err(self.failed(call)) {
+            tracing::debug!(%error, "the driver does not take an object back");
+        }
+    }
+
     /// The compiler and its target; without a compiler the device has no programs.
     pub(super) fn compiler(&self) -> Result<&(Nvrtc, Target)> {
-        self.compiler.as_ref().map_err(|reason| {
+        self.libraries.compiler.as_ref().map_err(|reason| {
             let (device, reason) = (self.id, reason.clone());
             Error::Unsupported { device, what: "programs", reason }
         })
     }
 
-    /// The maker of program binaries: a version of the compiler, for a device and its driver.
+    /// The maker of program binaries: a version of the compiler, which stands beside the driver's,
+    /// for a device.
     pub(super) fn maker(&self) -> String {
-        let compiler = self.compiler.as_ref().map(|(compiler, _)| compiler.name());
-        let (driver, features) = (&self.caps.driver, self.caps.features.join(" "));
-        format!("cuda {driver} {features} {}", compiler.unwrap_or_default())
+        format!("cuda {} {}", self.caps.driver, self.caps.features.join(" "))
     }
 
     /// An error of a driver call.

@@ -37,7 +37,8 @@ impl Drop for Stream {
         // A context that cannot be bound is lost, together with its streams.
         if self.shared.bind().is_ok() {
             // SAFETY: the stream was made once and is not used again; its commands still run.
-            let _ = unsafe { (self.shared.driver.cuStreamDestroy_v2)(self.handle) };
+            let status = unsafe { (self.shared.driver.cuStreamDestroy_v2)(self.handle) };
+            self.shared.dropped("cuStreamDestroy", status);
         }
     }
 }

@@ -2,8 +2,10 @@
 //! loaded in a process of their own: no card and none of NVIDIA's libraries are needed.
 
 mod fake;
+mod losses;
 
 use super::*;
+use crate::buffer::Buffer;
 use crate::error::Error;
 use crate::gemm::{Gemm, Matrix};
 use crate::program::{Arg, Launch, Program};
@@ -21,12 +23,30 @@ fn reason() -> String {
     missing.reason().to_owned()
 }
 
-fn touch(queue: &mut dyn Queue, program: &dyn Program, buffer: &dyn crate::Buffer) {
+fn touch(queue: &mut dyn Queue, program: &dyn Program, buffer: &dyn Buffer) {
     let args = [Arg::Buffer(buffer), Arg::U32(42)];
     let (global, local) = ([1; 3], Some([1; 3]));
     let launch = Launch { program, kernel: "touch", global, local, args: &args };
     // SAFETY: the kernel writes one byte of its buffer.
     unsafe { queue.launch(&launch) }.expect("a driver takes a launch before it fails");
+}
+
+/// The product of two numbers.
+fn product<'a>(a: &'a dyn Buffer, b: &'a dyn Buffer, c: &'a dyn Buffer) -> Gemm<'a> {
+    let matrix = |buffer| Matrix { buffer, row_stride: 1, batch_stride: 0 };
+    Gemm {
+        m: 1,
+        n: 1,
+        k: 1,
+        batch: 1,
+        a: matrix(a),
+        b: matrix(b),
+        c: matrix(c),
+        transpose_a: false,
+        transpose_b: false,
+        alpha: 1.0,
+        beta: 0.0,
+    }
 }
 
 #[test]
@@ -145,7 +165,7 @@ fn libraries_of_cuda_13_are_found_by_their_version() {
     let fakes = [
         Fake::new(DRIVER, "libcuda.so.1", &["VERSION=13000", "CAPABILITY=75"]),
         Fake::new(NVRTC, "libnvrtc.so.13", &["MAJOR=13", "MINOR=0", "ARCHITECTURES=75,90"]),
-        Fake::new(CUBLAS, "libcublas.so.13", &[]),
+        Fake::new(CUBLAS, "libcublas.so.13", &["MAJOR=13"]),
     ];
     process("libraries_of_cuda_13_are_found_by_their_version", &fakes, || {
         let device = open();
@@ -159,7 +179,7 @@ fn a_card_that_cuda_13_dropped_gets_the_libraries_of_cuda_12() {
     let fakes = [
         Fake::new(DRIVER, "libcuda.so.1", &["VERSION=13000"]),
         Fake::new(NVRTC, "libnvrtc.so.13", &["MAJOR=13", "MINOR=0", "ARCHITECTURES=75,90"]),
-        Fake::new(CUBLAS, "libcublas.so.13", &[]),
+        Fake::new(CUBLAS, "libcublas.so.13", &["MAJOR=13"]),
         Fake::new(NVRTC, "libnvrtc.so.12", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=50,61,75"]),
     ];
     process("a_card_that_cuda_13_dropped_gets_the_libraries_of_cuda_12", &fakes, || {
@@ -167,6 +187,40 @@ fn a_card_that_cuda_13_dropped_gets_the_libraries_of_cuda_12() {
         assert!(!device.caps().gemm, "there is no cuBLAS of CUDA 12");
         device.compile("", "").expect("its code is for the device");
     });
+}
+
+#[test]
+fn versions_of_all_libraries_are_told_and_those_that_do_not_fit_are_refused() {
+    const CUDA: &str = "CUDA 13.0, NVRTC 12.9";
+    // The file has no version in its name.
+    for (version, file, driver, fault) in [
+        ("MAJOR=12", "libcublas.so", format!("{CUDA}, cuBLAS 12.4.5"), None),
+        ("MAJOR=13", "libcublas.so", CUDA.to_owned(), Some("cuBLAS 13.4.5 is not for sm_61")),
+        ("MAJOR=14", "other.so", CUDA.to_owned(), Some("(cuBLAS) is not installed")),
+    ] {
+        let defines = [version];
+        let fakes = [
+            Fake::new(CUBLAS, file, &defines),
+            Fake::new(DRIVER, "libcuda.so.1", &["VERSION=13000"]),
+            Fake::new(NVRTC, "libnvrtc.so.12", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=61"]),
+        ];
+        let test = "versions_of_all_libraries_are_told_and_those_that_do_not_fit_are_refused";
+        process(test, &fakes, || {
+            if std::env::var(fake::DETAIL).as_deref() != Ok(version) {
+                return;
+            }
+            let Probe { found, faults, .. } = Cuda.probe();
+            // The host of the test may have a kernel driver of NVIDIA's.
+            let told: Vec<&str> = found[0].caps.driver.split(", ").collect();
+            let told: Vec<&str> =
+                told.into_iter().filter(|part| !part.starts_with("driver ")).collect();
+            assert_eq!(told.join(", "), driver);
+            assert_eq!(open().caps(), &found[0].caps, "one card has one description");
+            assert_eq!(faults.len(), usize::from(fault.is_some()), "{faults:?}");
+            let as_expected = faults.iter().zip(fault).all(|(it, part)| it.reason.contains(part));
+            assert!(as_expected, "{faults:?}");
+        });
+    }
 }
 
 #[test]
@@ -215,30 +269,6 @@ fn an_older_driver_gets_the_ptx_of_an_older_compiler() {
 }
 
 #[test]
-fn a_lost_device_is_given_up_for_the_life_of_the_process() {
-    let fakes = [
-        Fake::new(DRIVER, "libcuda.so.1", &["ILLEGAL"]),
-        Fake::new(NVRTC, "libnvrtc.so.12", &["MAJOR=12", "MINOR=9", "ARCHITECTURES=61"]),
-    ];
-    process("a_lost_device_is_given_up_for_the_life_of_the_process", &fakes, || {
-        let device = open();
-        let program = device.compile("", "").expect("it compiles");
-        let mut queue = device.queue().expect("a queue");
-        let buffer = device.allocate(4).expect("a buffer");
-        touch(&mut *queue, &*program, &*buffer);
-        let lost = queue.finish().expect_err("the launch failed");
-        assert!(matches!(lost, Error::DeviceLost { .. }), "{lost}");
-        let code = "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
-        let given_up = Some(Error::NeedsRestart { device: device.id(), code });
-        assert_eq!(Cuda.open(0).err(), given_up);
-        drop((queue, buffer, program, device));
-        assert_eq!(Cuda.open(0).err(), given_up, "though nothing uses the device any more");
-        let released = log().iter().any(|call| call == "cuDevicePrimaryCtxRelease_v2");
-        assert!(!released, "a context that is made anew would hide the loss");
-    });
-}
-
-#[test]
 fn a_program_of_another_compiler_is_refused() {
     let fakes = [
         Fake::new(DRIVER, "libcuda.so.1", &[]),
@@ -277,21 +307,7 @@ fn a_prepared_queue_makes_nothing_for_its_first_product() {
         blas.prepare(&mut *queue).expect("it is of this device");
         blas.prepare(&mut *queue).expect("it may be asked twice");
         assert_eq!(of_library(), prepared);
-        let matrix = |buffer| Matrix { buffer, row_stride: 1, batch_stride: 0 };
-        let gemm = Gemm {
-            m: 1,
-            n: 1,
-            k: 1,
-            batch: 1,
-            a: matrix(&*a),
-            b: matrix(&*b),
-            c: matrix(&*c),
-            transpose_a: false,
-            transpose_b: false,
-            alpha: 1.0,
-            beta: 0.0,
-        };
-        blas.gemm(&mut *queue, &gemm).expect("it fits");
+        blas.gemm(&mut *queue, &product(&*a, &*b, &*c)).expect("it fits");
         assert_eq!(of_library(), [&prepared[..], &["cublasSgemmStridedBatched"]].concat());
     });
 }

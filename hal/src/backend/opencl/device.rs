@@ -22,6 +22,7 @@ use opencl3::command_queue::CL_QUEUE_PROFILING_ENABLE;
 use opencl3::context::Context;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// An OpenCL device with a context of its own.
 #[derive(Debug)]
@@ -43,7 +44,8 @@ impl ClDevice {
         for (quirk, reason) in quirks.all() {
             tracing::debug!(%id, ?quirk, reason, "the driver has a quirk");
         }
-        let mut shared = Shared { id, caps: caps.clone(), device, context, quirks, life };
+        let memories = AtomicU64::new(0);
+        let mut shared = Shared { id, caps: caps.clone(), device, context, quirks, life, memories };
         if caps.programs && caps.wave == 0 {
             caps.wave = wave_of_a_kernel(&shared);
             shared.caps = caps;
@@ -128,19 +130,65 @@ impl Device for ClDevice {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::backend::BackendKind;
+    use crate::program::Launch;
     use opencl3::error_codes::ClError;
+
+    impl ClDevice {
+        pub(in super::super) fn shared(&self) -> &Arc<Shared> {
+            &self.shared
+        }
+    }
+
+    /// The last device, without the self-test.
+    pub(in super::super) fn opened() -> Option<ClDevice> {
+        let entry = super::super::enumerate().ok().and_then(|(mut it, _)| it.pop());
+        if entry.is_none() {
+            println!("skipped: opencl: there is no device");
+        }
+        let id = DeviceId::new(BackendKind::OpenCl, 0);
+        entry.map(|entry| ClDevice::open(id, &entry).expect("opens"))
+    }
+
+    #[test]
+    fn errors_of_transfers_and_launches_end_the_device_only_by_a_loss() {
+        const MOVED: &str = "clEnqueueReadBuffer";
+        let Some(device) = opened() else { return };
+        let program = device.compile("KERNEL void f(void) {}", "").expect("compiles");
+        let (program, one) = (&*program, [1; 3]);
+        let launch = Launch { program, kernel: "f", global: one, local: None, args: &[] };
+        let shared = &device.shared;
+        for (error, is_shortage) in [
+            (shared.moved(MOVED, 4)(ClError(-4)), true),
+            (shared.moved(MOVED, 4)(ClError(-6)), true),
+            (shared.used(MOVED, 4)(ClError(-5)), true),
+            (shared.launched("clEnqueueNDRangeKernel", &launch)(ClError(-4)), true),
+            (shared.launched("clEnqueueNDRangeKernel", &launch)(ClError(-5)), false),
+            (shared.launched("clEnqueueNDRangeKernel", &launch)(ClError(-54)), false),
+        ] {
+            let as_expected = match &error {
+                Error::OutOfMemory { .. } => is_shortage,
+                Error::Launch { kernel, .. } => !is_shortage && kernel == "f",
+                _ => false,
+            };
+            assert!(as_expected, "{error}");
+            assert_eq!(shared.life.check(), Ok(()), "{error}");
+        }
+        let end = shared.launched("clEnqueueNDRangeKernel", &launch)(ClError(-36));
+        assert!(matches!(end, Error::DeviceLost { .. }), "{end}");
+        assert_eq!(device.allocate(1).map(drop), Err(end));
+
+        let Some(device) = opened() else { return };
+        let end = device.shared.moved(MOVED, 4)(ClError(-5));
+        assert!(matches!(end, Error::DeviceLost { call: MOVED, .. }), "{end}");
+        assert_eq!(device.allocate(1).map(drop), Err(end));
+    }
 
     #[test]
     fn a_lost_device_answers_each_call_with_its_loss() {
-        let Some(entry) = super::super::enumerate().ok().and_then(|(mut it, _)| it.pop()) else {
-            println!("skipped: opencl: there is no device");
-            return;
-        };
-        let id = DeviceId::new(BackendKind::OpenCl, 0);
-        let device = ClDevice::open(id, &entry).expect("opens");
+        let Some(device) = opened() else { return };
         let buffer = device.allocate(16).expect("fits");
         let (mut queue, blocks) =
             (device.queue().expect("is there"), [16, 16].map(|bytes| device.pinned(bytes)));

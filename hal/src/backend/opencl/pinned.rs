@@ -1,6 +1,5 @@
 //! Host memory that the driver allocates, and transfers from without an extra copy.
 
-use super::is_out_of_memory;
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::pinned::Pinned;
@@ -36,12 +35,8 @@ pub(super) fn new(shared: &Arc<Shared>, bytes: usize) -> Result<Pinned> {
     if let Some(limit) = limit.filter(|&limit| bytes as u64 > limit) {
         return Err(refuse(format!("its largest buffer has {limit} bytes")));
     }
-    let failed = |call| {
-        move |error| match is_out_of_memory(&error) {
-            true => refuse(error.to_string()),
-            false => shared.failed(call)(error),
-        }
-    };
+    // Mapping is the first command of its queue, so it waits for no command that may have failed.
+    let failed = |call| shared.used(call, bytes);
     let queue =
         CommandQueue::create_default(&shared.context, 0).map_err(failed("clCreateCommandQueue"))?;
     let flags = CL_MEM_READ_WRITE | CL_MEM_ALLOC_HOST_PTR;

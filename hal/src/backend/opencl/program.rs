@@ -5,7 +5,7 @@ use super::shared::Shared;
 use crate::backend::binary;
 use crate::error::{Error, Result};
 use crate::portable::with_prelude;
-use crate::program::{Arg, Program};
+use crate::program::{Arg, Launch, Program};
 use opencl3::error_codes::{CL_BUILD_PROGRAM_FAILURE, ClError};
 use opencl3::kernel::Kernel;
 use std::any::Any;
@@ -29,13 +29,18 @@ pub(super) struct ClProgram {
 #[derive(Debug)]
 pub(super) struct ClKernel {
     pub(super) kernel: Kernel,
-    /// The number that each parameter has from the launch before; `None` for a buffer, and for a
-    /// parameter without a value.
-    numbers: Vec<Option<Number>>,
+    /// The value that each parameter has from the launch before; `None` for one without a value.
+    values: Vec<Option<Value>>,
 }
 
-/// The bits of a number, with its size: a driver checks both.
-type Number = (u64, usize);
+/// The value of an argument.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Value {
+    /// The number of the memory object, whose handle may be that of another one later.
+    Memory(u64),
+    /// The bits of a number, with its size: a driver checks both.
+    Bits(u64, usize),
+}
 
 impl ClProgram {
     /// Compiles `source`.
@@ -93,8 +98,8 @@ impl ClProgram {
         for name in &names {
             let kernel = Kernel::create(&program, name).map_err(shared.failed("clCreateKernel"))?;
             let parameters = kernel.num_args().map_err(shared.failed("clGetKernelInfo"))?;
-            let numbers = vec![None; parameters as usize];
-            kernels.insert(name.clone(), ClKernel { kernel, numbers });
+            let values = vec![None; parameters as usize];
+            kernels.insert(name.clone(), ClKernel { kernel, values });
         }
         Ok(Self { shared, program, names, kernels: Mutex::new(kernels) })
     }
@@ -132,19 +137,17 @@ fn refusal(shared: &Shared, error: ClError, log: &str) -> Error {
 /// The arguments must have the types of the kernel's parameters.
 pub(super) unsafe fn set_args(
     kernel: &mut ClKernel,
-    args: &[Arg<'_>],
+    launch: &Launch<'_>,
     shared: &Arc<Shared>,
 ) -> Result<()> {
-    let ClKernel { kernel, numbers } = kernel;
-    let name = || kernel.function_name().unwrap_or_default();
-    let refuse = |reason: String| Error::Launch { kernel: name(), reason };
-    let expected = numbers.len();
-    if args.len() != expected {
-        return Err(refuse(format!("{} arguments given, expected {expected}", args.len())));
+    let ClKernel { kernel, values } = kernel;
+    let (given, expected) = (launch.args.len(), values.len());
+    if given != expected {
+        return Err(launch.refusal(format!("{given} arguments given, expected {expected}")));
     }
-    for ((index, arg), last) in (0u32..).zip(args).zip(numbers) {
-        let number = number(arg);
-        if number.is_some() && number == *last {
+    for ((index, arg), last) in (0u32..).zip(launch.args).zip(values) {
+        let value = value(arg, shared)?;
+        if *last == Some(value) {
             continue;
         }
         *last = None;
@@ -161,21 +164,25 @@ pub(super) unsafe fn set_args(
                 Arg::F32(value) => kernel.set_arg(index, value),
             }
         };
-        set.map_err(|error| refuse(format!("argument {index} is not accepted: {error}")))?;
-        *last = number;
+        set.map_err(|error| match shared.failed("clSetKernelArg")(error) {
+            Error::Driver { code, .. } => {
+                launch.refusal(format!("argument {index} is not accepted: {code}"))
+            }
+            error => error,
+        })?;
+        *last = Some(value);
     }
     Ok(())
 }
 
-/// The number that an argument is; `None` for a buffer, whose handle may be that of another one
-/// later.
-fn number(arg: &Arg<'_>) -> Option<Number> {
-    Some(match *arg {
-        Arg::Buffer(_) => return None,
-        Arg::U32(value) => (u64::from(value), 4),
-        Arg::I32(value) => (u64::from(value.cast_unsigned()), 4),
-        Arg::U64(value) => (value, 8),
-        Arg::F32(value) => (u64::from(value.to_bits()), 4),
+/// The value of an argument.
+fn value(arg: &Arg<'_>, shared: &Arc<Shared>) -> Result<Value> {
+    Ok(match *arg {
+        Arg::Buffer(buffer) => Value::Memory(ClBuffer::of(buffer, shared)?.memory.id),
+        Arg::U32(value) => Value::Bits(u64::from(value), 4),
+        Arg::I32(value) => Value::Bits(u64::from(value.cast_unsigned()), 4),
+        Arg::U64(value) => Value::Bits(value, 8),
+        Arg::F32(value) => Value::Bits(u64::from(value.to_bits()), 4),
     })
 }
 

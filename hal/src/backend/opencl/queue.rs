@@ -2,18 +2,16 @@
 
 use super::buffer::ClBuffer;
 use super::event::ClEvent;
-use super::is_out_of_memory;
 use super::program::{ClProgram, set_args};
 use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_overlap};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::event::Event;
 use crate::id::DeviceId;
 use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
 use opencl3::command_queue::CommandQueue;
-use opencl3::error_codes::ClError;
 use opencl3::types::{CL_BLOCKING, CL_NON_BLOCKING, cl_command_queue_properties, cl_mem};
 use std::any::Any;
 use std::mem::ManuallyDrop;
@@ -35,16 +33,6 @@ impl ClQueue {
         let queue = CommandQueue::create_default(&shared.context, properties)
             .map_err(shared.failed("clCreateCommandQueue"))?;
         Ok(Self { shared, queue })
-    }
-
-    /// The error of a command on `bytes` bytes: some drivers find out only at the first use that
-    /// allocated memory does not exist.
-    fn refusal(&self, call: &'static str, bytes: usize) -> impl Fn(ClError) -> Error {
-        let device = self.shared.id;
-        move |error| match is_out_of_memory(&error) {
-            true => Error::OutOfMemory { device, bytes, reason: error.to_string() },
-            false => self.shared.failed(call)(error),
-        }
     }
 
     /// The transfer of `block` that ends with `event`.
@@ -78,7 +66,7 @@ impl Queue for ClQueue {
         // SAFETY: the range lies in the buffer, and the blocking call does not use `data` after it
         // returns.
         unsafe { self.queue.enqueue_write_buffer(&mut handle, CL_BLOCKING, offset, data, &[]) }
-            .map_err(self.refusal("clEnqueueWriteBuffer", data.len()))?;
+            .map_err(self.shared.moved("clEnqueueWriteBuffer", data.len()))?;
         Ok(())
     }
 
@@ -95,7 +83,7 @@ impl Queue for ClQueue {
         unsafe {
             self.queue.enqueue_read_buffer(&alias(buffer.handle()), CL_BLOCKING, offset, out, &[])
         }
-        .map_err(self.refusal("clEnqueueReadBuffer", bytes))?;
+        .map_err(self.shared.moved("clEnqueueReadBuffer", bytes))?;
         Ok(())
     }
 
@@ -119,7 +107,7 @@ impl Queue for ClQueue {
         let event = unsafe {
             self.queue.enqueue_write_buffer(&mut handle, CL_NON_BLOCKING, offset, data, &[])
         }
-        .map_err(self.refusal("clEnqueueWriteBuffer", bytes))?;
+        .map_err(self.shared.used("clEnqueueWriteBuffer", bytes))?;
         self.started(block, event)
     }
 
@@ -142,7 +130,7 @@ impl Queue for ClQueue {
         // event completes.
         let event =
             unsafe { self.queue.enqueue_read_buffer(&handle, CL_NON_BLOCKING, offset, out, &[]) }
-                .map_err(self.refusal("clEnqueueReadBuffer", bytes))?;
+                .map_err(self.shared.used("clEnqueueReadBuffer", bytes))?;
         self.started(block, event)
     }
 
@@ -179,7 +167,7 @@ impl Queue for ClQueue {
                 &[],
             )
         }
-        .map_err(self.refusal("clEnqueueCopyBuffer", bytes))?;
+        .map_err(self.shared.used("clEnqueueCopyBuffer", bytes))?;
         Ok(())
     }
 
@@ -197,7 +185,7 @@ impl Queue for ClQueue {
         // of three that live through the call, which copies them. The lock on the kernels keeps the
         // arguments until the command is queued.
         unsafe {
-            set_args(kernel, launch.args, &self.shared)?;
+            set_args(kernel, launch, &self.shared)?;
             self.queue.enqueue_nd_range_kernel(
                 kernel.kernel.get(),
                 3,
@@ -207,7 +195,7 @@ impl Queue for ClQueue {
                 &[],
             )
         }
-        .map_err(|error| launch.refusal(error.to_string()))?;
+        .map_err(self.shared.launched("clEnqueueNDRangeKernel", launch))?;
         Ok(())
     }
 

@@ -1,7 +1,8 @@
 //! The known quirks of single drivers, in one table. Code asks the table for an effect, never for a
 //! driver's name.
 
-use crate::versions::Versions;
+use crate::versions::{RADV_DAMAGES_MEMORY, Versions};
+use std::borrow::Cow;
 
 /// An effect of a driver that code, or a person, must respect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,13 +31,10 @@ struct Row {
 const ROWS: &[Row] = &[
     Row {
         driver: "radv",
-        versions: Versions { from: [25, 0, 7], below: Some([26, 0, 5]) },
+        versions: RADV_DAMAGES_MEMORY.versions,
         quirk: Quirk::DamagesMemory,
-        reason: "Mesa 25.0.7 was reported to damage the memory of programs that make many pipelines, \
-                 and 26.0.5 no longer (https://github.com/ggml-org/llama.cpp/issues/22128)",
-        advice: Some(
-            "install Mesa 26.0.5 or later, or choose the card through OpenCL: --device opencl:0",
-        ),
+        reason: RADV_DAMAGES_MEMORY.what,
+        advice: Some(RADV_DAMAGES_MEMORY.fix),
     },
     Row {
         driver: "radv",
@@ -69,8 +67,8 @@ impl Quirks {
     }
 
     /// What a person should know about the driver, each with the thing to do.
-    pub(super) fn warnings(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        self.0.iter().filter_map(|row| Some((row.reason, row.advice?)))
+    pub(super) fn warnings(&self) -> impl Iterator<Item = (Cow<'static, str>, &'static str)> {
+        self.0.iter().filter_map(|row| Some((row.reason.into(), row.advice?)))
     }
 }
 

@@ -100,11 +100,15 @@ impl Handle {
     }
 }
 
-/// An error of a library call.
+/// An error of a library call. The library's own codes do not tell a lost device from a failed
+/// call, so the driver is asked; the device's context must be bound.
 fn refusal(shared: &Shared, call: &'static str) -> impl Fn(Status) -> Error {
     use cublasStatus_t::*;
     let device = shared.id;
     move |status| {
+        if let Err(lost @ Error::DeviceLost { .. }) = shared.synchronize() {
+            return lost;
+        }
         if status.0 == CUBLAS_STATUS_ALLOC_FAILED as u32 {
             let reason = format!("{call} finds no memory for its work");
             return Error::OutOfMemory { device, bytes: 0, reason };
@@ -128,7 +132,10 @@ impl Drop for Handle {
         // A context that cannot be bound is lost, together with the library's memory in it.
         if self.shared.bind().is_ok() {
             // SAFETY: the handle was made once and is not used again.
-            let _ = unsafe { (self.functions.cublasDestroy_v2)(self.handle) };
+            let destroyed = done(unsafe { (self.functions.cublasDestroy_v2)(self.handle) });
+            if let Err(error) = destroyed.map_err(refusal(&self.shared, "cublasDestroy")) {
+                tracing::debug!(%error, "the library does not take its handle back");
+            }
         }
     }
 }
