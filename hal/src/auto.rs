@@ -32,8 +32,9 @@ pub fn select_auto(devices: &[DeviceInfo]) -> DeviceId {
     select_auto_by(devices, &by_rank)
 }
 
-/// [`select_auto`] with a choice among the ways to use the selected device. `choose` gets the usable
-/// ways, the best by rank first; `None`, or an id that is none of them, means the first.
+/// [`select_auto`] with a choice among the ways to use the selected device. `choose` gets all of them
+/// if several are usable, the best by rank first; `None`, or an id that is not usable, means the first
+/// usable one.
 #[must_use]
 pub fn select_auto_by(devices: &[DeviceInfo], choose: Choose<'_>) -> DeviceId {
     let usable = devices.iter().filter(|info| info.usable);
@@ -44,8 +45,9 @@ pub fn select_auto_by(devices: &[DeviceInfo], choose: Choose<'_>) -> DeviceId {
     let Some((_, id, info)) = candidates.max_by_key(|(worth, ..)| *worth) else {
         return DeviceId::CPU;
     };
-    let ways: Vec<Way> = info.ways.iter().filter(|way| way.usable).cloned().collect();
-    choose(&ways).filter(|chosen| ways.iter().any(|way| way.id == *chosen)).unwrap_or(id)
+    let usable = || info.ways.iter().filter(|way| way.usable);
+    let chosen = if usable().count() > 1 { choose(&info.ways) } else { None };
+    chosen.filter(|chosen| usable().any(|way| way.id == *chosen)).unwrap_or(id)
 }
 
 /// A choice among the ways to use one device.

@@ -170,7 +170,8 @@ fn fastest(times: &[(DeviceId, Result<f64, String>)]) -> Option<DeviceId> {
 /// Everything that the times depend on: the card, and the versions of its drivers and of this program.
 fn key(ways: &[Way]) -> String {
     let way = |Way { id, name, driver, .. }: &Way| format!("{id} {name}, {driver}");
-    let ways: Vec<String> = ways.iter().map(way).collect();
+    let mut ways: Vec<String> = ways.iter().map(way).collect();
+    ways.sort_unstable();
     format!("{}: {}", env!("CARGO_PKG_VERSION"), ways.join("; "))
 }
 

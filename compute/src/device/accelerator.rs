@@ -254,7 +254,10 @@ impl Accelerator {
                 Launch { program: &**program, kernel, global, local: Some(local), args: &args };
             // SAFETY: a recipe promises that its kernels stay within buffers of the sizes just
             // checked, and that its arguments are those of their parameters.
-            unsafe { self.queue().launch(&launch)? };
+            let launched = unsafe { self.queue().launch(&launch) };
+            // Some drivers take a buffer's memory only now.
+            let bytes = || prepared.recipe.sizes()[1].iter().sum();
+            launched.map_err(|error| self.told(error, bytes(), "launch"))?;
         }
         Ok(())
     }

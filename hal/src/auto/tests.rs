@@ -48,7 +48,7 @@ fn a_measured_choice_among_the_ways_of_the_best_device_wins() {
     ] {
         let chosen = chosen.map(|id| id.parse().expect(id));
         let choose = |ways: &[Way]| {
-            assert_eq!(ways, [way("vulkan:0", true), way("opencl:1", true)]);
+            assert_eq!(ways.len(), 3, "those that are not usable too, by which times are kept");
             chosen
         };
         assert_eq!(select_auto_by(&devices, &choose).to_string(), expected, "{chosen:?}");
