@@ -1,56 +1,21 @@
 //! One kernel of a program: its pipelines, and how a launch fits it.
 
+mod cache;
+mod fit;
+
 use super::buffer::VkBuffer;
 use super::event::Keep;
 use super::hazards::Access;
-use super::info::name_of;
 use super::shared::Shared;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::program::{Arg, Launch};
 use ash::vk;
-use lgp_portable::{Parameter, Scalar};
+pub(super) use cache::Cache;
+use fit::{choose, launch_divides, pack, refuse_unfit};
+use lgp_portable::Parameter;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The size of a work-group if neither kernel nor caller gives one: enough to hide latencies.
-const GROUP: usize = 256;
-
-/// The driver's store of compiled pipelines.
-#[derive(Debug)]
-pub(super) struct Cache {
-    shared: Arc<Shared>,
-    cache: vk::PipelineCache,
-}
-
-impl Cache {
-    /// A store with what an earlier one had; the driver ignores data that it did not write.
-    ///
-    /// # Safety
-    /// The data must be of [`Self::data`] of this driver and device, or empty.
-    pub(super) unsafe fn new(shared: &Arc<Shared>, data: &[u8]) -> Result<Self> {
-        let info = vk::PipelineCacheCreateInfo::default().initial_data(data);
-        // SAFETY: the caller promises that the driver wrote the data.
-        let cache = unsafe { shared.device.create_pipeline_cache(&info, None) }
-            .map_err(shared.failed("vkCreatePipelineCache"))?;
-        Ok(Self { shared: Arc::clone(shared), cache })
-    }
-
-    /// The data for a later store.
-    pub(super) fn data(&self) -> Option<Vec<u8>> {
-        // SAFETY: the store is of the device, and the driver locks it.
-        unsafe { self.shared.device.get_pipeline_cache_data(self.cache) }.ok()
-    }
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        if self.shared.may_free() {
-            // SAFETY: kernels that use the store keep it.
-            unsafe { self.shared.device.destroy_pipeline_cache(self.cache, None) };
-        }
-    }
-}
 
 /// A kernel; submissions keep theirs.
 #[derive(Debug)]
@@ -77,7 +42,7 @@ impl Kernel {
     /// Prepares a kernel, and its pipeline if its size is known.
     pub(super) fn new(cache: &Arc<Cache>, code: lgp_portable::Kernel) -> Result<Self> {
         let shared = &cache.shared;
-        refuse_unfit(shared, &code)?;
+        refuse_unfit(shared.id, &shared.facts.has, &shared.facts.limits, &code)?;
         let bindings: Vec<_> = code
             .parameters
             .iter()
@@ -136,10 +101,8 @@ impl Kernel {
 
     fn build(&self, group: [u32; 3], first: [u32; 3]) -> Result<vk::Pipeline> {
         let (shared, device) = (&self.shared, &self.shared.device);
-        let name = CString::new(self.code.name.as_str()).map_err(|_| Error::Compile {
-            device: shared.id,
-            log: format!("the kernel {:?} has a zero byte in its name", self.code.name),
-        })?;
+        // A name of the language has no zero byte.
+        let name = CString::new(self.code.name.as_str()).unwrap_or_default();
         let info = vk::ShaderModuleCreateInfo::default().code(&self.code.words);
         // SAFETY: the compiler of the portable language wrote the module, with capabilities that
         // the device has.
@@ -250,76 +213,6 @@ impl Kernel {
     }
 }
 
-/// Refuses a kernel that the device cannot run.
-fn refuse_unfit(shared: &Shared, code: &lgp_portable::Kernel) -> Result<()> {
-    let (device, name, limits) = (shared.id, &code.name, &shared.facts.limits);
-    if let Some(need) = code.needs.iter().find(|need| !shared.facts.has.contains(need)) {
-        let reason = format!("the kernel {name:?} needs it");
-        return Err(Error::Unsupported { device, what: name_of(*need), reason });
-    }
-    let buffers = code.parameters.iter().filter(|it| matches!(it, Parameter::Buffer { .. }));
-    let buffers = u32::try_from(buffers.count()).unwrap_or(u32::MAX);
-    let buffers_max = limits
-        .max_per_stage_descriptor_storage_buffers
-        .min(limits.max_descriptor_set_storage_buffers)
-        .min(limits.max_per_stage_resources);
-    let [x, y, z] = code.group.unwrap_or([1; 3]);
-    let items = x.saturating_mul(y).saturating_mul(z);
-    for (what, needed, most) in [
-        ("room for the scalars", code.scalar_bytes, limits.max_push_constants_size),
-        ("room for the local memory", code.local_bytes, limits.max_compute_shared_memory_size),
-        ("room for the buffers", buffers, buffers_max),
-        ("work-groups of the size", items, limits.max_compute_work_group_invocations),
-    ] {
-        if needed > most {
-            let reason = format!("the kernel {name:?} needs {needed}, the device has {most}");
-            return Err(Error::Unsupported { device, what, reason });
-        }
-    }
-    Ok(())
-}
-
-/// Refuses work-groups that do not divide the launch's grid.
-fn launch_divides(launch: &Launch<'_>, group: [usize; 3]) -> Result<()> {
-    let global = launch.global;
-    match group.iter().zip(global).all(|(&side, global)| side > 0 && global.is_multiple_of(side)) {
-        true => Ok(()),
-        false => {
-            let reason = format!("work-groups of {group:?} do not divide the grid {global:?}");
-            Err(launch.refusal(reason))
-        }
-    }
-}
-
-/// The sides of work-groups that divide a grid: as many work-items as allowed, in the first
-/// dimensions first.
-fn choose(global: [usize; 3], most: usize, sides: [usize; 3]) -> [usize; 3] {
-    let mut left = most.min(GROUP);
-    [0, 1, 2].map(|axis| {
-        let most = left.min(sides[axis]).max(1);
-        let side = (1..=most).rev().find(|side| global[axis].is_multiple_of(*side)).unwrap_or(1);
-        left /= side;
-        side
-    })
-}
-
-/// Writes a scalar; fails if it has another type than the parameter. Integers of one size are one
-/// type, because their bits are the same.
-fn pack(arg: &Arg<'_>, ty: Scalar, place: &mut [u8]) -> bool {
-    let bytes: &[u8] = match (arg, ty) {
-        (Arg::U32(value), Scalar::U32 | Scalar::I32) => &value.to_ne_bytes(),
-        (Arg::I32(value), Scalar::U32 | Scalar::I32) => &value.to_ne_bytes(),
-        (Arg::U64(value), Scalar::U64 | Scalar::I64) => &value.to_ne_bytes(),
-        (Arg::F32(value), Scalar::F32) => &value.to_ne_bytes(),
-        _ => return false,
-    };
-    match place.get_mut(..bytes.len()) {
-        Some(place) => place.copy_from_slice(bytes),
-        None => return false,
-    }
-    true
-}
-
 impl Drop for Kernel {
     fn drop(&mut self) {
         if !self.shared.may_free() {
@@ -333,47 +226,5 @@ impl Drop for Kernel {
             device.destroy_pipeline_layout(self.layout, None);
             device.destroy_descriptor_set_layout(self.set_layout, None);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chosen_work_groups_divide_the_grid_and_keep_to_the_limits() {
-        let sides = [1024, 1024, 64];
-        for (global, most, expected) in [
-            ([1024, 1, 1], 1024, [256, 1, 1]),
-            ([1000, 1, 1], 1024, [250, 1, 1]),
-            ([1021, 1, 1], 1024, [1, 1, 1]),
-            ([20, 6, 6], 1024, [20, 6, 2]),
-            ([7, 1021, 12], 256, [7, 1, 12]),
-            ([1024, 1, 1], 128, [128, 1, 1]),
-            ([1, 1, 1000], 256, [1, 1, 50]),
-        ] {
-            let group = choose(global, most, sides);
-            assert_eq!(group, expected, "{global:?}");
-            assert!(group.iter().zip(global).all(|(side, global)| global % side == 0));
-        }
-    }
-
-    #[test]
-    fn scalars_have_their_type_and_their_place() {
-        for (arg, ty, expected) in [
-            (Arg::U32(7), Scalar::U32, Some(7u64)),
-            (Arg::I32(-1), Scalar::U32, Some(0xffff_ffff)),
-            (Arg::U64(1 << 40), Scalar::I64, Some(1 << 40)),
-            (Arg::F32(1.0), Scalar::F32, Some(0x3f80_0000)),
-            (Arg::F32(1.0), Scalar::U32, None),
-            (Arg::U32(1), Scalar::F32, None),
-            (Arg::U32(1), Scalar::U64, None),
-            (Arg::U64(1), Scalar::U32, None),
-        ] {
-            let mut place = [0; 8];
-            let packed = pack(&arg, ty, &mut place).then(|| u64::from_le_bytes(place));
-            assert_eq!(packed, expected, "{arg:?} as {ty:?}");
-        }
-        assert!(!pack(&Arg::U32(1), Scalar::U32, &mut [0; 3]), "no room");
     }
 }
