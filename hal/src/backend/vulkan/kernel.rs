@@ -25,17 +25,28 @@ pub(super) struct Kernel {
     code: lgp_portable::Kernel,
     pub(super) set_layout: vk::DescriptorSetLayout,
     pub(super) layout: vk::PipelineLayout,
-    /// The pipelines by the size of their work-groups and their first work-group.
-    pipelines: Mutex<HashMap<[[u32; 3]; 2], vk::Pipeline>>,
+    /// The pipelines by the size of their work-groups, and whether they are for pieces of grids.
+    pipelines: Mutex<HashMap<([u32; 3], bool), vk::Pipeline>>,
 }
 
 /// The arguments of a launch as the driver takes them.
-#[derive(Default)]
 pub(super) struct Arguments {
     pub(super) buffers: Vec<(u32, vk::DescriptorBufferInfo)>,
     pub(super) accesses: Vec<Access>,
     pub(super) keep: Vec<Keep>,
     pub(super) scalars: Vec<u8>,
+    /// The place of a piece's first work-group behind the scalars.
+    first_offset: usize,
+}
+
+impl Arguments {
+    /// Sets the first work-group of a piece of the grid.
+    pub(super) fn begin_at(&mut self, first: [u32; 3]) {
+        let place = self.scalars.get_mut(self.first_offset..).unwrap_or_default();
+        for (place, side) in place.chunks_exact_mut(4).zip(first) {
+            place.copy_from_slice(&side.to_ne_bytes());
+        }
+    }
 }
 
 impl Kernel {
@@ -74,32 +85,31 @@ impl Kernel {
         let scalars = [vk::PushConstantRange::default()
             .stage_flags(vk::ShaderStageFlags::COMPUTE)
             .size(kernel.code.scalar_bytes.next_multiple_of(4))];
-        let scalars = if kernel.code.scalar_bytes > 0 { &scalars[..] } else { &[] };
         let info = vk::PipelineLayoutCreateInfo::default()
             .set_layouts(&layouts)
-            .push_constant_ranges(scalars);
+            .push_constant_ranges(&scalars);
         // SAFETY: as above; the layout of sets is of the device.
         kernel.layout = unsafe { shared.device.create_pipeline_layout(&info, None) }
             .map_err(shared.failed("vkCreatePipelineLayout"))?;
         if let Some(group) = kernel.code.group {
-            kernel.pipeline(group, [0; 3])?;
+            kernel.pipeline(group, false)?;
         }
         Ok(kernel)
     }
 
-    /// The pipeline whose work-groups have this size, and the place `first` on.
-    pub(super) fn pipeline(&self, group: [u32; 3], first: [u32; 3]) -> Result<vk::Pipeline> {
+    /// The pipeline whose work-groups have this size: for pieces of a grid, or for whole grids.
+    pub(super) fn pipeline(&self, group: [u32; 3], of_pieces: bool) -> Result<vk::Pipeline> {
         // A panic leaves the map whole.
         let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = pipelines.get(&[group, first]) {
+        if let Some(pipeline) = pipelines.get(&(group, of_pieces)) {
             return Ok(*pipeline);
         }
-        let pipeline = self.build(group, first)?;
-        pipelines.insert([group, first], pipeline);
+        let pipeline = self.build(group, of_pieces)?;
+        pipelines.insert((group, of_pieces), pipeline);
         Ok(pipeline)
     }
 
-    fn build(&self, group: [u32; 3], first: [u32; 3]) -> Result<vk::Pipeline> {
+    fn build(&self, group: [u32; 3], of_pieces: bool) -> Result<vk::Pipeline> {
         let (shared, device) = (&self.shared, &self.shared.device);
         // A name of the language has no zero byte.
         let name = CString::new(self.code.name.as_str()).unwrap_or_default();
@@ -110,12 +120,10 @@ impl Kernel {
             .map_err(shared.failed("vkCreateShaderModule"))?;
         let entry =
             |id: u32| vk::SpecializationMapEntry { constant_id: id, offset: 4 * id, size: 4 };
-        // Vulkan's own base of a dispatch must keep to the limits of a whole grid, and these need not.
-        let item = [0, 1, 2].map(|axis| group[axis] * first[axis]);
-        let (entries, data) = (
-            [0, 1, 2, 3, 4, 5, 6, 7, 8].map(entry),
-            [group, first, item].concat().into_iter().flat_map(u32::to_ne_bytes),
-        );
+        // What a piece's first work-group is multiplied with: nothing is left of it for a whole grid.
+        let (one, sides) = if of_pieces { (1, group) } else { (0, [0; 3]) };
+        let entries = [0, 1, 2, 3, 4, 5, 6].map(entry);
+        let data = group.into_iter().chain([one]).chain(sides).flat_map(u32::to_ne_bytes);
         let data: Vec<u8> = data.collect();
         let constants = vk::SpecializationInfo::default().map_entries(&entries).data(&data);
         let stage = vk::PipelineShaderStageCreateInfo::default()
@@ -181,8 +189,13 @@ impl Kernel {
         if given != expected {
             return Err(launch.refusal(format!("{given} arguments given, expected {expected}")));
         }
-        let mut arguments = Arguments::default();
-        arguments.scalars.resize(self.code.scalar_bytes.next_multiple_of(4) as usize, 0);
+        let mut arguments = Arguments {
+            buffers: Vec::with_capacity(expected),
+            accesses: Vec::with_capacity(expected),
+            keep: Vec::with_capacity(expected),
+            scalars: vec![0; self.code.scalar_bytes.next_multiple_of(4) as usize],
+            first_offset: self.code.first_offset as usize,
+        };
         for (index, (arg, parameter)) in launch.args.iter().zip(parameters).enumerate() {
             match (arg, parameter) {
                 (Arg::Buffer(buffer), Parameter::Buffer { binding, written }) => {

@@ -88,10 +88,8 @@ impl VkQueue {
                 let point = vk::PipelineBindPoint::COMPUTE;
                 device.cmd_bind_descriptor_sets(commands, point, layout, 0, &[set], &[]);
             }
-            if !args.scalars.is_empty() {
-                let stage = vk::ShaderStageFlags::COMPUTE;
-                device.cmd_push_constants(commands, layout, stage, 0, &args.scalars);
-            }
+            let stage = vk::ShaderStageFlags::COMPUTE;
+            device.cmd_push_constants(commands, layout, stage, 0, &args.scalars);
             device.cmd_dispatch(commands, groups[0], groups[1], groups[2]);
         }
         Ok(())
@@ -212,14 +210,16 @@ impl Queue for VkQueue {
         launch.check_grid(self.shared.caps.work_group_max as usize)?;
         let kernel = program.kernel(launch)?;
         let (group, groups) = kernel.places(launch)?;
-        let args = kernel.arguments(launch)?;
+        let mut args = kernel.arguments(launch)?;
         let most = self.shared.facts.limits.max_compute_work_group_count;
-        let pieces = pieces(groups, most)
-            .map(|piece| Ok((kernel.pipeline(group, piece.first)?, piece.groups)))
-            .collect::<Result<Vec<_>>>()?;
-        for (at, (pipeline, groups)) in pieces.into_iter().enumerate() {
+        // Vulkan's own base of a dispatch must keep to the limits of a whole grid, and so cannot
+        // replace the pieces' first work-groups.
+        let of_pieces = groups.iter().zip(most).any(|(&count, most)| count > most);
+        let pipeline = kernel.pipeline(group, of_pieces)?;
+        for (at, piece) in pieces(groups, most).enumerate() {
+            args.begin_at(piece.first);
             // SAFETY: the caller's promise is passed on; the pipeline is of the kernel.
-            unsafe { self.dispatch(kernel, &args, pipeline, groups, at > 0) }?;
+            unsafe { self.dispatch(kernel, &args, pipeline, piece.groups, at > 0) }?;
         }
         Ok(())
     }

@@ -18,6 +18,26 @@ thread_local! {
     static SUBMIT: Cell<Option<vk::PFN_vkQueueSubmit>> = const { Cell::new(None) };
     static BEGIN: Cell<Option<vk::PFN_vkBeginCommandBuffer>> = const { Cell::new(None) };
     static REFUSES: Cell<bool> = const { Cell::new(false) };
+    static BUILD: Cell<Option<vk::PFN_vkCreateComputePipelines>> = const { Cell::new(None) };
+    /// The pipelines that this thread made.
+    static BUILT: Cell<u32> = const { Cell::new(0) };
+}
+
+/// `vkCreateComputePipelines`, counted.
+unsafe extern "system" fn build(
+    device: vk::Device,
+    cache: vk::PipelineCache,
+    count: u32,
+    infos: *const vk::ComputePipelineCreateInfo<'_>,
+    callbacks: *const vk::AllocationCallbacks<'_>,
+    pipelines: *mut vk::Pipeline,
+) -> vk::Result {
+    BUILT.set(BUILT.get() + count);
+    match BUILD.get() {
+        // SAFETY: the arguments are the caller's.
+        Some(own) => unsafe { own(device, cache, count, infos, callbacks, pipelines) },
+        None => vk::Result::ERROR_OUT_OF_HOST_MEMORY,
+    }
 }
 
 /// `vkQueueSubmit`, or its refusal.
@@ -46,7 +66,8 @@ unsafe extern "system" fn begin(
     }
 }
 
-/// A device whose driver refuses submissions and recordings of this thread while [`REFUSES`] is set.
+/// A device whose driver refuses submissions and recordings of this thread while [`REFUSES`] is set,
+/// and counts pipelines.
 fn refusing() -> Option<VkDevice> {
     let mut device = open()?;
     let shared = Arc::get_mut(&mut device.shared).expect("not shared yet");
@@ -54,7 +75,9 @@ fn refusing() -> Option<VkDevice> {
     let mut core = own.fp_v1_0().clone();
     SUBMIT.set(Some(core.queue_submit));
     BEGIN.set(Some(core.begin_command_buffer));
+    BUILD.set(Some(core.create_compute_pipelines));
     (core.queue_submit, core.begin_command_buffer) = (submit, begin);
+    core.create_compute_pipelines = build;
     let (one, two, three) = (own.fp_v1_1().clone(), own.fp_v1_2().clone(), own.fp_v1_3().clone());
     shared.device = ash::Device::from_parts_1_3(own.handle(), core, one, two, three);
     Some(device)
@@ -109,6 +132,31 @@ fn refused_recordings_leave_no_staging_memory_in_use() {
     queue.write(&*buffer, 0, &data).expect("works again");
     queue.read(&*buffer, 0, &mut back).expect("works");
     assert!(back == data);
+}
+
+#[test]
+fn a_grid_in_pieces_needs_one_pipeline_however_many_they_are() {
+    let Some(mut device) = refusing() else {
+        println!("skipped: vulkan: there is no device");
+        return;
+    };
+    let shared = Arc::get_mut(&mut device.shared).expect("not shared yet");
+    shared.facts.limits.max_compute_work_group_count = [3; 3];
+    let source = "KERNEL void number(GLOBAL u32 *to) { to[GLOBAL_ID(0)] = GROUP_ID(0); }";
+    let program = device.compile(source, "").expect("compiles");
+    let buffer = device.allocate(4 * 600).expect("fits");
+    let mut queue = device.queue().expect("is there");
+    for items in [600usize, 300, 6] {
+        let args = [Arg::Buffer(&*buffer)];
+        let (global, local) = ([items, 1, 1], Some([2, 1, 1]));
+        let launch = Launch { program: &*program, kernel: "number", global, local, args: &args };
+        // SAFETY: one element per work-item, and the buffer has 600.
+        unsafe { queue.launch(&launch) }.expect("fits");
+    }
+    let mut back = [0u32; 600];
+    queue.read(&*buffer, 0, bytemuck::cast_slice_mut(&mut back)).expect("works");
+    assert!((0..).zip(back).all(|(at, value)| value == at / 2), "{back:?}");
+    assert_eq!(BUILT.get(), 2, "one for pieces, and one for the grid that needs none");
 }
 
 #[test]
