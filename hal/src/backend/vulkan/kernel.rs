@@ -29,7 +29,8 @@ pub(super) struct Kernel {
     pipelines: Mutex<HashMap<([u32; 3], bool), vk::Pipeline>>,
 }
 
-/// The arguments of a launch as the driver takes them.
+/// The arguments of a launch as the driver takes them; a queue reuses their memory.
+#[derive(Default)]
 pub(super) struct Arguments {
     pub(super) buffers: Vec<(u32, vk::DescriptorBufferInfo)>,
     pub(super) accesses: Vec<Access>,
@@ -40,6 +41,14 @@ pub(super) struct Arguments {
 }
 
 impl Arguments {
+    /// Forgets everything, and keeps no block alive.
+    pub(super) fn clear(&mut self) {
+        self.buffers.clear();
+        self.accesses.clear();
+        self.keep.clear();
+        self.scalars.clear();
+    }
+
     /// Sets the first work-group of a piece of the grid.
     pub(super) fn begin_at(&mut self, first: [u32; 3]) {
         let place = self.scalars.get_mut(self.first_offset..).unwrap_or_default();
@@ -182,20 +191,16 @@ impl Kernel {
         Ok((narrow(group), narrow(groups)))
     }
 
-    /// Checks a launch's arguments against the kernel's parameters, and packs them.
-    pub(super) fn arguments(&self, launch: &Launch<'_>) -> Result<Arguments> {
+    /// Checks a launch's arguments against the kernel's parameters, and packs them into `arguments`.
+    pub(super) fn arguments(&self, launch: &Launch<'_>, arguments: &mut Arguments) -> Result<()> {
         let parameters = &self.code.parameters;
         let (given, expected) = (launch.args.len(), parameters.len());
         if given != expected {
             return Err(launch.refusal(format!("{given} arguments given, expected {expected}")));
         }
-        let mut arguments = Arguments {
-            buffers: Vec::with_capacity(expected),
-            accesses: Vec::with_capacity(expected),
-            keep: Vec::with_capacity(expected),
-            scalars: vec![0; self.code.scalar_bytes.next_multiple_of(4) as usize],
-            first_offset: self.code.first_offset as usize,
-        };
+        arguments.clear();
+        arguments.scalars.resize(self.code.scalar_bytes.next_multiple_of(4) as usize, 0);
+        arguments.first_offset = self.code.first_offset as usize;
         for (index, (arg, parameter)) in launch.args.iter().zip(parameters).enumerate() {
             match (arg, parameter) {
                 (Arg::Buffer(buffer), Parameter::Buffer { binding, written }) => {
@@ -222,7 +227,7 @@ impl Kernel {
                 }
             }
         }
-        Ok(arguments)
+        Ok(())
     }
 }
 

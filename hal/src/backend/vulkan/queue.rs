@@ -26,6 +26,8 @@ use std::sync::Arc;
 pub(super) struct VkQueue {
     shared: Arc<Shared>,
     recorder: Recorder,
+    /// The arguments of the last launch, for their memory.
+    args: Arguments,
     /// Whether events record the device's time.
     is_timed: bool,
 }
@@ -35,7 +37,7 @@ impl VkQueue {
     pub(super) fn new(shared: &Arc<Shared>, timed: bool) -> Result<Self> {
         let recorder = Recorder::new(shared)?;
         let is_timed = timed && shared.facts.stamp_bits > 0;
-        Ok(Self { shared: Arc::clone(shared), recorder, is_timed })
+        Ok(Self { shared: Arc::clone(shared), recorder, args: Arguments::default(), is_timed })
     }
 
     /// The event of everything up to here.
@@ -210,7 +212,8 @@ impl Queue for VkQueue {
         launch.check_grid(self.shared.caps.work_group_max as usize)?;
         let kernel = program.kernel(launch)?;
         let (group, groups) = kernel.places(launch)?;
-        let mut args = kernel.arguments(launch)?;
+        let mut args = std::mem::take(&mut self.args);
+        kernel.arguments(launch, &mut args)?;
         let most = self.shared.facts.limits.max_compute_work_group_count;
         // Vulkan's own base of a dispatch must keep to the limits of a whole grid, and so cannot
         // replace the pieces' first work-groups.
@@ -221,6 +224,8 @@ impl Queue for VkQueue {
             // SAFETY: the caller's promise is passed on; the pipeline is of the kernel.
             unsafe { self.dispatch(kernel, &args, pipeline, piece.groups, at > 0) }?;
         }
+        args.clear();
+        self.args = args;
         Ok(())
     }
 

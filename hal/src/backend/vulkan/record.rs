@@ -18,6 +18,9 @@ use std::sync::Arc;
 
 /// Bytes that the transfers of one submission move at most.
 const BYTES_MAX: u64 = 256 << 20;
+/// Room for what a recording keeps, before it grows: that of some tens of launches.
+const KEEP: usize = 256;
+
 /// Commands that are not submitted.
 struct Recording {
     slot: Slot,
@@ -31,7 +34,7 @@ struct Recording {
 struct Flight {
     value: u64,
     slot: Slot,
-    accesses: Vec<Access>,
+    hazards: Hazards,
     /// Whether it waits for another queue, which any access may have to wait for then.
     waits: bool,
     commands: u32,
@@ -48,7 +51,8 @@ pub(super) struct Recorder {
     /// What the next submission waits for.
     waits: Vec<(Arc<Timeline>, u64)>,
     flights: VecDeque<Flight>,
-    idle: Vec<Slot>,
+    /// What recordings used that are done.
+    idle: Vec<(Slot, Hazards)>,
     pace: Pace,
     staging: Option<Staging>,
     /// The error of a submission whose commands the driver refused, and which are missing since.
@@ -99,9 +103,11 @@ impl Recorder {
         if let Some(recording) = self.recording.take() {
             return Ok(recording);
         }
-        let mut slot = self.idle.pop().map_or_else(|| Slot::new(&self.shared), Ok)?;
+        let fresh = || Ok((Slot::new(&self.shared)?, Hazards::default()));
+        let (mut slot, mut hazards) = self.idle.pop().map_or_else(fresh, Ok)?;
         slot.begin()?;
-        let (hazards, keep) = (Hazards::default(), Vec::new());
+        hazards.clear();
+        let keep = Vec::with_capacity(KEEP);
         Ok(Recording { slot, hazards, keep, commands: 0, bytes: 0 })
     }
 

@@ -47,8 +47,7 @@ impl Recorder {
         if let Some(staging) = &mut self.staging {
             staging.ring.mark(value);
         }
-        let accesses = hazards.all().to_vec();
-        self.flights.push_back(Flight { value, slot, accesses, waits: waited, commands });
+        self.flights.push_back(Flight { value, slot, hazards, waits: waited, commands });
         if self.flights.len() > FLIGHTS_MAX {
             let oldest = self.flights.front().map_or(value, |flight| flight.value);
             self.wait(oldest)?;
@@ -92,7 +91,7 @@ impl Recorder {
             if let Some(took) = flight.slot.took() {
                 self.pace.observe(flight.commands, took);
             }
-            self.idle.push(flight.slot);
+            self.idle.push((flight.slot, flight.hazards));
         }
         if let Some(staging) = &mut self.staging {
             staging.ring.release(done);
@@ -105,7 +104,7 @@ impl Recorder {
         let done = self.timeline.done()?;
         self.reap(done);
         let recorded = self.recording.as_ref().map_or(&[][..], |it| it.hazards.all());
-        let in_flight = |it: &Flight| it.waits || touches(&it.accesses, access);
+        let in_flight = |it: &Flight| it.waits || touches(it.hazards.all(), access);
         Ok(!self.waits.is_empty()
             || touches(recorded, access)
             || self.flights.iter().any(in_flight))
@@ -117,7 +116,7 @@ impl Recorder {
             return Ok(());
         }
         self.flush()?;
-        let conflicting = |it: &&Flight| it.waits || touches(&it.accesses, access);
+        let conflicting = |it: &&Flight| it.waits || touches(it.hazards.all(), access);
         match self.flights.iter().rev().find(conflicting).map(|flight| flight.value) {
             Some(value) => self.wait(value),
             None => Ok(()),
