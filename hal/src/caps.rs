@@ -35,7 +35,8 @@ pub struct Caps {
     pub clock_mhz_max: Option<u32>,
     /// All memory of the device.
     pub memory_bytes: Option<u64>,
-    /// The largest single buffer; on Polaris under rusticl a quarter of the memory.
+    /// The largest single buffer: on Polaris under rusticl a quarter of the memory, under Vulkan less
+    /// than 2 GiB.
     pub allocation_bytes_max: Option<u64>,
     /// The alignment of every buffer's first byte.
     pub alignment_bytes: u32,

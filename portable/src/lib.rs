@@ -25,8 +25,9 @@ const ROUNDED_BF16: &str = "rounded_bf16_";
 /// A kernel as a SPIR-V module of its own, with one entry point of the kernel's name.
 ///
 /// Buffers are storage buffers of descriptor set 0. Scalars are push constants, which begin at byte 0. A grid with more
-/// work-groups than a dispatch may have is dispatched in pieces: the specialisation constants 3, 4 and 5 (u32, 0 by
-/// default) give a piece's first work-group in each dimension, 6, 7 and 8 its first work-item.
+/// work-groups than a dispatch may have is dispatched in pieces, by a pipeline for pieces: its specialisation constants
+/// (u32, 0 by default) are 3, which is 1, and 4, 5 and 6, the sides of its work-groups. Behind the scalars push constants
+/// give a piece's first work-group in each dimension; a pipeline for whole grids ignores them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     /// The entry point.
@@ -40,6 +41,8 @@ pub struct Kernel {
     pub parameters: Vec<Parameter>,
     /// Bytes of all push constants.
     pub scalar_bytes: u32,
+    /// The first byte of a piece's first work-group, three u32.
+    pub first_offset: u32,
     /// Local memory of a work-group.
     pub local_bytes: u32,
     /// Whether it asks for the number of work-groups (`GROUPS`), so that all of them must be in one dispatch.

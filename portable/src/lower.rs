@@ -11,7 +11,7 @@ mod unroll;
 
 use crate::constant;
 use crate::module::Writer;
-use crate::syntax::{Function, I32, Int, Passed, Type};
+use crate::syntax::{Function, I32, Int, Passed, Type, U32};
 use crate::{Error, Kernel, Parameter, Scalar};
 use place::{Base, Pointer};
 use rspirv::dr::Operand;
@@ -61,12 +61,20 @@ struct Lower<'a> {
     /// Whether `return` ends the function in SPIR-V; elsewhere the function is written where it is called.
     returns: bool,
     local_bytes: u32,
+    /// The push constants.
+    pushed: Word,
+    /// The member of those that is a piece's first work-group; one more for each further dimension.
+    first: u32,
 }
 
 /// The module of `kernel`, which calls `functions`.
 pub(crate) fn kernel(kernel: &Function, functions: &[Function]) -> Result<Kernel, Error> {
+    let mut writer = Writer::new();
+    let (members, first) = pushed(kernel)?;
     let mut lower = Lower {
-        writer: Writer::new(),
+        pushed: writer.push_constants(&members),
+        first,
+        writer,
         functions,
         written: HashMap::new(),
         scopes: vec![HashMap::new()],
@@ -84,7 +92,7 @@ pub(crate) fn kernel(kernel: &Function, functions: &[Function]) -> Result<Kernel
     let void = lower.writer.void();
     let entry = lower.writer.id();
     lower.writer.begin(entry, void, &[]);
-    let (parameters, scalar_bytes) = lower.parameters(kernel)?;
+    let parameters = lower.parameters(kernel, &members)?;
     lower.block(&kernel.body)?;
     if lower.writer.is_open() {
         lower.writer.close(Op::Return, vec![]);
@@ -101,11 +109,34 @@ pub(crate) fn kernel(kernel: &Function, functions: &[Function]) -> Result<Kernel
         words,
         group,
         parameters,
-        scalar_bytes,
+        scalar_bytes: members.last().map_or(0, |(ty, offset)| offset + ty.bytes()),
+        first_offset: members.get(first as usize).map_or(0, |(_, offset)| *offset),
         local_bytes,
         counts_groups,
         needs: needs.into_iter().collect(),
     })
+}
+
+/// A kernel's push constants with their first bytes: its scalars, and behind them the first work-group of a piece of the
+/// grid, of which the first member's number is answered.
+fn pushed(kernel: &Function) -> Result<(Vec<(Type, u32)>, u32), Error> {
+    let mut types = Vec::new();
+    for parameter in kernel.parameters.iter().filter(|it| it.kind == Passed::Value) {
+        let (name, ty) = (&parameter.name, parameter.ty);
+        if scalar(ty).is_none() {
+            let message = format!("a kernel takes no {}, which {name} is", ty.name());
+            return Err(Error::new(parameter.line, message));
+        }
+        types.push(ty);
+    }
+    let first = u32::try_from(types.len()).unwrap_or(u32::MAX);
+    let mut bytes = 0u32;
+    let members = types.into_iter().chain([U32; 3]).map(|ty| {
+        let offset = bytes.next_multiple_of(ty.bytes());
+        bytes = offset + ty.bytes();
+        (ty, offset)
+    });
+    Ok((members.collect(), first))
 }
 
 /// The sides of a kernel's work-groups.
@@ -128,10 +159,14 @@ fn group(kernel: &Function) -> Result<Option<[u32; 3]>, Error> {
 }
 
 impl Lower<'_> {
-    /// Declares a kernel's parameters; answers them with the bytes of all scalars.
-    fn parameters(&mut self, kernel: &Function) -> Result<(Vec<Parameter>, u32), Error> {
-        let (mut parameters, mut members, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut binding, mut bytes) = (0, 0u32);
+    /// Declares a kernel's parameters, whose scalars are these push constants.
+    fn parameters(
+        &mut self,
+        kernel: &Function,
+        members: &[(Type, u32)],
+    ) -> Result<Vec<Parameter>, Error> {
+        let (mut parameters, mut binding) = (Vec::new(), 0);
+        let mut members = (0..).zip(members);
         for parameter in &kernel.parameters {
             let (name, ty) = (Rc::clone(&parameter.name), parameter.ty);
             match parameter.kind {
@@ -147,30 +182,25 @@ impl Lower<'_> {
                     return Err(Error::new(parameter.line, message));
                 }
                 Passed::Value => {
-                    let scalar = scalar(ty).ok_or_else(|| {
-                        let message = format!("a kernel takes no {}, which {name} is", ty.name());
-                        Error::new(parameter.line, message)
-                    })?;
-                    let offset = bytes.next_multiple_of(ty.bytes());
-                    bytes = offset + ty.bytes();
-                    members.push((ty, offset));
-                    scalars.push((name, parameter.line));
-                    parameters.push(Parameter::Scalar { ty: scalar, offset });
+                    let Some(((at, (_, offset)), scalar)) = members.next().zip(scalar(ty)) else {
+                        continue;
+                    };
+                    let id = self.pushed(at, ty);
+                    self.variable(name, Value { id, ty }, parameter.line)?;
+                    parameters.push(Parameter::Scalar { ty: scalar, offset: *offset });
                 }
             }
         }
-        if !members.is_empty() {
-            let block = self.writer.push_constants(&members);
-            for (at, ((ty, _), (name, line))) in (0..).zip(members.iter().zip(scalars)) {
-                let register = self.writer.register(*ty);
-                let to = self.writer.pointer(StorageClass::PushConstant, register);
-                let at = self.writer.u32(at);
-                let place = self.writer.op(Op::AccessChain, to, &[block, at]);
-                let id = self.writer.op(Op::Load, register, &[place]);
-                self.variable(name, Value { id, ty: *ty }, line)?;
-            }
-        }
-        Ok((parameters, bytes))
+        Ok(parameters)
+    }
+
+    /// A push constant by its number.
+    fn pushed(&mut self, member: u32, ty: Type) -> Word {
+        let register = self.writer.register(ty);
+        let to = self.writer.pointer(StorageClass::PushConstant, register);
+        let member = self.writer.u32(member);
+        let place = self.writer.op(Op::AccessChain, to, &[self.pushed, member]);
+        self.writer.op(Op::Load, register, &[place])
     }
 
     /// Writes a function of values alone.

@@ -74,7 +74,9 @@ fn parameters_are_told() {
             Parameter::Buffer { binding: 1, written: true },
         ]
     );
-    assert_eq!((kernels[0].scalar_bytes, kernels[0].group), (24, None));
+    // Three words for a piece's first work-group follow the scalars.
+    let kernel = &kernels[0];
+    assert_eq!((kernel.scalar_bytes, kernel.first_offset, kernel.group), (36, 24, None));
 }
 
 #[test]
@@ -102,8 +104,8 @@ fn places_begin_where_a_piece_of_the_grid_does() {
         numbers.into_iter().collect::<Vec<u32>>()
     };
     for (body, expected) in [
-        ("y[GLOBAL_ID(1)] = GROUP_ID(2);", &[5, 7][..]),
-        ("y[GLOBAL_ID(0)] = GLOBAL_ID(0) + GROUP_ID(0);", &[3, 6]),
+        ("y[GLOBAL_ID(1)] = GROUP_ID(2);", &[3, 5][..]),
+        ("y[GLOBAL_ID(0)] = GLOBAL_ID(0) + GLOBAL_ID(2);", &[4, 6]),
         ("y[LOCAL_ID(0)] = 1;", &[]),
     ] {
         let head = "KERNEL GROUP_SIZE(4, 1, 1) void k(GLOBAL u32 *y)";

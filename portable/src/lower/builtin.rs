@@ -63,10 +63,10 @@ const FUNCTIONS: &[(&str, Does)] = &[
     ("isinf", Does::IsInf),
 ];
 
-/// The specialisation constants of a dispatch that is a piece of a grid: the first work-group and the first work-item
-/// in each dimension.
-const FIRST_GROUP: u32 = 3;
-const FIRST_ITEM: u32 = 6;
+/// The specialisation constants of a pipeline for pieces of a grid: work-groups, and work-items in each dimension, of a
+/// first work-group. They are 0 for whole grids, so that the driver's compiler removes what they are multiplied with.
+const GROUPS_OF_FIRST: u32 = 3;
+const ITEMS_OF_FIRST: u32 = 4;
 /// One group, and the order of what it does with local memory.
 const WORKGROUP: u32 = 2;
 const DEVICE: u32 = 1;
@@ -187,13 +187,15 @@ impl Lower<'_> {
         let dimension = self.writer.u32(known);
         let place = self.writer.op(Op::AccessChain, to, &[variable, dimension]);
         let place = self.writer.op(Op::Load, word, &[place]);
-        let first = match builtin {
-            BuiltIn::WorkgroupId => FIRST_GROUP + known,
-            BuiltIn::GlobalInvocationId => FIRST_ITEM + known,
+        let scale = match builtin {
+            BuiltIn::WorkgroupId => GROUPS_OF_FIRST,
+            BuiltIn::GlobalInvocationId => ITEMS_OF_FIRST + known,
             _ => return Ok(place),
         };
-        let first = self.writer.specialised(first, 0);
-        Ok(self.writer.op(Op::IAdd, word, &[place, first]))
+        let first = self.pushed(self.first + known, U32);
+        let scale = self.writer.specialised(scale, 0);
+        let before = self.writer.op(Op::IMul, word, &[first, scale]);
+        Ok(self.writer.op(Op::IAdd, word, &[place, before]))
     }
 
     /// The buffer, whether it is const, and the index in it, of a pointer to one of `types` and an index.

@@ -94,4 +94,6 @@ impl Device for VkDevice {
 }
 
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use crate::event::Event;
 use ash::vk;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// The longest single wait, after which the device's life is looked at.
@@ -25,14 +25,17 @@ pub(super) struct Timeline {
 
 impl Timeline {
     /// A timeline at 0.
-    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self> {
+    pub(super) fn new(shared: &Arc<Shared>) -> Result<Arc<Self>> {
         let mut kind =
             vk::SemaphoreTypeCreateInfo::default().semaphore_type(vk::SemaphoreType::TIMELINE);
         let info = vk::SemaphoreCreateInfo::default().push_next(&mut kind);
         // SAFETY: the device has timeline semaphores; the structures live through the call.
         let semaphore = unsafe { shared.device.create_semaphore(&info, None) }
             .map_err(shared.failed("vkCreateSemaphore"))?;
-        Ok(Self { shared: Arc::clone(shared), semaphore, kept: Mutex::default() })
+        let own = Self { shared: Arc::clone(shared), semaphore, kept: Mutex::default() };
+        let own = Arc::new(own);
+        shared.timelines.add(&own);
+        Ok(own)
     }
 
     /// The number of the last submission that is done.
@@ -42,14 +45,15 @@ impl Timeline {
             .map_err(self.shared.failed("vkGetSemaphoreCounterValue"))
     }
 
-    /// Waits for a submission. A device that finishes none for long is lost.
+    /// Waits for a submission. A device that finishes none of any queue for long is lost.
     pub(super) fn wait(&self, value: u64) -> Result<()> {
         let (semaphores, values) = ([self.semaphore], [value]);
         let info = vk::SemaphoreWaitInfo::default().semaphores(&semaphores).values(&values);
-        let (mut seen, mut since) = (self.done()?, Instant::now());
+        let (mut seen, mut since) = (self.shared.timelines.progress()?, Instant::now());
+        let step = STEP.min(self.shared.patience);
+        let step = u64::try_from(step.as_nanos()).unwrap_or(u64::MAX);
         loop {
             self.shared.life.check()?;
-            let step = u64::try_from(STEP.as_nanos()).unwrap_or(u64::MAX);
             // SAFETY: the semaphore is a timeline of the device; the structures live through the
             // call.
             match unsafe { self.shared.device.wait_semaphores(&info, step) } {
@@ -57,9 +61,10 @@ impl Timeline {
                 Err(vk::Result::TIMEOUT) => {}
                 Err(error) => return Err(self.shared.failed("vkWaitSemaphores")(error)),
             }
-            let done = self.done()?;
-            if done > seen {
-                (seen, since) = (done, Instant::now());
+            // The submission may be behind those of other queues.
+            let progress = self.shared.timelines.progress()?;
+            if progress != seen {
+                (seen, since) = (progress, Instant::now());
             } else if since.elapsed() > self.shared.patience {
                 return Err(self.shared.hung("vkWaitSemaphores"));
             }
@@ -86,6 +91,30 @@ impl Timeline {
         drop(kept);
         // Dropping memory takes other locks.
         drop(done);
+    }
+}
+
+/// The timelines of a device that are in use.
+#[derive(Debug, Default)]
+pub(super) struct Timelines(Mutex<Vec<Weak<Timeline>>>);
+
+impl Timelines {
+    fn all(&self) -> MutexGuard<'_, Vec<Weak<Timeline>>> {
+        // A panic leaves the list whole.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, timeline: &Arc<Timeline>) {
+        let mut all = self.all();
+        all.retain(|it| it.strong_count() > 0);
+        all.push(Arc::downgrade(timeline));
+    }
+
+    /// A number that differs from an earlier one if a submission was done in between.
+    pub(super) fn progress(&self) -> Result<u64> {
+        // The lock is not held while timelines end, which drops what they keep.
+        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
+        all.iter().try_fold(0u64, |sum, timeline| Ok(sum.wrapping_add(timeline.done()?)))
     }
 }
 

@@ -47,6 +47,12 @@ impl Hazards {
     pub(super) fn all(&self) -> &[Access] {
         &self.all
     }
+
+    /// Forgets every access, for another recording.
+    pub(super) fn clear(&mut self) {
+        self.all.clear();
+        self.settled = 0;
+    }
 }
 
 /// Whether one of the accesses conflicts with `access`.

@@ -1,17 +1,18 @@
 //! Name and capabilities of a Vulkan device, as its driver reports them.
 
+mod caps;
+mod told;
+
 use super::loader::{API, Instance, text};
 use super::quirks::Quirks;
 use super::types::Kinds;
 use crate::backend::Found;
-use crate::caps::{Caps, DeviceKind};
-use crate::id::PciAddress;
+use crate::caps::Caps;
 use ash::vk;
+use caps::{caps, kind};
 use lgp_portable::Need;
 use std::ffi::{CStr, c_char};
-
-/// A cache line: buffers share none, and packed loads never straddle two.
-const LINE: u64 = 64;
+use told::{Features, Told};
 
 /// Queues of the driver that one opened device uses; more would not run side by side.
 const LANES_MAX: u32 = 4;
@@ -59,135 +60,6 @@ pub(super) fn name_of(need: Need) -> &'static str {
     }
 }
 
-/// What a device tells about itself in one call: structures that the driver fills.
-#[derive(Default)]
-struct Told {
-    core: vk::PhysicalDeviceProperties,
-    subgroup: vk::PhysicalDeviceSubgroupProperties<'static>,
-    driver: vk::PhysicalDeviceDriverProperties<'static>,
-    sizes: vk::PhysicalDeviceMaintenance3Properties<'static>,
-    floats: vk::PhysicalDeviceFloatControlsProperties<'static>,
-    buffers: vk::PhysicalDeviceMaintenance4Properties<'static>,
-    pci: vk::PhysicalDevicePCIBusInfoPropertiesEXT<'static>,
-    amd: vk::PhysicalDeviceShaderCorePropertiesAMD<'static>,
-    nvidia: vk::PhysicalDeviceShaderSMBuiltinsPropertiesNV<'static>,
-}
-
-impl Told {
-    fn ask(instance: &Instance, physical: vk::PhysicalDevice, extensions: &[String]) -> Self {
-        let has = |name: &CStr| extensions.iter().any(|it| it.as_bytes() == name.to_bytes());
-        let mut told = Self::default();
-        let mut properties = vk::PhysicalDeviceProperties2::default()
-            .push_next(&mut told.subgroup)
-            .push_next(&mut told.driver)
-            .push_next(&mut told.sizes)
-            .push_next(&mut told.floats);
-        if has(ash::khr::maintenance4::NAME) {
-            properties = properties.push_next(&mut told.buffers);
-        }
-        if has(ash::ext::pci_bus_info::NAME) {
-            properties = properties.push_next(&mut told.pci);
-        }
-        if has(ash::amd::shader_core_properties::NAME) {
-            properties = properties.push_next(&mut told.amd);
-        }
-        if has(ash::nv::shader_sm_builtins::NAME) {
-            properties = properties.push_next(&mut told.nvidia);
-        }
-        // SAFETY: the device is of the instance; the structures are of Vulkan 1.2 or of extensions
-        // that the device has, and live through the call.
-        unsafe { instance.get_physical_device_properties2(physical, &mut properties) };
-        told.core = properties.properties;
-        // The driver's answers point at no other structure from here on.
-        told.unlinked()
-    }
-
-    /// The same without the pointers that chained the structures.
-    fn unlinked(mut self) -> Self {
-        self.subgroup.p_next = std::ptr::null_mut();
-        self.driver.p_next = std::ptr::null_mut();
-        self.sizes.p_next = std::ptr::null_mut();
-        self.floats.p_next = std::ptr::null_mut();
-        self.buffers.p_next = std::ptr::null_mut();
-        self.pci.p_next = std::ptr::null_mut();
-        self.amd.p_next = std::ptr::null_mut();
-        self.nvidia.p_next = std::ptr::null_mut();
-        self
-    }
-
-    fn pci(&self, is_told: bool) -> Option<PciAddress> {
-        let byte = |value: u32| u8::try_from(value).ok();
-        is_told.then_some(())?;
-        Some(PciAddress {
-            domain: self.pci.pci_domain,
-            bus: byte(self.pci.pci_bus)?,
-            device: byte(self.pci.pci_device)?,
-            function: byte(self.pci.pci_function)?,
-        })
-    }
-
-    /// Cores or compute units, as far as the vendor's extension tells them.
-    fn compute_units(&self, kind: DeviceKind) -> u32 {
-        let amd = [
-            self.amd.shader_engine_count,
-            self.amd.shader_arrays_per_engine_count,
-            self.amd.compute_units_per_shader_array,
-        ];
-        let of_host = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        match (amd.into_iter().product::<u32>(), self.nvidia.shader_sm_count) {
-            (0, 0) if kind == DeviceKind::Cpu => u32::try_from(of_host()).unwrap_or(1),
-            (0, 0) => 0,
-            (amd, nvidia) => amd.max(nvidia),
-        }
-    }
-}
-
-/// The features of a device that this backend asks for.
-#[derive(Default)]
-struct Features {
-    core: vk::PhysicalDeviceFeatures,
-    storage16: bool,
-    storage8: bool,
-    int8: bool,
-    float16: bool,
-    timelines: bool,
-}
-
-impl Features {
-    fn ask(instance: &Instance, physical: vk::PhysicalDevice) -> Self {
-        let mut older = vk::PhysicalDeviceVulkan11Features::default();
-        let mut newer = vk::PhysicalDeviceVulkan12Features::default();
-        let mut features =
-            vk::PhysicalDeviceFeatures2::default().push_next(&mut older).push_next(&mut newer);
-        // SAFETY: the device is of the instance and has Vulkan 1.2; the structures live through
-        // the call.
-        unsafe { instance.get_physical_device_features2(physical, &mut features) };
-        let core = features.features;
-        Self {
-            core,
-            storage16: older.storage_buffer16_bit_access != 0,
-            storage8: newer.storage_buffer8_bit_access != 0,
-            int8: newer.shader_int8 != 0,
-            float16: newer.shader_float16 != 0,
-            timelines: newer.timeline_semaphore != 0,
-        }
-    }
-
-    /// What kernels may need and the device has.
-    fn has(&self, told: &Told) -> Vec<Need> {
-        let keeps_zeros = told.floats.shader_signed_zero_inf_nan_preserve_float32 != 0;
-        let all = [
-            (keeps_zeros, Need::FloatControls),
-            (self.storage8, Need::Storage8),
-            (self.storage16, Need::Storage16),
-            (self.int8, Need::Int8),
-            (self.core.shader_int16 != 0, Need::Int16),
-            (self.core.shader_int64 != 0, Need::Int64),
-        ];
-        all.into_iter().filter_map(|(has, need)| has.then_some(need)).collect()
-    }
-}
-
 /// Describes one device.
 pub(super) fn describe(instance: &Instance, physical: vk::PhysicalDevice) -> Entry {
     // SAFETY: the device is of the instance.
@@ -206,15 +78,7 @@ pub(super) fn describe(instance: &Instance, physical: vk::PhysicalDevice) -> Ent
     let memory = unsafe { instance.get_physical_device_memory_properties(physical) };
     let family = family(instance, physical);
     let kinds = Kinds::choose(&memory, u32::MAX);
-    let unfit = if !features.timelines {
-        Some("its driver has no timeline semaphores, which came with Vulkan 1.2")
-    } else if family.is_none() {
-        Some("it has no queue that computes")
-    } else if kinds.is_none() {
-        Some("its driver shows no memory that the host can write to")
-    } else {
-        None
-    };
+    let unfit = unfit(&told, &features, family.is_some(), kinds.is_some());
     let has = |name: &CStr| extensions.iter().any(|it| it.as_bytes() == name.to_bytes());
     let (index, lanes, stamp_bits) = family.unwrap_or_default();
     let driver = name(&told.driver.driver_name);
@@ -238,59 +102,25 @@ pub(super) fn describe(instance: &Instance, physical: vk::PhysicalDevice) -> Ent
     Entry { physical, found, facts, unfit: unfit.map(str::to_owned) }
 }
 
-fn caps(told: &Told, features: &Features, kinds: Option<Kinds>, known: Caps) -> Caps {
-    let (limits, kind) = (&told.core.limits, kind(told.core.device_type));
-    let heap = kinds.map(|it| it.device.heap_bytes);
-    let sizes = [
-        Some(u64::from(limits.max_storage_buffer_range)),
-        Some(told.sizes.max_memory_allocation_size),
-        // A driver without the extension leaves 0.
-        Some(told.buffers.max_buffer_size).filter(|&bytes| bytes > 0),
-        heap,
-    ];
-    let names = features.has(told).into_iter().map(|need| name_of(need).to_owned());
-    let floats =
-        [(features.float16, "shaderFloat16"), (features.core.shader_float64 != 0, "shaderFloat64")];
-    let floats = floats.into_iter().filter(|(has, _)| *has).map(|(_, name)| name.to_owned());
-    Caps {
-        kind,
-        vendor: vendor(told.core.vendor_id),
-        compute_units: told.compute_units(kind),
-        memory_bytes: heap,
-        allocation_bytes_max: sizes.into_iter().flatten().min(),
-        alignment_bytes: u32::try_from(alignment(limits)).unwrap_or(u32::MAX),
-        local_memory_bytes: u64::from(limits.max_compute_shared_memory_size),
-        work_group_max: limits.max_compute_work_group_invocations,
-        wave: told.subgroup.subgroup_size,
-        unified_memory: matches!(
-            told.core.device_type,
-            vk::PhysicalDeviceType::INTEGRATED_GPU | vk::PhysicalDeviceType::CPU
+/// Why this backend cannot use a device, from what its driver tells.
+fn unfit(
+    told: &Told,
+    features: &Features,
+    computes: bool,
+    has_memory: bool,
+) -> Option<&'static str> {
+    let reasons = [
+        (features.timelines, "its driver has no timeline semaphores, which came with Vulkan 1.2"),
+        (
+            // Every kernel asks for it.
+            features.has(told).contains(&Need::FloatControls),
+            "its driver does not keep the infinities, NaNs and signs of zeros of 32-bit floats \
+             (shaderSignedZeroInfNanPreserveFloat32)",
         ),
-        fp16: features.float16,
-        fp64: features.core.shader_float64 != 0,
-        programs: true,
-        features: names.chain(floats).collect(),
-        ..known
-    }
-}
-
-/// The alignment of every buffer: what descriptors and fast copies need, a cache line at least.
-/// All three are powers of two.
-fn alignment(limits: &vk::PhysicalDeviceLimits) -> u64 {
-    let needs =
-        [limits.min_storage_buffer_offset_alignment, limits.optimal_buffer_copy_offset_alignment];
-    needs.into_iter().fold(LINE, u64::max)
-}
-
-/// The kind of a device's hardware.
-fn kind(of: vk::PhysicalDeviceType) -> DeviceKind {
-    match of {
-        vk::PhysicalDeviceType::DISCRETE_GPU
-        | vk::PhysicalDeviceType::INTEGRATED_GPU
-        | vk::PhysicalDeviceType::VIRTUAL_GPU => DeviceKind::Gpu,
-        vk::PhysicalDeviceType::CPU => DeviceKind::Cpu,
-        _ => DeviceKind::Accelerator,
-    }
+        (computes, "it has no queue that computes"),
+        (has_memory, "its driver shows no memory that the host can write to"),
+    ];
+    reasons.into_iter().find(|(fits, _)| !fits).map(|(_, reason)| reason)
 }
 
 /// The place of a device among others: cards, then parts of processors, then processors.
@@ -333,16 +163,6 @@ fn name(array: &[c_char]) -> String {
     String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
 }
 
-fn vendor(id: u32) -> String {
-    match id {
-        0x1002 => "AMD".to_owned(),
-        0x10de => "NVIDIA".to_owned(),
-        0x8086 => "Intel".to_owned(),
-        0x1_0005 => "Mesa".to_owned(),
-        id => format!("PCI vendor {id:04x}"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,22 +179,25 @@ mod tests {
         }
     }
 
-    #[test]
-    fn buffers_begin_where_descriptors_copies_and_lines_allow() {
-        for (descriptors, copies, expected) in [(4, 1, 64), (256, 128, 256), (16, 512, 512)] {
-            let limits = vk::PhysicalDeviceLimits {
-                min_storage_buffer_offset_alignment: descriptors,
-                optimal_buffer_copy_offset_alignment: copies,
-                ..Default::default()
-            };
-            assert_eq!(alignment(&limits), expected);
-        }
+    /// What a driver of a device that fits tells.
+    fn fitting() -> (Told, Features) {
+        let mut told = Told::default();
+        told.floats.shader_signed_zero_inf_nan_preserve_float32 = vk::TRUE;
+        (told, Features { timelines: true, ..Features::default() })
     }
 
     #[test]
-    fn processors_are_never_taken_for_cards() {
-        assert_eq!(kind(vk::PhysicalDeviceType::CPU), DeviceKind::Cpu);
-        assert_eq!(kind(vk::PhysicalDeviceType::DISCRETE_GPU), DeviceKind::Gpu);
-        assert_eq!(kind(vk::PhysicalDeviceType::OTHER), DeviceKind::Accelerator);
+    fn a_device_that_runs_no_kernel_is_unfit() {
+        let (told, features) = fitting();
+        assert_eq!(unfit(&told, &features, true, true), None);
+        for (told, features, computes, has_memory, expected) in [
+            (Told::default(), &features, true, true, "SignedZeroInfNanPreserveFloat32"),
+            (fitting().0, &Features::default(), true, true, "timeline"),
+            (fitting().0, &features, false, true, "no queue"),
+            (fitting().0, &features, true, false, "no memory"),
+        ] {
+            let reason = unfit(&told, features, computes, has_memory).expect(expected);
+            assert!(reason.contains(expected), "{reason}");
+        }
     }
 }

@@ -1,56 +1,21 @@
 //! One kernel of a program: its pipelines, and how a launch fits it.
 
+mod cache;
+mod fit;
+
 use super::buffer::VkBuffer;
 use super::event::Keep;
 use super::hazards::Access;
-use super::info::name_of;
 use super::shared::Shared;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::program::{Arg, Launch};
 use ash::vk;
-use lgp_portable::{Parameter, Scalar};
+pub(super) use cache::Cache;
+use fit::{choose, launch_divides, pack, refuse_unfit};
+use lgp_portable::Parameter;
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
-
-/// The size of a work-group if neither kernel nor caller gives one: enough to hide latencies.
-const GROUP: usize = 256;
-
-/// The driver's store of compiled pipelines.
-#[derive(Debug)]
-pub(super) struct Cache {
-    shared: Arc<Shared>,
-    cache: vk::PipelineCache,
-}
-
-impl Cache {
-    /// A store with what an earlier one had; the driver ignores data that it did not write.
-    ///
-    /// # Safety
-    /// The data must be of [`Self::data`] of this driver and device, or empty.
-    pub(super) unsafe fn new(shared: &Arc<Shared>, data: &[u8]) -> Result<Self> {
-        let info = vk::PipelineCacheCreateInfo::default().initial_data(data);
-        // SAFETY: the caller promises that the driver wrote the data.
-        let cache = unsafe { shared.device.create_pipeline_cache(&info, None) }
-            .map_err(shared.failed("vkCreatePipelineCache"))?;
-        Ok(Self { shared: Arc::clone(shared), cache })
-    }
-
-    /// The data for a later store.
-    pub(super) fn data(&self) -> Option<Vec<u8>> {
-        // SAFETY: the store is of the device, and the driver locks it.
-        unsafe { self.shared.device.get_pipeline_cache_data(self.cache) }.ok()
-    }
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        if self.shared.may_free() {
-            // SAFETY: kernels that use the store keep it.
-            unsafe { self.shared.device.destroy_pipeline_cache(self.cache, None) };
-        }
-    }
-}
 
 /// A kernel; submissions keep theirs.
 #[derive(Debug)]
@@ -60,24 +25,44 @@ pub(super) struct Kernel {
     code: lgp_portable::Kernel,
     pub(super) set_layout: vk::DescriptorSetLayout,
     pub(super) layout: vk::PipelineLayout,
-    /// The pipelines by the size of their work-groups and their first work-group.
-    pipelines: Mutex<HashMap<[[u32; 3]; 2], vk::Pipeline>>,
+    /// The pipelines by the size of their work-groups, and whether they are for pieces of grids.
+    pipelines: Mutex<HashMap<([u32; 3], bool), vk::Pipeline>>,
 }
 
-/// The arguments of a launch as the driver takes them.
+/// The arguments of a launch as the driver takes them; a queue reuses their memory.
 #[derive(Default)]
 pub(super) struct Arguments {
     pub(super) buffers: Vec<(u32, vk::DescriptorBufferInfo)>,
     pub(super) accesses: Vec<Access>,
     pub(super) keep: Vec<Keep>,
     pub(super) scalars: Vec<u8>,
+    /// The place of a piece's first work-group behind the scalars.
+    first_offset: usize,
+}
+
+impl Arguments {
+    /// Forgets everything, and keeps no block alive.
+    pub(super) fn clear(&mut self) {
+        self.buffers.clear();
+        self.accesses.clear();
+        self.keep.clear();
+        self.scalars.clear();
+    }
+
+    /// Sets the first work-group of a piece of the grid.
+    pub(super) fn begin_at(&mut self, first: [u32; 3]) {
+        let place = self.scalars.get_mut(self.first_offset..).unwrap_or_default();
+        for (place, side) in place.chunks_exact_mut(4).zip(first) {
+            place.copy_from_slice(&side.to_ne_bytes());
+        }
+    }
 }
 
 impl Kernel {
     /// Prepares a kernel, and its pipeline if its size is known.
     pub(super) fn new(cache: &Arc<Cache>, code: lgp_portable::Kernel) -> Result<Self> {
         let shared = &cache.shared;
-        refuse_unfit(shared, &code)?;
+        refuse_unfit(shared.id, &shared.facts.has, &shared.facts.limits, &code)?;
         let bindings: Vec<_> = code
             .parameters
             .iter()
@@ -109,37 +94,34 @@ impl Kernel {
         let scalars = [vk::PushConstantRange::default()
             .stage_flags(vk::ShaderStageFlags::COMPUTE)
             .size(kernel.code.scalar_bytes.next_multiple_of(4))];
-        let scalars = if kernel.code.scalar_bytes > 0 { &scalars[..] } else { &[] };
         let info = vk::PipelineLayoutCreateInfo::default()
             .set_layouts(&layouts)
-            .push_constant_ranges(scalars);
+            .push_constant_ranges(&scalars);
         // SAFETY: as above; the layout of sets is of the device.
         kernel.layout = unsafe { shared.device.create_pipeline_layout(&info, None) }
             .map_err(shared.failed("vkCreatePipelineLayout"))?;
         if let Some(group) = kernel.code.group {
-            kernel.pipeline(group, [0; 3])?;
+            kernel.pipeline(group, false)?;
         }
         Ok(kernel)
     }
 
-    /// The pipeline whose work-groups have this size, and the place `first` on.
-    pub(super) fn pipeline(&self, group: [u32; 3], first: [u32; 3]) -> Result<vk::Pipeline> {
+    /// The pipeline whose work-groups have this size: for pieces of a grid, or for whole grids.
+    pub(super) fn pipeline(&self, group: [u32; 3], of_pieces: bool) -> Result<vk::Pipeline> {
         // A panic leaves the map whole.
         let mut pipelines = self.pipelines.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(pipeline) = pipelines.get(&[group, first]) {
+        if let Some(pipeline) = pipelines.get(&(group, of_pieces)) {
             return Ok(*pipeline);
         }
-        let pipeline = self.build(group, first)?;
-        pipelines.insert([group, first], pipeline);
+        let pipeline = self.build(group, of_pieces)?;
+        pipelines.insert((group, of_pieces), pipeline);
         Ok(pipeline)
     }
 
-    fn build(&self, group: [u32; 3], first: [u32; 3]) -> Result<vk::Pipeline> {
+    fn build(&self, group: [u32; 3], of_pieces: bool) -> Result<vk::Pipeline> {
         let (shared, device) = (&self.shared, &self.shared.device);
-        let name = CString::new(self.code.name.as_str()).map_err(|_| Error::Compile {
-            device: shared.id,
-            log: format!("the kernel {:?} has a zero byte in its name", self.code.name),
-        })?;
+        // A name of the language has no zero byte.
+        let name = CString::new(self.code.name.as_str()).unwrap_or_default();
         let info = vk::ShaderModuleCreateInfo::default().code(&self.code.words);
         // SAFETY: the compiler of the portable language wrote the module, with capabilities that
         // the device has.
@@ -147,12 +129,10 @@ impl Kernel {
             .map_err(shared.failed("vkCreateShaderModule"))?;
         let entry =
             |id: u32| vk::SpecializationMapEntry { constant_id: id, offset: 4 * id, size: 4 };
-        // Vulkan's own base of a dispatch must keep to the limits of a whole grid, and these need not.
-        let item = [0, 1, 2].map(|axis| group[axis] * first[axis]);
-        let (entries, data) = (
-            [0, 1, 2, 3, 4, 5, 6, 7, 8].map(entry),
-            [group, first, item].concat().into_iter().flat_map(u32::to_ne_bytes),
-        );
+        // What a piece's first work-group is multiplied with: nothing is left of it for a whole grid.
+        let (one, sides) = if of_pieces { (1, group) } else { (0, [0; 3]) };
+        let entries = [0, 1, 2, 3, 4, 5, 6].map(entry);
+        let data = group.into_iter().chain([one]).chain(sides).flat_map(u32::to_ne_bytes);
         let data: Vec<u8> = data.collect();
         let constants = vk::SpecializationInfo::default().map_entries(&entries).data(&data);
         let stage = vk::PipelineShaderStageCreateInfo::default()
@@ -211,15 +191,16 @@ impl Kernel {
         Ok((narrow(group), narrow(groups)))
     }
 
-    /// Checks a launch's arguments against the kernel's parameters, and packs them.
-    pub(super) fn arguments(&self, launch: &Launch<'_>) -> Result<Arguments> {
+    /// Checks a launch's arguments against the kernel's parameters, and packs them into `arguments`.
+    pub(super) fn arguments(&self, launch: &Launch<'_>, arguments: &mut Arguments) -> Result<()> {
         let parameters = &self.code.parameters;
         let (given, expected) = (launch.args.len(), parameters.len());
         if given != expected {
             return Err(launch.refusal(format!("{given} arguments given, expected {expected}")));
         }
-        let mut arguments = Arguments::default();
+        arguments.clear();
         arguments.scalars.resize(self.code.scalar_bytes.next_multiple_of(4) as usize, 0);
+        arguments.first_offset = self.code.first_offset as usize;
         for (index, (arg, parameter)) in launch.args.iter().zip(parameters).enumerate() {
             match (arg, parameter) {
                 (Arg::Buffer(buffer), Parameter::Buffer { binding, written }) => {
@@ -246,78 +227,8 @@ impl Kernel {
                 }
             }
         }
-        Ok(arguments)
+        Ok(())
     }
-}
-
-/// Refuses a kernel that the device cannot run.
-fn refuse_unfit(shared: &Shared, code: &lgp_portable::Kernel) -> Result<()> {
-    let (device, name, limits) = (shared.id, &code.name, &shared.facts.limits);
-    if let Some(need) = code.needs.iter().find(|need| !shared.facts.has.contains(need)) {
-        let reason = format!("the kernel {name:?} needs it");
-        return Err(Error::Unsupported { device, what: name_of(*need), reason });
-    }
-    let buffers = code.parameters.iter().filter(|it| matches!(it, Parameter::Buffer { .. }));
-    let buffers = u32::try_from(buffers.count()).unwrap_or(u32::MAX);
-    let buffers_max = limits
-        .max_per_stage_descriptor_storage_buffers
-        .min(limits.max_descriptor_set_storage_buffers)
-        .min(limits.max_per_stage_resources);
-    let [x, y, z] = code.group.unwrap_or([1; 3]);
-    let items = x.saturating_mul(y).saturating_mul(z);
-    for (what, needed, most) in [
-        ("room for the scalars", code.scalar_bytes, limits.max_push_constants_size),
-        ("room for the local memory", code.local_bytes, limits.max_compute_shared_memory_size),
-        ("room for the buffers", buffers, buffers_max),
-        ("work-groups of the size", items, limits.max_compute_work_group_invocations),
-    ] {
-        if needed > most {
-            let reason = format!("the kernel {name:?} needs {needed}, the device has {most}");
-            return Err(Error::Unsupported { device, what, reason });
-        }
-    }
-    Ok(())
-}
-
-/// Refuses work-groups that do not divide the launch's grid.
-fn launch_divides(launch: &Launch<'_>, group: [usize; 3]) -> Result<()> {
-    let global = launch.global;
-    match group.iter().zip(global).all(|(&side, global)| side > 0 && global.is_multiple_of(side)) {
-        true => Ok(()),
-        false => {
-            let reason = format!("work-groups of {group:?} do not divide the grid {global:?}");
-            Err(launch.refusal(reason))
-        }
-    }
-}
-
-/// The sides of work-groups that divide a grid: as many work-items as allowed, in the first
-/// dimensions first.
-fn choose(global: [usize; 3], most: usize, sides: [usize; 3]) -> [usize; 3] {
-    let mut left = most.min(GROUP);
-    [0, 1, 2].map(|axis| {
-        let most = left.min(sides[axis]).max(1);
-        let side = (1..=most).rev().find(|side| global[axis].is_multiple_of(*side)).unwrap_or(1);
-        left /= side;
-        side
-    })
-}
-
-/// Writes a scalar; fails if it has another type than the parameter. Integers of one size are one
-/// type, because their bits are the same.
-fn pack(arg: &Arg<'_>, ty: Scalar, place: &mut [u8]) -> bool {
-    let bytes: &[u8] = match (arg, ty) {
-        (Arg::U32(value), Scalar::U32 | Scalar::I32) => &value.to_ne_bytes(),
-        (Arg::I32(value), Scalar::U32 | Scalar::I32) => &value.to_ne_bytes(),
-        (Arg::U64(value), Scalar::U64 | Scalar::I64) => &value.to_ne_bytes(),
-        (Arg::F32(value), Scalar::F32) => &value.to_ne_bytes(),
-        _ => return false,
-    };
-    match place.get_mut(..bytes.len()) {
-        Some(place) => place.copy_from_slice(bytes),
-        None => return false,
-    }
-    true
 }
 
 impl Drop for Kernel {
@@ -333,47 +244,5 @@ impl Drop for Kernel {
             device.destroy_pipeline_layout(self.layout, None);
             device.destroy_descriptor_set_layout(self.set_layout, None);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chosen_work_groups_divide_the_grid_and_keep_to_the_limits() {
-        let sides = [1024, 1024, 64];
-        for (global, most, expected) in [
-            ([1024, 1, 1], 1024, [256, 1, 1]),
-            ([1000, 1, 1], 1024, [250, 1, 1]),
-            ([1021, 1, 1], 1024, [1, 1, 1]),
-            ([20, 6, 6], 1024, [20, 6, 2]),
-            ([7, 1021, 12], 256, [7, 1, 12]),
-            ([1024, 1, 1], 128, [128, 1, 1]),
-            ([1, 1, 1000], 256, [1, 1, 50]),
-        ] {
-            let group = choose(global, most, sides);
-            assert_eq!(group, expected, "{global:?}");
-            assert!(group.iter().zip(global).all(|(side, global)| global % side == 0));
-        }
-    }
-
-    #[test]
-    fn scalars_have_their_type_and_their_place() {
-        for (arg, ty, expected) in [
-            (Arg::U32(7), Scalar::U32, Some(7u64)),
-            (Arg::I32(-1), Scalar::U32, Some(0xffff_ffff)),
-            (Arg::U64(1 << 40), Scalar::I64, Some(1 << 40)),
-            (Arg::F32(1.0), Scalar::F32, Some(0x3f80_0000)),
-            (Arg::F32(1.0), Scalar::U32, None),
-            (Arg::U32(1), Scalar::F32, None),
-            (Arg::U32(1), Scalar::U64, None),
-            (Arg::U64(1), Scalar::U32, None),
-        ] {
-            let mut place = [0; 8];
-            let packed = pack(&arg, ty, &mut place).then(|| u64::from_le_bytes(place));
-            assert_eq!(packed, expected, "{arg:?} as {ty:?}");
-        }
-        assert!(!pack(&Arg::U32(1), Scalar::U32, &mut [0; 3]), "no room");
     }
 }

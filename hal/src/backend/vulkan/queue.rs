@@ -1,13 +1,14 @@
 //! An in-order queue of commands.
 
+mod staged;
+
 use super::buffer::VkBuffer;
 use super::event::{Keep, Stamp, VkEvent};
 use super::kernel::{Arguments, Kernel};
-use super::memory::Block;
 use super::pieces::pieces;
 use super::pinned;
 use super::program::VkProgram;
-use super::record::{PART_BYTES, Recorder};
+use super::record::Recorder;
 use super::shared::Shared;
 use crate::buffer::{Buffer, range, refuse_overlap};
 use crate::error::Result;
@@ -17,18 +18,16 @@ use crate::pinned::{Pinned, Transfer};
 use crate::program::Launch;
 use crate::queue::Queue;
 use ash::vk;
+use staged::{copy_in, copy_out};
 use std::any::Any;
-use std::collections::VecDeque;
-use std::ops::Range;
 use std::sync::Arc;
-
-/// Parts of a read in flight at once: the host empties one while the device fills the other.
-const PARTS_READ: usize = 2;
 
 /// A queue of this backend.
 pub(super) struct VkQueue {
     shared: Arc<Shared>,
     recorder: Recorder,
+    /// The arguments of the last launch, for their memory.
+    args: Arguments,
     /// Whether events record the device's time.
     is_timed: bool,
 }
@@ -38,45 +37,7 @@ impl VkQueue {
     pub(super) fn new(shared: &Arc<Shared>, timed: bool) -> Result<Self> {
         let recorder = Recorder::new(shared)?;
         let is_timed = timed && shared.facts.stamp_bits > 0;
-        Ok(Self { shared: Arc::clone(shared), recorder, is_timed })
-    }
-
-    /// Writes through staging memory.
-    fn write_staged(&mut self, to: &VkBuffer, offset: usize, data: &[u8]) -> Result<()> {
-        for (at, part) in (0..).step_by(PART_BYTES).zip(data.chunks(PART_BYTES)) {
-            let (block, place) = self.recorder.stage(part.len())?;
-            copy_in(&block, place, part);
-            let target = (&to.block, to.start + offset + at);
-            self.recorder.copy((&block, place), target, part.len())?;
-            if part.len() == PART_BYTES {
-                // The device copies this part while the host writes the next.
-                self.recorder.flush()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads through staging memory.
-    fn read_staged(&mut self, from: &VkBuffer, offset: usize, out: &mut [u8]) -> Result<()> {
-        let mut parts: VecDeque<(u64, Arc<Block>, usize, Range<usize>)> = VecDeque::new();
-        let mut at = 0;
-        while at < out.len() || !parts.is_empty() {
-            let is_full = parts.len() == PARTS_READ || at == out.len();
-            if let Some((value, block, place, part)) = parts.pop_front_if(|_| is_full) {
-                self.recorder.wait(value)?;
-                copy_out(&block, place, &mut out[part]);
-                continue;
-            }
-            let part = at..out.len().min(at + PART_BYTES);
-            // The ring hands out a part's bytes again only after all others.
-            let (block, place) = self.recorder.stage(part.len())?;
-            let source = (&from.block, from.start + offset + at);
-            self.recorder.copy(source, (&block, place), part.len())?;
-            self.recorder.flush()?;
-            at = part.end;
-            parts.push_back((self.recorder.submitted(), block, place, part));
-        }
-        Ok(())
+        Ok(Self { shared: Arc::clone(shared), recorder, args: Arguments::default(), is_timed })
     }
 
     /// The event of everything up to here.
@@ -129,33 +90,11 @@ impl VkQueue {
                 let point = vk::PipelineBindPoint::COMPUTE;
                 device.cmd_bind_descriptor_sets(commands, point, layout, 0, &[set], &[]);
             }
-            if !args.scalars.is_empty() {
-                let stage = vk::ShaderStageFlags::COMPUTE;
-                device.cmd_push_constants(commands, layout, stage, 0, &args.scalars);
-            }
+            let stage = vk::ShaderStageFlags::COMPUTE;
+            device.cmd_push_constants(commands, layout, stage, 0, &args.scalars);
             device.cmd_dispatch(commands, groups[0], groups[1], groups[2]);
         }
         Ok(())
-    }
-}
-
-/// Writes into a block of mapped memory that no command accesses.
-fn copy_in(block: &Block, at: usize, data: &[u8]) {
-    // SAFETY: the range lies in the block, which the host sees, and no command accesses it.
-    unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), view(block, at), data.len()) };
-}
-
-/// Reads from a block of mapped memory that no command writes to.
-fn copy_out(block: &Block, at: usize, out: &mut [u8]) {
-    // SAFETY: the range lies in the block, which the host sees, and no command writes to it.
-    unsafe { std::ptr::copy_nonoverlapping(view(block, at), out.as_mut_ptr(), out.len()) };
-}
-
-/// The host's view of a byte of a block.
-fn view(block: &Block, at: usize) -> *mut u8 {
-    match block.start() {
-        Some(start) => start.as_ptr().wrapping_add(at),
-        None => unreachable!("the caller chose a block of mapped memory"),
     }
 }
 
@@ -273,15 +212,20 @@ impl Queue for VkQueue {
         launch.check_grid(self.shared.caps.work_group_max as usize)?;
         let kernel = program.kernel(launch)?;
         let (group, groups) = kernel.places(launch)?;
-        let args = kernel.arguments(launch)?;
+        let mut args = std::mem::take(&mut self.args);
+        kernel.arguments(launch, &mut args)?;
         let most = self.shared.facts.limits.max_compute_work_group_count;
-        let pieces = pieces(groups, most)
-            .map(|piece| Ok((kernel.pipeline(group, piece.first)?, piece.groups)))
-            .collect::<Result<Vec<_>>>()?;
-        for (at, (pipeline, groups)) in pieces.into_iter().enumerate() {
+        // Vulkan's own base of a dispatch must keep to the limits of a whole grid, and so cannot
+        // replace the pieces' first work-groups.
+        let of_pieces = groups.iter().zip(most).any(|(&count, most)| count > most);
+        let pipeline = kernel.pipeline(group, of_pieces)?;
+        for (at, piece) in pieces(groups, most).enumerate() {
+            args.begin_at(piece.first);
             // SAFETY: the caller's promise is passed on; the pipeline is of the kernel.
-            unsafe { self.dispatch(kernel, &args, pipeline, groups, at > 0) }?;
+            unsafe { self.dispatch(kernel, &args, pipeline, piece.groups, at > 0) }?;
         }
+        args.clear();
+        self.args = args;
         Ok(())
     }
 

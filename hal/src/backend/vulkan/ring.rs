@@ -24,15 +24,23 @@ impl Ring {
     /// Takes `bytes` bytes in one piece; `None` while too many are in use. A part of at most half
     /// the ring always fits a ring of which nothing is in use.
     pub(super) fn take(&mut self, bytes: u64) -> Option<u64> {
+        self.has_room(bytes).then(|| {
+            self.head = self.end(bytes);
+            (self.head - bytes) % self.bytes
+        })
+    }
+
+    /// Whether [`Self::take`] has so many bytes.
+    pub(super) fn has_room(&self, bytes: u64) -> bool {
+        bytes <= self.bytes && self.end(bytes) - self.tail <= self.bytes
+    }
+
+    /// The position after a next part of so many bytes.
+    fn end(&self, bytes: u64) -> u64 {
         let at = self.head % self.bytes;
         // A part that would reach beyond the end begins at the start.
         let skipped = if at + bytes > self.bytes { self.bytes - at } else { 0 };
-        let end = self.head + skipped + bytes;
-        if bytes > self.bytes || end - self.tail > self.bytes {
-            return None;
-        }
-        self.head = end;
-        Some((end - bytes) % self.bytes)
+        self.head + skipped + bytes
     }
 
     /// Notes that every part taken so far is free once submission `value` is done.

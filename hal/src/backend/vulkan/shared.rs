@@ -1,5 +1,6 @@
 //! The state that the parts of one opened Vulkan device share.
 
+use super::event::Timelines;
 use super::info::{Entry, Facts};
 use super::loader::Instance;
 use super::pool::{Home, Pool};
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     /// The driver's queues. Queues of this backend share them.
     lanes: Vec<Mutex<vk::Queue>>,
     next_lane: AtomicUsize,
+    /// The timelines of the queues.
+    pub(super) timelines: Timelines,
     /// How long the device may work without finishing a submission.
     pub(super) patience: Duration,
     /// Set once the device no longer answers. It may still access its memory then, so nothing of it
@@ -84,6 +87,7 @@ impl Shared {
             pools,
             lanes,
             next_lane: AtomicUsize::new(0),
+            timelines: Timelines::default(),
             is_hung: AtomicBool::new(false),
             physical,
             instance: ManuallyDrop::new(instance),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Kernels' buffers of one pool of descriptors; a slot takes as many pools as it needs.
-const DESCRIPTORS: u32 = 512;
+pub(super) const DESCRIPTORS: u32 = 512;
 /// Kernels of one pool of descriptors.
 const SETS: u32 = 64;
 

@@ -10,7 +10,7 @@ use ash::vk;
 
 const ID: DeviceId = DeviceId { backend: BackendKind::Vulkan, ordinal: 0 };
 
-fn open() -> Option<VkDevice> {
+pub(super) fn open() -> Option<VkDevice> {
     let (instance, mut entries) = crate::backend::vulkan::enumerate().ok()?;
     entries.retain(|entry| entry.unfit.is_none());
     let entry = (!entries.is_empty()).then(|| entries.swap_remove(0))?;
@@ -57,7 +57,7 @@ fn a_device_that_does_not_answer_is_lost_and_opens_anew() {
     let shared = Arc::get_mut(&mut device.shared).expect("not shared yet");
     shared.patience = std::time::Duration::from_millis(10);
     // No submission ever reaches this value.
-    let timeline = Arc::new(Timeline::new(&device.shared).expect("is made"));
+    let timeline = Timeline::new(&device.shared).expect("is made");
     let event = VkEvent { timeline, value: 1, stamp: None };
     let end = event.wait().expect_err("nothing happens");
     assert!(matches!(end, Error::DeviceLost { call: "vkWaitSemaphores", .. }), "{end}");
