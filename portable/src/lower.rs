@@ -4,29 +4,34 @@ mod builtin;
 mod call;
 mod convert;
 mod expression;
+mod memory;
 mod place;
 mod statement;
 mod types;
 mod unroll;
 
-use crate::constant;
 use crate::module::Writer;
-use crate::syntax::{Function, I32, Int, Passed, Type};
+use crate::syntax::{Function, I32, Int, Number, Passed, Type};
 use crate::{Error, Kernel, Parameter, Scalar};
+pub(crate) use builtin::is_known as is_builtin;
 use place::{Base, Pointer};
 use rspirv::dr::Operand;
 use rspirv::spirv::{BuiltIn, Op, StorageClass, Word};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A work-group may have no more work-items.
-const GROUP_MAX: u32 = 256;
+/// Statements and expressions one in another, also in functions that are written where they are called: each takes
+/// stack.
+const DEPTH_MAX: u32 = 600;
+/// Statements and expressions that are written for all kernels of a source.
+const WRITTEN_MAX: u32 = 1 << 18;
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
 enum Named {
     /// A variable in a register.
-    Variable { pointer: Word, ty: Type },
+    Variable { pointer: Word, ty: Type, constant: bool },
     /// A pointer to elements, which an array is too.
     Pointer(Pointer),
 }
@@ -45,14 +50,31 @@ struct Around {
     after: Word,
     /// Where `continue` goes.
     next: Word,
-    /// Whether a `break` leaves it.
-    is_left: bool,
+}
+
+/// The functions of a source by their names, with their places in it.
+pub(crate) type Functions<'a> = HashMap<&'a str, (usize, &'a Function)>;
+
+/// What kernels are written from.
+pub(crate) struct Source<'a> {
+    functions: Functions<'a>,
+    /// How many more statements and expressions are written: functions and steps that are written several times make
+    /// much of little.
+    left: Cell<u32>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(functions: &'a [Function]) -> Self {
+        let places = functions.iter().enumerate();
+        let functions = places.map(|(at, function)| (&*function.name, (at, function))).collect();
+        Self { functions, left: Cell::new(WRITTEN_MAX) }
+    }
 }
 
 /// The writer of one kernel.
 struct Lower<'a> {
     writer: Writer,
-    functions: &'a [Function],
+    source: &'a Source<'a>,
     /// Functions of values alone, which are functions in SPIR-V too.
     written: HashMap<Rc<str>, Word>,
     scopes: Vec<HashMap<Rc<str>, Named>>,
@@ -61,31 +83,20 @@ struct Lower<'a> {
     /// Whether `return` ends the function in SPIR-V; elsewhere the function is written where it is called.
     returns: bool,
     local_bytes: u32,
+    /// How many statements and expressions are around.
+    depth: u32,
 }
 
-/// The module of `kernel`, which calls `functions`.
-pub(crate) fn kernel(kernel: &Function, functions: &[Function]) -> Result<Kernel, Error> {
-    let mut lower = Lower {
-        writer: Writer::new(),
-        functions,
-        written: HashMap::new(),
-        scopes: vec![HashMap::new()],
-        loops: Vec::new(),
-        result: Type::Void,
-        returns: true,
-        local_bytes: 0,
-    };
+/// The module of `kernel`.
+pub(crate) fn kernel(kernel: &Function, source: &Source<'_>) -> Result<Kernel, Error> {
+    let mut lower = Lower::new(source);
     let group = group(kernel)?;
-    for function in call::reached(kernel, functions)? {
-        if function.parameters.iter().all(|parameter| parameter.kind == Passed::Value) {
-            lower.function(function)?;
-        }
-    }
+    lower.functions(&[kernel])?;
     let void = lower.writer.void();
     let entry = lower.writer.id();
     lower.writer.begin(entry, void, &[]);
     let (parameters, scalar_bytes) = lower.parameters(kernel)?;
-    lower.block(&kernel.body)?;
+    lower.statements(&kernel.body)?;
     if lower.writer.is_open() {
         lower.writer.close(Op::Return, vec![]);
     }
@@ -108,26 +119,90 @@ pub(crate) fn kernel(kernel: &Function, functions: &[Function]) -> Result<Kernel
     })
 }
 
+/// Finds the mistakes in functions, which no kernel may call.
+pub(crate) fn check(functions: &[&Function], source: &Source<'_>) -> Result<(), Error> {
+    let mut lower = Lower::new(source);
+    lower.functions(functions)?;
+    for function in functions {
+        match function.takes_values() {
+            false => lower.alone(function)?,
+            true if lower.written.contains_key(&function.name) => {}
+            true => lower.function(function)?,
+        }
+    }
+    Ok(())
+}
+
 /// The sides of a kernel's work-groups.
 fn group(kernel: &Function) -> Result<Option<[u32; 3]>, Error> {
     let Some(Some(given)) = &kernel.kernel else { return Ok(None) };
     let mut sides = [0; 3];
     for (side, given) in sides.iter_mut().zip(given) {
-        let value = constant::evaluate(given).and_then(crate::syntax::Number::size);
+        let value = given.number().and_then(Number::size);
         let value = value.filter(|value| *value > 0);
         *side = value.ok_or_else(|| {
             Error::new(kernel.line, "a side of GROUP_SIZE is no constant above 0")
         })?;
     }
     let items = sides.iter().fold(1u32, |items, side| items.saturating_mul(*side));
-    if items > GROUP_MAX {
-        let message = format!("a work-group has {items} items, at most {GROUP_MAX} are allowed");
+    if items > crate::GROUP_ITEMS_MAX {
+        let most = crate::GROUP_ITEMS_MAX;
+        let message = format!("a work-group has {items} items, at most {most} are allowed");
         return Err(Error::new(kernel.line, message));
     }
     Ok(Some(sides))
 }
 
-impl Lower<'_> {
+impl<'a> Lower<'a> {
+    fn new(source: &'a Source<'a>) -> Self {
+        Self {
+            writer: Writer::new(),
+            source,
+            written: HashMap::new(),
+            scopes: vec![HashMap::new()],
+            loops: Vec::new(),
+            result: Type::Void,
+            returns: true,
+            local_bytes: 0,
+            depth: 0,
+        }
+    }
+
+    /// Counts a statement or expression that is written.
+    fn deeper(&mut self, line: u32) -> Result<(), Error> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            let message = format!("more than {DEPTH_MAX} levels of nesting, with those of calls");
+            return Err(Error::new(line, message));
+        }
+        let left = self.source.left.get().checked_sub(1).ok_or_else(|| {
+            let what = "statements and expressions, with each copy of a function or step";
+            Error::new(line, format!("the kernels are of more than {WRITTEN_MAX} {what}"))
+        })?;
+        self.source.left.set(left);
+        Ok(())
+    }
+
+    /// Finds the mistakes in what is never reached, of which nothing is kept.
+    fn aside(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        let mut scratch = Writer::new();
+        let (void, id) = (scratch.void(), scratch.id());
+        scratch.begin(id, void, &[]);
+        let (writer, local_bytes) =
+            (std::mem::replace(&mut self.writer, scratch), self.local_bytes);
+        let done = write(self);
+        (self.writer, self.local_bytes) = (writer, local_bytes);
+        done
+    }
+
+    /// Writes what follows, or only finds its mistakes where nothing leads to it.
+    fn where_reached(
+        &mut self,
+        write: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.writer.is_open() { write(self) } else { self.aside(write) }
+    }
+
     /// Declares a kernel's parameters; answers them with the bytes of all scalars.
     fn parameters(&mut self, kernel: &Function) -> Result<(Vec<Parameter>, u32), Error> {
         let (mut parameters, mut members, mut scalars) = (Vec::new(), Vec::new(), Vec::new());
@@ -137,7 +212,7 @@ impl Lower<'_> {
             match parameter.kind {
                 Passed::Buffer { constant } => {
                     let base = Base::Buffer { binding, constant };
-                    let pointer = Pointer { base, offset: None, ty };
+                    let pointer = Pointer { base, offset: None, ty, constant };
                     self.declare(name, Named::Pointer(pointer), parameter.line)?;
                     parameters.push(Parameter::Buffer { binding, written: !constant });
                     binding += 1;
@@ -187,7 +262,7 @@ impl Lower<'_> {
             let value = Value { id, ty: parameter.ty };
             self.variable(Rc::clone(&parameter.name), value, parameter.line)?;
         }
-        self.block(&function.body)?;
+        self.statements(&function.body)?;
         if self.writer.is_open() {
             match function.result {
                 Type::Void => self.writer.close(Op::Return, vec![]),
@@ -207,7 +282,7 @@ impl Lower<'_> {
     fn variable(&mut self, name: Rc<str>, value: Value, line: u32) -> Result<(), Error> {
         let pointer = self.writer.variable(value.ty, &[]);
         self.writer.act(Op::Store, [pointer, value.id].map(Operand::IdRef).to_vec());
-        self.declare(name, Named::Variable { pointer, ty: value.ty }, line)
+        self.declare(name, Named::Variable { pointer, ty: value.ty, constant: false }, line)
     }
 
     fn declare(&mut self, name: Rc<str>, named: Named, line: u32) -> Result<(), Error> {

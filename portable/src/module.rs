@@ -8,7 +8,7 @@ use rspirv::dr::{Block, Function, Instruction, Module, ModuleHeader, Operand};
 use rspirv::spirv::{
     AddressingModel, BuiltIn, Capability, Decoration, MemoryModel, Op, StorageClass, Word,
 };
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 /// The elements as which a buffer is seen; several views of one buffer are variables of the same binding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,6 +38,9 @@ pub(crate) struct Writer {
     /// Variables of the function, which its first block begins with.
     variables: Vec<Instruction>,
     block: Option<Block>,
+    /// The blocks of the function that branches lead to, and those where its constructs end.
+    reached: HashSet<Word>,
+    merges: HashSet<Word>,
     /// Whether results of float operators keep to their own rounding.
     pub(crate) precise: bool,
 }
@@ -76,6 +79,8 @@ impl Writer {
             function: Function::new(),
             variables: Vec::new(),
             block: None,
+            reached: HashSet::new(),
+            merges: HashSet::new(),
             precise: false,
         }
     }

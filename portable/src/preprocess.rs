@@ -1,7 +1,6 @@
 //! The preprocessor: directives, and macros in place of names.
 
 use crate::Error;
-use crate::constant;
 use crate::parse::Parser;
 use crate::token::{Kind, Token, tokens};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -189,10 +188,7 @@ impl Preprocessor {
                 token.kind = Kind::Number("0".into());
             }
         }
-        let mut parser = Parser::new(&tokens, line);
-        let condition = parser.expression()?;
-        parser.end()?;
-        let value = constant::evaluate(&condition);
+        let value = Parser::condition(&tokens, line)?.number();
         let value = value.ok_or_else(|| Error::new(line, "the condition of #if is no constant"))?;
         Ok(value.is_true())
     }
