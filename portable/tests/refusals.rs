@@ -109,6 +109,13 @@ fn mistakes_between_items_are_named() {
         ),
         ("#if 1", 1, "no #endif"),
         ("#else", 1, "without an #if"),
+        ("#if 0\n#else\n#else\n#endif", 3, "#else after the #else"),
+        ("#if 1\n#else\n#elif 1\n#endif", 3, "#elif after the #else"),
+        ("#pragma unroll", 1, "expected _Pragma"),
+        ("#line 7", 1, "no directive"),
+        ("#define F(a) ##a", 1, "## joins nothing"),
+        ("#define F(a) a##", 1, "## joins nothing"),
+        ("\n/*/", 2, "the comment has no end"),
         ("#include <x>", 1, "no directive"),
         ("#error too old", 1, "too old"),
         ("#define F(a, b) a\nKERNEL void k() { u32 x = F(1); }", 2, "gets 1 arguments, expected 2"),
@@ -129,11 +136,77 @@ fn sources_that_grow_without_end_are_refused() {
     source += "KERNEL void k() { u32 x = A39 1; }";
     let error = compile(&source, "").expect_err("it has 2^39 terms");
     assert!(error.message.contains("tokens"), "{error}");
-    let deep = format!("KERNEL void k() {{ u32 x = {}1{}; }}", "(".repeat(5000), ")".repeat(5000));
-    let error = compile(&deep, "").expect_err("it nests 5000 times");
-    assert!(error.message.contains("levels of nesting"), "{error}");
-    let deep = format!("KERNEL void k() {{ u32 x = {}1; }}", "-".repeat(5000));
-    assert!(compile(&deep, "").is_err(), "it has 5000 signs");
+    // Tokens beyond the most that there may be, around a directive.
+    let source = format!("{}\n#define A\n1", "1 ".repeat((1 << 17) + 1));
+    let error = compile(&source, "").expect_err("it has too many tokens");
+    assert!(error.message.contains("tokens"), "{error}");
+    // Each macro's argument stands 3,000 times in it, and has 3,000 tokens.
+    let (uses, tokens) = ("a ".repeat(3000), "1 ".repeat(3000));
+    let source = format!("#define F(a) {uses}\nKERNEL void k() {{ u32 x =\nF({tokens}); }}");
+    let error = compile(&source, "").expect_err("it has 9,000,000 tokens");
+    assert!(error.line == 3 && error.message.contains("tokens"), "{error}");
+}
+
+/// A function that takes a pointer `levels` deep, where each level stands for `times` calls of the one before.
+fn called(levels: usize, times: usize) -> String {
+    let mut source = "DEVICE void call0(float *p) { p[0] += 1.0f; }\n".to_owned();
+    for level in 1..levels {
+        let calls = format!("call{}(p); ", level - 1).repeat(times);
+        source += &format!("DEVICE void call{level}(float *p) {{ {calls} }}\n");
+    }
+    source + &format!("KERNEL void k() {{ float a[1]; call{}(a); }}", levels - 1)
+}
+
+#[test]
+fn what_would_take_the_stack_or_all_time_is_refused() {
+    let statement = |statement: String| format!("KERNEL void k(GLOBAL u32 *y) {{ {statement} }}");
+    let unrolled =
+        |name: char| format!("_Pragma(\"unroll 64\") for (u32 {name} = 0; {name} < 64; {name}++) ");
+    let loops: String = ['a', 'b', 'c', 'd'].map(unrolled).concat();
+    for (source, part) in [
+        (
+            statement(format!("u32 x = {}1{};", "(".repeat(5000), ")".repeat(5000))),
+            "levels of nesting",
+        ),
+        (statement(format!("u32 x = {}1;", "- ".repeat(5000))), "levels of nesting"),
+        (statement("{".repeat(5000)), "levels of nesting"),
+        (statement(format!("u32 x = y[0]{};", " + y[0]".repeat(6000))), "one in another"),
+        (statement(format!("u32 x = y{};", "[0]".repeat(6000))), "one in another"),
+        (statement(format!("u32 x = y{};", ".x".repeat(6000))), "one in another"),
+        (
+            format!(
+                "#define F(a) a\n{}",
+                statement(format!("u32 x = {}1{};", "F(".repeat(300), ")".repeat(300)))
+            ),
+            "macros stand in one another",
+        ),
+        (called(3000, 1), "levels of nesting"),
+        (called(30, 2), "statements and expressions"),
+        (statement(format!("{loops} y[a] += 1;")), "statements and expressions"),
+    ] {
+        match compile(&source, "") {
+            Ok(_) => panic!("{part:?} is not said"),
+            Err(error) => assert!(error.message.contains(part), "{part:?}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn what_nests_as_deep_as_is_allowed_takes_little_stack_and_time() {
+    let statement = |statement: String| format!("KERNEL void k(GLOBAL u32 *y) {{ {statement} }}");
+    let condition = "y[0] > 1 ? ".repeat(90) + "1" + &" : 2".repeat(90);
+    for source in [
+        statement(format!("y[0] = 1{};", " + 1".repeat(6000))),
+        statement(format!("y[0] = y[1]{};", " + y[1]".repeat(390))),
+        statement(format!("y[0] = {}y[1]{};", "(1 + ".repeat(190), ")".repeat(190))),
+        statement(format!("y[0] = {condition};")),
+        statement(format!("y[0] = {};", "1 ? ".repeat(190) + "1" + &" : 2".repeat(190))),
+        statement(format!("{}y[0] = 1;{}", "if (y[0] > 0) {".repeat(90), "}".repeat(90))),
+        called(70, 1),
+    ] {
+        let kernels = compile(&source, "").unwrap_or_else(|error| panic!("{source}: {error}"));
+        assert_eq!(kernels.len(), 1);
+    }
 }
 
 #[test]

@@ -9,6 +9,9 @@ use rspirv::spirv::Op;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
+/// The levels of nesting that a call counts for, by the stack that it takes.
+const CALL_DEPTH: u32 = 3;
+
 /// The functions that others call, also through others, in the order of the source.
 fn reached<'a>(callers: &[&Function], source: &'a Source<'a>) -> Result<Vec<&'a Function>, Error> {
     let mut waiting = BTreeMap::new();
@@ -170,12 +173,14 @@ impl<'a> Lower<'a> {
         let scopes = std::mem::replace(&mut self.scopes, vec![own]);
         let loops = std::mem::take(&mut self.loops);
         let returns = std::mem::replace(&mut self.returns, false);
+        self.depth += CALL_DEPTH;
         let (last, body) = match function.body.split_last() {
             Some((Statement { kind: Do::Return(value), .. }, body)) => (value.as_ref(), body),
             _ => (None, &function.body[..]),
         };
         self.statements(body)?;
         let value = last.map(|value| self.value_as(value, function.result)).transpose()?;
+        self.depth -= CALL_DEPTH;
         (self.scopes, self.loops, self.returns) = (scopes, loops, returns);
         match (value, function.result) {
             (None, Type::Void) => Ok(None),
