@@ -9,7 +9,7 @@ impl Writer {
     /// A variable or array of the function.
     pub(crate) fn variable(&mut self, ty: Type, sizes: &[u32]) -> Word {
         let element = self.register(ty);
-        let of = sizes.iter().rev().fold(element, |element, size| self.array(element, *size));
+        let of = self.array(element, sizes);
         let pointer = self.pointer(StorageClass::Function, of);
         let id = self.id();
         let operands = vec![Operand::StorageClass(StorageClass::Function)];
