@@ -85,6 +85,8 @@ struct Lower<'a> {
     /// Whether `return` ends the function in SPIR-V; elsewhere the function is written where it is called.
     returns: bool,
     local_bytes: u32,
+    /// Whether a kernel is written, whose outermost block may have LOCAL arrays.
+    kernel: bool,
     /// How many statements and expressions are around.
     depth: u32,
 }
@@ -114,6 +116,7 @@ impl<'a> Lower<'a> {
             result: Type::Void,
             returns: true,
             local_bytes: 0,
+            kernel: false,
             depth: 0,
         }
     }

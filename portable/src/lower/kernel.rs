@@ -16,6 +16,7 @@ pub(crate) fn kernel(kernel: &Function, source: &Source<'_>) -> Result<Kernel, E
     let entry = lower.writer.id();
     lower.writer.begin(entry, void, &[]);
     let (parameters, scalar_bytes) = lower.parameters(kernel)?;
+    lower.kernel = true;
     lower.statements(&kernel.body)?;
     if lower.writer.is_open() {
         lower.writer.close(Op::Return, vec![]);

@@ -203,6 +203,11 @@ impl Lower<'_> {
                 let message = format!("{name} is LOCAL, so it is an array without a first value");
                 return Err(Error::new(line, message));
             }
+            // OpenCL C has local memory nowhere else.
+            if !self.kernel || !self.returns || self.scopes.len() > 1 {
+                let message = format!("{name} is LOCAL outside of a kernel's outermost block");
+                return Err(Error::new(line, message));
+            }
             // Every array begins where one that is ALIGNED may.
             let own = if ty == Type::Bool { 4 } else { ty.bytes() };
             let bytes = sizes.iter().try_fold(own, |bytes, size| bytes.checked_mul(*size));
