@@ -1,17 +1,17 @@
 //! The language in which kernels are written once for every device.
 //!
-//! The language is a structured subset of C after the C preprocessor, whose macros, conditions, `#line`, `#error` and
-//! `#pragma unroll` it keeps. These names stand where compilers differ:
+//! The language is a structured subset of C with the C preprocessor's macros, conditions and `#error`; the book's page on
+//! the language of kernels has its grammar. These names stand where compilers differ:
 //!
 //! | name | meaning |
 //! |---|---|
 //! | `KERNEL GROUP_SIZE(x, y, z) void name(…)` | a kernel whose work-groups have that size |
 //! | `DEVICE` | before a function that kernels call; it is defined before its use and does not call itself |
 //! | `GLOBAL` | before a pointer to a buffer, wherever a pointer is declared |
-//! | `LOCAL` | before an array that a work-group shares; its size is a constant |
+//! | `LOCAL` | before an array that a work-group shares, in a kernel's outermost block; its size is a constant |
 //! | `ALIGNED` | after the declaration of a `LOCAL` array that begins at a multiple of 16 bytes |
 //! | `BARRIER()` | all work-items of the group get here, and see its local memory |
-//! | `UNROLL` | before a loop of constant bounds whose turns are written out |
+//! | `UNROLL` | before a loop of constant bounds whose turns are written out; `_Pragma("unroll N")` for some of them |
 //! | `GLOBAL_ID(d)`, `LOCAL_ID(d)`, `GROUP_ID(d)`, `GROUPS(d)` | places in the grid, `u32`; `d` is a literal |
 //! | `i8` … `u64` | integers of that many bits |
 //! | `f16`, `bf16` | halves in memory: `load_f16(p, i)`, `store_f16(x, p, i)`, and so for bf16 |
@@ -22,7 +22,8 @@
 //! | `divide(x, y)` | the quotient, rounded to nearest where `/` need not be; not of numbers below 2⁻¹⁰⁰ |
 //! | `compare_and_swap(p, old, new)` | the one atomic on buffers; only it may read its target |
 //!
-//! Other types are `void`, `bool` and `float`. Parameters of kernels are buffers, `u32`, `i32`, `u64` and `float`.
+//! Other types are `void`, `bool` and `float`. Parameters of kernels are buffers, `u32`, `i32`, `u64`, `i64` and
+//! `float`.
 //! A packed load begins at a multiple of its own size, counted from the buffer's begin.
 //!
 //! A pointer is indexed, moved by `+`, passed to a function, or kept in a local that is never assigned again. There is
@@ -40,6 +41,13 @@ use crate::backend::BackendKind;
 pub const GROUP_MAX: usize = 256;
 /// Bytes of local memory that every supported device has for a work-group.
 pub const LOCAL_BYTES: u64 = 32 * 1024;
+
+#[cfg(feature = "vulkan")]
+const _: () = assert!(
+    GROUP_MAX == lgp_portable::GROUP_ITEMS_MAX as usize
+        && LOCAL_BYTES == lgp_portable::LOCAL_BYTES_MAX as u64,
+    "the compiler for Vulkan allows what every device does"
+);
 
 /// The header before a portable kernel's source for the compiler of a backend; `None` for a backend
 /// that compiles no programs.

@@ -1,6 +1,6 @@
 //! The value of expressions of numbers alone: sizes, conditions of `#if`, and bounds of loops.
 
-use crate::syntax::{Expression, I32, Int, Number, Of, Type};
+use crate::syntax::{I32, Int, Number, Of, Type};
 
 impl Number {
     pub(crate) fn is_true(self) -> bool {
@@ -71,28 +71,22 @@ fn cut(int: Int, bits: u64) -> u64 {
     bits & (u64::MAX >> (64 - int.bits))
 }
 
-/// The expression's value, if it is made of numbers alone. What has no value, like a quotient by 0, is no constant.
-pub(crate) fn evaluate(expression: &Expression) -> Option<Number> {
-    match &expression.kind {
-        Of::Number(number) => Some(*number),
-        Of::Cast(ty, of) => evaluate(of)?.to(*ty),
-        Of::Unary(operator, of) => unary(operator, evaluate(of)?),
-        Of::Binary("&&", a, b) => match evaluate(a)?.is_true() {
-            true => Some(Number::Bool(evaluate(b)?.is_true())),
-            false => Some(Number::Bool(false)),
-        },
-        Of::Binary("||", a, b) => match evaluate(a)?.is_true() {
-            true => Some(Number::Bool(true)),
-            false => Some(Number::Bool(evaluate(b)?.is_true())),
-        },
-        Of::Binary(operator, a, b) => binary(operator, evaluate(a)?, evaluate(b)?),
+/// The value of an operator on numbers. What has no value, like a quotient by 0, is no constant.
+pub(crate) fn folded(kind: &Of) -> Option<Number> {
+    match kind {
+        Of::Cast(ty, of) => of.number()?.to(*ty),
+        Of::Unary(operator, of) => unary(operator, of.number()?),
+        Of::Binary(operator @ ("&&" | "||"), a, b) => {
+            let first = a.number()?.is_true();
+            let decides = first == (*operator == "||");
+            Some(Number::Bool(if decides { first } else { b.number()?.is_true() }))
+        }
+        Of::Binary(operator, a, b) => binary(operator, a.number()?, b.number()?),
         Of::Choice(parts) => {
             let [condition, a, b] = &**parts;
-            let chosen = if evaluate(condition)?.is_true() { a } else { b };
-            let (chosen, other) =
-                (evaluate(chosen)?, evaluate(if evaluate(condition)?.is_true() { b } else { a }));
-            // Of two types the common one is taken, so both must be known.
-            chosen.to(chosen.ty().common(other?.ty()))
+            let (a, b) = (a.number()?, b.number()?);
+            let chosen = if condition.number()?.is_true() { a } else { b };
+            chosen.to(a.ty().common(b.ty()))
         }
         _ => None,
     }
@@ -112,11 +106,9 @@ fn unary(operator: &str, of: Number) -> Option<Number> {
 
 pub(crate) fn binary(operator: &str, a: Number, b: Number) -> Option<Number> {
     if matches!(operator, "<<" | ">>") {
-        let (Number::Int(int, bits), Number::Int(_, by)) = (a.to(a.ty().promoted())?, b.to(I32)?)
-        else {
-            return None;
-        };
-        let by = u32::try_from(by).ok().filter(|by| *by < int.bits)?;
+        let by = Some(b).filter(|by| by.ty().is_integer()).and_then(|by| by.to(I32))?.size();
+        let Number::Int(int, bits) = a.to(a.ty().promoted())? else { return None };
+        let by = by.filter(|by| *by < int.bits)?;
         return Some(Number::Int(
             int,
             match operator {

@@ -11,12 +11,16 @@ mod preprocess;
 mod syntax;
 mod token;
 
+use lower::Source;
 use parse::Parser;
 use preprocess::Preprocessor;
+use std::collections::BTreeSet;
 use syntax::Function;
 
-/// Local memory of a work-group that every supported device has.
-const LOCAL_BYTES_MAX: u32 = 32 * 1024;
+/// Work-items of a work-group that every supported device allows.
+pub const GROUP_ITEMS_MAX: u32 = 256;
+/// Bytes of local memory that every supported device has for a work-group.
+pub const LOCAL_BYTES_MAX: u32 = 32 * 1024;
 /// The language's own functions, in the language.
 const LIBRARY: &str = include_str!("library.h");
 /// The function of the library that rounds a float to the bits of a bf16.
@@ -41,12 +45,11 @@ pub struct Kernel {
     pub parameters: Vec<Parameter>,
     /// Bytes of all push constants.
     pub scalar_bytes: u32,
-    /// The first byte of a piece's first work-group, three u32.
-    pub first_offset: u32,
+    /// The first byte of a piece's first work-group, three u32. `None` for a kernel that asks for the number of
+    /// work-groups (`GROUPS`) or whose scalars leave no room: all of its work-groups must be in one dispatch.
+    pub first_offset: Option<u32>,
     /// Local memory of a work-group.
     pub local_bytes: u32,
-    /// Whether it asks for the number of work-groups (`GROUPS`), so that all of them must be in one dispatch.
-    pub counts_groups: bool,
     /// What the device must have.
     pub needs: Vec<Need>,
 }
@@ -129,10 +132,15 @@ pub fn compile(source: &str, options: &str) -> Result<Vec<Kernel>, Error> {
     preprocessor.options(options)?;
     let (kernels, own): (Vec<Function>, Vec<Function>) =
         items(&mut preprocessor, source)?.into_iter().partition(|item| item.kernel.is_some());
+    let library = functions.len();
     functions.extend(own);
-    unique(&kernels)?;
-    unique(&functions)?;
-    kernels.iter().map(|kernel| lower::kernel(kernel, &functions)).collect()
+    unique(functions.iter().chain(&kernels))?;
+    let source = Source::new(&functions);
+    let done = kernels.iter().map(|kernel| lower::kernel(kernel, &source));
+    let done = done.collect::<Result<Vec<Kernel>, Error>>()?;
+    let own: Vec<&Function> = functions.iter().skip(library).collect();
+    lower::check(&own, &source)?;
+    Ok(done)
 }
 
 fn items(preprocessor: &mut Preprocessor, text: &str) -> Result<Vec<Function>, Error> {
@@ -141,10 +149,12 @@ fn items(preprocessor: &mut Preprocessor, text: &str) -> Result<Vec<Function>, E
 }
 
 /// No name may stand for two functions.
-fn unique(functions: &[Function]) -> Result<(), Error> {
-    let mut names = std::collections::BTreeSet::new();
-    match functions.iter().find(|function| !names.insert(&function.name)) {
-        None => Ok(()),
-        Some(again) => Err(Error::new(again.line, format!("{} is defined twice", again.name))),
+fn unique<'a>(items: impl Iterator<Item = &'a Function>) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for Function { name, line, .. } in items {
+        if lower::is_builtin(name) || !names.insert(name) {
+            return Err(Error::new(*line, format!("{name} is defined twice")));
+        }
     }
+    Ok(())
 }

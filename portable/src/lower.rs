@@ -4,29 +4,36 @@ mod builtin;
 mod call;
 mod convert;
 mod expression;
+mod kernel;
+mod memory;
 mod place;
 mod statement;
 mod types;
 mod unroll;
 
-use crate::constant;
+use crate::Error;
 use crate::module::Writer;
-use crate::syntax::{Function, I32, Int, Passed, Type, U32};
-use crate::{Error, Kernel, Parameter, Scalar};
-use place::{Base, Pointer};
+use crate::syntax::{Function, Type};
+pub(crate) use builtin::is_known as is_builtin;
+pub(crate) use kernel::kernel;
+use place::Pointer;
 use rspirv::dr::Operand;
-use rspirv::spirv::{BuiltIn, Op, StorageClass, Word};
+use rspirv::spirv::{Op, Word};
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-/// A work-group may have no more work-items.
-const GROUP_MAX: u32 = 256;
+/// Statements and expressions one in another, also in functions that are written where they are called: each takes
+/// stack.
+const DEPTH_MAX: u32 = 400;
+/// Statements and expressions that are written for all kernels of a source.
+const WRITTEN_MAX: u32 = 1 << 18;
 
 /// What a name stands for.
 #[derive(Debug, Clone)]
 enum Named {
     /// A variable in a register.
-    Variable { pointer: Word, ty: Type },
+    Variable { pointer: Word, ty: Type, constant: bool },
     /// A pointer to elements, which an array is too.
     Pointer(Pointer),
 }
@@ -45,14 +52,31 @@ struct Around {
     after: Word,
     /// Where `continue` goes.
     next: Word,
-    /// Whether a `break` leaves it.
-    is_left: bool,
+}
+
+/// The functions of a source by their names, with their places in it.
+pub(crate) type Functions<'a> = HashMap<&'a str, (usize, &'a Function)>;
+
+/// What kernels are written from.
+pub(crate) struct Source<'a> {
+    functions: Functions<'a>,
+    /// How many more statements and expressions are written: functions and steps that are written several times make
+    /// much of little.
+    left: Cell<u32>,
+}
+
+impl<'a> Source<'a> {
+    pub(crate) fn new(functions: &'a [Function]) -> Self {
+        let places = functions.iter().enumerate();
+        let functions = places.map(|(at, function)| (&*function.name, (at, function))).collect();
+        Self { functions, left: Cell::new(WRITTEN_MAX) }
+    }
 }
 
 /// The writer of one kernel.
 struct Lower<'a> {
     writer: Writer,
-    functions: &'a [Function],
+    source: &'a Source<'a>,
     /// Functions of values alone, which are functions in SPIR-V too.
     written: HashMap<Rc<str>, Word>,
     scopes: Vec<HashMap<Rc<str>, Named>>,
@@ -61,146 +85,82 @@ struct Lower<'a> {
     /// Whether `return` ends the function in SPIR-V; elsewhere the function is written where it is called.
     returns: bool,
     local_bytes: u32,
-    /// The push constants.
+    /// Whether a kernel is written, whose outermost block may have LOCAL arrays.
+    kernel: bool,
+    /// The push constants; a function that no kernel calls has none, and is only checked.
     pushed: Word,
-    /// The member of those that is a piece's first work-group; one more for each further dimension.
-    first: u32,
+    /// The member of those that is a piece's first work-group; one more for each further dimension. `None` where they
+    /// have no room for it.
+    first: Option<u32>,
+    /// How many statements and expressions are around.
+    depth: u32,
 }
 
-/// The module of `kernel`, which calls `functions`.
-pub(crate) fn kernel(kernel: &Function, functions: &[Function]) -> Result<Kernel, Error> {
-    let mut writer = Writer::new();
-    let (members, first) = pushed(kernel)?;
-    let mut lower = Lower {
-        pushed: writer.push_constants(&members),
-        first,
-        writer,
-        functions,
-        written: HashMap::new(),
-        scopes: vec![HashMap::new()],
-        loops: Vec::new(),
-        result: Type::Void,
-        returns: true,
-        local_bytes: 0,
-    };
-    let group = group(kernel)?;
-    for function in call::reached(kernel, functions)? {
-        if function.parameters.iter().all(|parameter| parameter.kind == Passed::Value) {
-            lower.function(function)?;
+/// Finds the mistakes in functions, which no kernel may call.
+pub(crate) fn check(functions: &[&Function], source: &Source<'_>) -> Result<(), Error> {
+    let mut lower = Lower::new(source);
+    lower.functions(functions)?;
+    for function in functions {
+        match function.takes_values() {
+            false => lower.alone(function)?,
+            true if lower.written.contains_key(&function.name) => {}
+            true => lower.function(function)?,
         }
     }
-    let void = lower.writer.void();
-    let entry = lower.writer.id();
-    lower.writer.begin(entry, void, &[]);
-    let parameters = lower.parameters(kernel, &members)?;
-    lower.block(&kernel.body)?;
-    if lower.writer.is_open() {
-        lower.writer.close(Op::Return, vec![]);
-    }
-    lower.writer.end();
-    if group.is_none() {
-        lower.writer.open_group();
-    }
-    let local_bytes = lower.local_bytes;
-    let counts_groups = lower.writer.has_builtin(BuiltIn::NumWorkgroups);
-    let (words, needs) = lower.writer.assemble(entry, &kernel.name, group);
-    Ok(Kernel {
-        name: kernel.name.to_string(),
-        words,
-        group,
-        parameters,
-        scalar_bytes: members.last().map_or(0, |(ty, offset)| offset + ty.bytes()),
-        first_offset: members.get(first as usize).map_or(0, |(_, offset)| *offset),
-        local_bytes,
-        counts_groups,
-        needs: needs.into_iter().collect(),
-    })
+    Ok(())
 }
 
-/// A kernel's push constants with their first bytes: its scalars, and behind them the first work-group of a piece of the
-/// grid, of which the first member's number is answered.
-fn pushed(kernel: &Function) -> Result<(Vec<(Type, u32)>, u32), Error> {
-    let mut types = Vec::new();
-    for parameter in kernel.parameters.iter().filter(|it| it.kind == Passed::Value) {
-        let (name, ty) = (&parameter.name, parameter.ty);
-        if scalar(ty).is_none() {
-            let message = format!("a kernel takes no {}, which {name} is", ty.name());
-            return Err(Error::new(parameter.line, message));
+impl<'a> Lower<'a> {
+    fn new(source: &'a Source<'a>) -> Self {
+        Self {
+            writer: Writer::new(),
+            source,
+            written: HashMap::new(),
+            scopes: vec![HashMap::new()],
+            loops: Vec::new(),
+            result: Type::Void,
+            returns: true,
+            local_bytes: 0,
+            kernel: false,
+            pushed: 0,
+            first: None,
+            depth: 0,
         }
-        types.push(ty);
     }
-    let first = u32::try_from(types.len()).unwrap_or(u32::MAX);
-    let mut bytes = 0u32;
-    let members = types.into_iter().chain([U32; 3]).map(|ty| {
-        let offset = bytes.next_multiple_of(ty.bytes());
-        bytes = offset + ty.bytes();
-        (ty, offset)
-    });
-    Ok((members.collect(), first))
-}
 
-/// The sides of a kernel's work-groups.
-fn group(kernel: &Function) -> Result<Option<[u32; 3]>, Error> {
-    let Some(Some(given)) = &kernel.kernel else { return Ok(None) };
-    let mut sides = [0; 3];
-    for (side, given) in sides.iter_mut().zip(given) {
-        let value = constant::evaluate(given).and_then(crate::syntax::Number::size);
-        let value = value.filter(|value| *value > 0);
-        *side = value.ok_or_else(|| {
-            Error::new(kernel.line, "a side of GROUP_SIZE is no constant above 0")
+    /// Counts a statement or expression that is written.
+    fn deeper(&mut self, line: u32) -> Result<(), Error> {
+        self.depth += 1;
+        if self.depth > DEPTH_MAX {
+            let message = format!("more than {DEPTH_MAX} levels of nesting, with those of calls");
+            return Err(Error::new(line, message));
+        }
+        let left = self.source.left.get().checked_sub(1).ok_or_else(|| {
+            let what = "statements and expressions, with each copy of a function or step";
+            Error::new(line, format!("the kernels are of more than {WRITTEN_MAX} {what}"))
         })?;
+        self.source.left.set(left);
+        Ok(())
     }
-    let items = sides.iter().fold(1u32, |items, side| items.saturating_mul(*side));
-    if items > GROUP_MAX {
-        let message = format!("a work-group has {items} items, at most {GROUP_MAX} are allowed");
-        return Err(Error::new(kernel.line, message));
-    }
-    Ok(Some(sides))
-}
 
-impl Lower<'_> {
-    /// Declares a kernel's parameters, whose scalars are these push constants.
-    fn parameters(
+    /// Finds the mistakes in what is never reached, of which nothing is kept.
+    fn aside(&mut self, write: impl FnOnce(&mut Self) -> Result<(), Error>) -> Result<(), Error> {
+        let mut scratch = Writer::new();
+        let (void, id) = (scratch.void(), scratch.id());
+        scratch.begin(id, void, &[]);
+        let (writer, local_bytes) =
+            (std::mem::replace(&mut self.writer, scratch), self.local_bytes);
+        let done = write(self);
+        (self.writer, self.local_bytes) = (writer, local_bytes);
+        done
+    }
+
+    /// Writes what follows, or only finds its mistakes where nothing leads to it.
+    fn where_reached(
         &mut self,
-        kernel: &Function,
-        members: &[(Type, u32)],
-    ) -> Result<Vec<Parameter>, Error> {
-        let (mut parameters, mut binding) = (Vec::new(), 0);
-        let mut members = (0..).zip(members);
-        for parameter in &kernel.parameters {
-            let (name, ty) = (Rc::clone(&parameter.name), parameter.ty);
-            match parameter.kind {
-                Passed::Buffer { constant } => {
-                    let base = Base::Buffer { binding, constant };
-                    let pointer = Pointer { base, offset: None, ty };
-                    self.declare(name, Named::Pointer(pointer), parameter.line)?;
-                    parameters.push(Parameter::Buffer { binding, written: !constant });
-                    binding += 1;
-                }
-                Passed::Array => {
-                    let message = format!("{name} is no pointer to a buffer (GLOBAL)");
-                    return Err(Error::new(parameter.line, message));
-                }
-                Passed::Value => {
-                    let Some(((at, (_, offset)), scalar)) = members.next().zip(scalar(ty)) else {
-                        continue;
-                    };
-                    let id = self.pushed(at, ty);
-                    self.variable(name, Value { id, ty }, parameter.line)?;
-                    parameters.push(Parameter::Scalar { ty: scalar, offset: *offset });
-                }
-            }
-        }
-        Ok(parameters)
-    }
-
-    /// A push constant by its number.
-    fn pushed(&mut self, member: u32, ty: Type) -> Word {
-        let register = self.writer.register(ty);
-        let to = self.writer.pointer(StorageClass::PushConstant, register);
-        let member = self.writer.u32(member);
-        let place = self.writer.op(Op::AccessChain, to, &[self.pushed, member]);
-        self.writer.op(Op::Load, register, &[place])
+        write: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if self.writer.is_open() { write(self) } else { self.aside(write) }
     }
 
     /// Writes a function of values alone.
@@ -217,7 +177,7 @@ impl Lower<'_> {
             let value = Value { id, ty: parameter.ty };
             self.variable(Rc::clone(&parameter.name), value, parameter.line)?;
         }
-        self.block(&function.body)?;
+        self.statements(&function.body)?;
         if self.writer.is_open() {
             match function.result {
                 Type::Void => self.writer.close(Op::Return, vec![]),
@@ -237,7 +197,7 @@ impl Lower<'_> {
     fn variable(&mut self, name: Rc<str>, value: Value, line: u32) -> Result<(), Error> {
         let pointer = self.writer.variable(value.ty, &[]);
         self.writer.act(Op::Store, [pointer, value.id].map(Operand::IdRef).to_vec());
-        self.declare(name, Named::Variable { pointer, ty: value.ty }, line)
+        self.declare(name, Named::Variable { pointer, ty: value.ty, constant: false }, line)
     }
 
     fn declare(&mut self, name: Rc<str>, named: Named, line: u32) -> Result<(), Error> {
@@ -252,16 +212,4 @@ impl Lower<'_> {
         let found = self.scopes.iter().rev().find_map(|scope| scope.get(name));
         found.ok_or_else(|| Error::new(line, format!("{name} is not declared")))
     }
-}
-
-/// The type of a kernel's scalar, if it may have one of this type.
-fn scalar(ty: Type) -> Option<Scalar> {
-    Some(match ty {
-        I32 => Scalar::I32,
-        Type::Int(Int { bits: 32, .. }) => Scalar::U32,
-        Type::Int(Int { bits: 64, signed: true }) => Scalar::I64,
-        Type::Int(Int { bits: 64, .. }) => Scalar::U64,
-        Type::F32 => Scalar::F32,
-        _ => return None,
-    })
 }

@@ -4,7 +4,7 @@ mod expression;
 mod statement;
 
 use crate::Error;
-use crate::syntax::{Function, Parameter, Passed, Type};
+use crate::syntax::{Expression, Function, Parameter, Passed, Type};
 use crate::token::{Kind, Token};
 use std::rc::Rc;
 
@@ -17,12 +17,21 @@ pub(crate) struct Parser<'a> {
     /// The line of the last token that was taken.
     line: u32,
     depth: u32,
+    /// Whether all integers have 64 bits, as in the conditions of `#if`.
+    wide: bool,
 }
 
 impl<'a> Parser<'a> {
     /// A parser of `tokens`, which come after something in `line`.
     pub(crate) fn new(tokens: &'a [Token], line: u32) -> Self {
-        Self { tokens, line, depth: 0 }
+        Self { tokens, line, depth: 0, wide: false }
+    }
+
+    /// The condition of an `#if` in `line`.
+    pub(crate) fn condition(tokens: &'a [Token], line: u32) -> Result<Expression, Error> {
+        let mut parser = Self { tokens, line, depth: 0, wide: true };
+        let condition = parser.expression()?;
+        if parser.tokens.is_empty() { Ok(condition) } else { Err(parser.expected("nothing more")) }
     }
 
     /// All kernels and functions of a source.
@@ -42,12 +51,7 @@ impl<'a> Parser<'a> {
         Ok(items)
     }
 
-    /// Nothing may be left.
-    pub(crate) fn end(&self) -> Result<(), Error> {
-        if self.tokens.is_empty() { Ok(()) } else { Err(self.expected("nothing more")) }
-    }
-
-    fn group(&mut self) -> Result<[crate::syntax::Expression; 3], Error> {
+    fn group(&mut self) -> Result<[Expression; 3], Error> {
         self.take("(")?;
         let x = self.expression()?;
         self.take(",")?;
@@ -61,7 +65,7 @@ impl<'a> Parser<'a> {
     fn function(
         &mut self,
         line: u32,
-        kernel: Option<Option<[crate::syntax::Expression; 3]>>,
+        kernel: Option<Option<[Expression; 3]>>,
     ) -> Result<Function, Error> {
         let result = self.ty()?;
         if kernel.is_some() && result != Type::Void {
@@ -85,11 +89,9 @@ impl<'a> Parser<'a> {
     }
 
     fn parameter(&mut self) -> Result<Parameter, Error> {
-        self.takes_name("volatile");
+        let volatile = self.takes_name("volatile");
         let buffer = self.takes_name("GLOBAL");
-        let constant = self.takes_name("const");
-        let ty = self.ty()?;
-        let constant = self.takes_name("const") || constant;
+        let (constant, ty) = self.perhaps_const()?;
         let pointer = self.takes("*");
         let (name, line) = (self.name()?, self.line);
         let kind = match (buffer, pointer) {
@@ -100,10 +102,32 @@ impl<'a> Parser<'a> {
                 return Err(self.error(format!("GLOBAL {name} is no pointer, expected one")));
             }
         };
+        if !buffer && (constant || volatile) {
+            let message = format!("{name} is const or volatile, which only buffers (GLOBAL) are");
+            return Err(self.error(message));
+        }
         if ty == Type::Void || kind == Passed::Value && !ty.is_number() && ty != Type::F32x4 {
             return Err(self.error(format!("the parameter {name} is of {}", ty.name())));
         }
+        if buffer {
+            self.stored(ty)?;
+        }
         Ok(Parameter { name, line, ty, kind })
+    }
+
+    /// A type that may be const.
+    fn perhaps_const(&mut self) -> Result<(bool, Type), Error> {
+        let constant = self.takes_name("const");
+        let ty = self.ty()?;
+        Ok((self.takes_name("const") || constant, ty))
+    }
+
+    /// Refuses what no buffer has for elements.
+    fn stored(&self, ty: Type) -> Result<(), Error> {
+        match ty {
+            Type::Bool => Err(self.error("a buffer of bool, expected u8")),
+            _ => Ok(()),
+        }
     }
 
     /// A type's name.

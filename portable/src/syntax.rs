@@ -23,6 +23,7 @@ pub(crate) struct Int {
 }
 
 pub(crate) const I32: Type = Type::Int(Int { bits: 32, signed: true });
+pub(crate) const I64: Type = Type::Int(Int { bits: 64, signed: true });
 pub(crate) const U32: Type = Type::Int(Int { bits: 32, signed: false });
 
 /// Every type by its name.
@@ -39,7 +40,7 @@ const TYPES: &[(&str, Type)] = &[
     ("u16", Type::Int(Int { bits: 16, signed: false })),
     ("i32", I32),
     ("u32", U32),
-    ("i64", Type::Int(Int { bits: 64, signed: true })),
+    ("i64", I64),
     ("u64", Type::Int(Int { bits: 64, signed: false })),
 ];
 
@@ -110,6 +111,13 @@ pub(crate) struct Function {
     pub(crate) precise: bool,
 }
 
+impl Function {
+    /// Whether no parameter is a pointer.
+    pub(crate) fn takes_values(&self) -> bool {
+        self.parameters.iter().all(|parameter| parameter.kind == Passed::Value)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) name: Rc<str>,
@@ -178,6 +186,7 @@ pub(crate) struct Declaration {
     pub(crate) name: Rc<str>,
     pub(crate) ty: Type,
     pub(crate) kind: Declared,
+    pub(crate) constant: bool,
     pub(crate) sizes: Vec<Expression>,
     pub(crate) value: Option<Expression>,
 }
@@ -187,18 +196,39 @@ pub(crate) enum Declared {
     Private,
     Local,
     /// A pointer to a buffer.
-    Pointer {
-        constant: bool,
-    },
+    Pointer,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Expression {
     pub(crate) line: u32,
     pub(crate) kind: Of,
+    /// How many expressions are one in another, with this one.
+    pub(crate) height: u32,
 }
 
-#[derive(Debug, Clone)]
+impl Expression {
+    pub(crate) fn new(line: u32, kind: Of) -> Self {
+        let inner = match &kind {
+            Of::Number(_) | Of::Name(_) => 0,
+            Of::Call(_, arguments) => arguments.iter().map(|each| each.height).max().unwrap_or(0),
+            Of::Index(a, b) | Of::Binary(_, a, b) | Of::Assign(_, a, b) => a.height.max(b.height),
+            Of::Member(of, _) | Of::Unary(_, of) | Of::Cast(_, of) => of.height,
+            Of::Choice(parts) => parts.iter().map(|part| part.height).max().unwrap_or(0),
+        };
+        Self { line, kind, height: inner + 1 }
+    }
+
+    /// The number that the expression is, if it is made of numbers alone.
+    pub(crate) fn number(&self) -> Option<Number> {
+        match self.kind {
+            Of::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug)]
 pub(crate) enum Of {
     Number(Number),
     Name(Rc<str>),

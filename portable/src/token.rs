@@ -86,9 +86,9 @@ fn blank(rest: &str, line: u32) -> Result<usize, Error> {
     if rest.starts_with("//") {
         return Ok(rest.find('\n').unwrap_or(rest.len()));
     }
-    if rest.starts_with("/*") {
-        let end = rest.find("*/").ok_or_else(|| Error::new(line, "the comment has no end"))?;
-        return Ok(end + 2);
+    if let Some(comment) = rest.strip_prefix("/*") {
+        let end = comment.find("*/").ok_or_else(|| Error::new(line, "the comment has no end"))?;
+        return Ok(end + 4);
     }
     Ok(rest.chars().next().filter(|first| first.is_ascii_whitespace()).map_or(0, char::len_utf8))
 }

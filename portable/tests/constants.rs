@@ -20,6 +20,16 @@ fn macros_are_replaced_as_in_c() {
         ("#define F(a) a##_LEFT\n#define X_LEFT 9", "F(X)", 9),
         // An argument is replaced before, but not beside ##.
         ("#define ONE 1\n#define F(a) a\n#define G(a) a##5\n#define ONE5 8", "F(ONE) + G(ONE)", 9),
+        // Nothing joined with a token is the token; joined with nothing it is nothing.
+        ("#define F(a, b) 1 + a##b", "F(, 2)", 3),
+        ("#define F(a, b) 1 + a##b", "F(2, )", 3),
+        ("#define F(a, b) 7 a##b", "F(,)", 7),
+        ("#define F(a, b, c) a##b##c", "F(1, , 2)", 12),
+        ("#define F(a, b) a##b##9", "F(1 + 2, )", 30),
+        ("#define F(a, b) a##b##9", "F(, 3)", 39),
+        ("#define F(a, b) a##b 6", "F(,)", 6),
+        // An argument is replaced once, also where its parameter stands twice.
+        ("#define F(a) a + a\n#define G(a) a * 2", "F(F(G(3)))", 24),
         ("#define F() 4", "F()", 4),
         // Without a bracket a macro with parameters is a name like others.
         ("#define F(x) x\n#define A F", "A(6)", 6),
@@ -38,7 +48,7 @@ fn parts_are_chosen_as_in_c() {
         let [a, b] = conditions.split('|').collect::<Vec<_>>()[..] else { return 0 };
         value(
             &format!(
-                "#define N 3\n#if {a}\n#define A 1\n#elif {b}\n#define A 2\n#else\n#define A 3\n#endif"
+                "#define N 3\n#define SELF SELF + 1\n#define ID(x) x\n#define TIMES(a) a * G\n#define G(a) a\n#if {a}\n#define A 1\n#elif {b}\n#define A 2\n#else\n#define A 3\n#endif"
             ),
             "A",
         )
@@ -52,6 +62,14 @@ fn parts_are_chosen_as_in_c() {
         ("M|M + 1", 2),
         ("(N & 1) && N * 2 > 5|0", 1),
         ("N ? 0 : 1|N % 2 == 1", 2),
+        // A macro's own name stays also when it comes through an argument.
+        ("SELF == 1|0", 1),
+        ("ID(SELF) == 1|0", 1),
+        ("TIMES(2)(9) == 18|0", 1),
+        // Integers have 64 bits.
+        ("1 << 40|0", 1),
+        ("0xffffffff + 1 == 0|0x7fffffff + 1 > 0", 2),
+        ("-1 < 0u|(2 > 1) << 33", 2),
     ] {
         assert_eq!(chosen(conditions), expected, "{conditions}");
     }

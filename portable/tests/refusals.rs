@@ -32,6 +32,7 @@ fn mistakes_in_statements_are_named() {
         ("y[x[0]] = 1.0f;", 2, "an index is float"),
         ("float a[n];", 2, "no constant above 0"),
         ("LOCAL float a[9000];", 2, "above 32768 bytes"),
+        ("{\nLOCAL float a[2]; }", 3, "a is LOCAL outside of a kernel's outermost block"),
         ("LOCAL float a;", 2, "an array without a first value"),
         ("f16 h = 0;", 2, "in buffers only"),
         ("break;", 2, "outside of a loop"),
@@ -41,6 +42,23 @@ fn mistakes_in_statements_are_named() {
         ("y[GLOBAL_ID(n)] = 0;", 2, "a dimension is no constant"),
         ("y[0] = load4(y, 0).x;\ny[1] = load_u32(y, 0);", 3, "a buffer of float, expected u8"),
         ("compare_and_swap(y, 0, 1);", 2, "takes a pointer to u32"),
+        ("const u32 a = n;\na = 1;", 3, "what is const is written"),
+        ("const u32 a;", 2, "a is const, expected its value"),
+        ("GLOBAL const float *p = y;\np[0] = 1.0f;", 3, "what is const is written"),
+        ("GLOBAL const float *p = y;\nGLOBAL float *q = p;", 3, "q lacks const"),
+        ("LOCAL float a[4];\nGLOBAL float *p = a;", 3, "p points into no buffer"),
+        ("GLOBAL bool *p = y;", 2, "a buffer of bool, expected u8"),
+        ("volatile u32 a = 1;", 2, "before GLOBAL only"),
+        ("float y = 1.0f;", 2, "y is declared twice"),
+        ("if (0) {\ny[0] = z;\n}", 3, "z is not declared"),
+        ("if (1) { } else y[0] = z;", 2, "z is not declared"),
+        ("return;\ny[0] = z;", 3, "z is not declared"),
+        ("for (;;) {\ncontinue;\ny[0] = z; }", 4, "z is not declared"),
+        ("for (u32 i = 0; ; z++) break;", 2, "z is not declared"),
+        ("do break; while (z);", 2, "z is not declared"),
+        ("float a[1 << 2.5f];", 2, "no constant above 0"),
+        ("u32 a = 1 << 2.5f;", 2, "float has no operator <<"),
+        ("i64 i = 1;\ny[i] = 1.0f;", 3, "an index is i64, expected an integer of at most 32 bits"),
         ("if (n) {", 3, "the source ends"),
         ("@", 2, "no character of the language"),
         ("/* y[0] = 1;", 2, "the comment has no end"),
@@ -58,6 +76,28 @@ fn mistakes_between_items_are_named() {
         ("KERNEL GROUP_SIZE(64, 8, 1) void k() { }", 1, "512 items, at most 256"),
         ("KERNEL GROUP_SIZE(0, 1, 1) void k() { }", 1, "no constant above 0"),
         ("KERNEL void k() { }\nKERNEL void k() { }", 2, "k is defined twice"),
+        ("DEVICE void f() {\nLOCAL float a[2]; }", 2, "a is LOCAL outside"),
+        ("KERNEL void k() { }\nDEVICE void k() { }", 1, "k is defined twice"),
+        ("KERNEL void exp() { }", 1, "exp is defined twice"),
+        ("DEVICE float floor(float x) { return x; }", 1, "floor is defined twice"),
+        (
+            "DEVICE float4 load4(GLOBAL const float *p, u32 i) { return p[i]; }",
+            1,
+            "load4 is defined",
+        ),
+        ("DEVICE float f(float x) {\nreturn z; }", 2, "z is not declared"),
+        ("DEVICE float f(float *p, GLOBAL float *q) {\nq[0] = z;\nreturn p[0]; }", 2, "z is not"),
+        ("DEVICE void f(GLOBAL const float *p) {\np[0] = 1.0f; }", 2, "what is const is written"),
+        ("DEVICE float f(float x) {\nfloat x = 1.0f;\nreturn x; }", 2, "x is declared twice"),
+        ("DEVICE void f(float *p) {\nfloat p[1]; }", 2, "p is declared twice"),
+        (
+            "DEVICE void f(GLOBAL const float *p) { }\n\
+             DEVICE void g(GLOBAL const float *p, GLOBAL float *q) {\nf(q);\nq[0] = p[0];\np[0] = 1; }",
+            5,
+            "what is const is written",
+        ),
+        ("KERNEL void k(GLOBAL bool *y) { }", 1, "a buffer of bool, expected u8"),
+        ("KERNEL void k(const u32 n) { }", 1, "n is const or volatile, which only buffers"),
         ("DEVICE float exp(float x) { return x; }", 1, "exp is defined twice"),
         ("KERNEL void k(float *p) { }", 1, "no pointer to a buffer (GLOBAL)"),
         ("KERNEL void k(u8 n) { }", 1, "a kernel takes no u8"),
@@ -71,6 +111,13 @@ fn mistakes_between_items_are_named() {
         ),
         ("#if 1", 1, "no #endif"),
         ("#else", 1, "without an #if"),
+        ("#if 0\n#else\n#else\n#endif", 3, "#else after the #else"),
+        ("#if 1\n#else\n#elif 1\n#endif", 3, "#elif after the #else"),
+        ("#pragma unroll", 1, "expected _Pragma"),
+        ("#line 7", 1, "no directive"),
+        ("#define F(a) ##a", 1, "## joins nothing"),
+        ("#define F(a) a##", 1, "## joins nothing"),
+        ("\n/*/", 2, "the comment has no end"),
         ("#include <x>", 1, "no directive"),
         ("#error too old", 1, "too old"),
         ("#define F(a, b) a\nKERNEL void k() { u32 x = F(1); }", 2, "gets 1 arguments, expected 2"),
@@ -91,11 +138,77 @@ fn sources_that_grow_without_end_are_refused() {
     source += "KERNEL void k() { u32 x = A39 1; }";
     let error = compile(&source, "").expect_err("it has 2^39 terms");
     assert!(error.message.contains("tokens"), "{error}");
-    let deep = format!("KERNEL void k() {{ u32 x = {}1{}; }}", "(".repeat(5000), ")".repeat(5000));
-    let error = compile(&deep, "").expect_err("it nests 5000 times");
-    assert!(error.message.contains("levels of nesting"), "{error}");
-    let deep = format!("KERNEL void k() {{ u32 x = {}1; }}", "-".repeat(5000));
-    assert!(compile(&deep, "").is_err(), "it has 5000 signs");
+    // Tokens beyond the most that there may be, around a directive.
+    let source = format!("{}\n#define A\n1", "1 ".repeat((1 << 17) + 1));
+    let error = compile(&source, "").expect_err("it has too many tokens");
+    assert!(error.message.contains("tokens"), "{error}");
+    // Each macro's argument stands 3,000 times in it, and has 3,000 tokens.
+    let (uses, tokens) = ("a ".repeat(3000), "1 ".repeat(3000));
+    let source = format!("#define F(a) {uses}\nKERNEL void k() {{ u32 x =\nF({tokens}); }}");
+    let error = compile(&source, "").expect_err("it has 9,000,000 tokens");
+    assert!(error.line == 3 && error.message.contains("tokens"), "{error}");
+}
+
+/// A function that takes a pointer `levels` deep, where each level stands for `times` calls of the one before.
+fn called(levels: usize, times: usize) -> String {
+    let mut source = "DEVICE void call0(float *p) { p[0] += 1.0f; }\n".to_owned();
+    for level in 1..levels {
+        let calls = format!("call{}(p); ", level - 1).repeat(times);
+        source += &format!("DEVICE void call{level}(float *p) {{ {calls} }}\n");
+    }
+    source + &format!("KERNEL void k() {{ float a[1]; call{}(a); }}", levels - 1)
+}
+
+#[test]
+fn what_would_take_the_stack_or_all_time_is_refused() {
+    let statement = |statement: String| format!("KERNEL void k(GLOBAL u32 *y) {{ {statement} }}");
+    let unrolled =
+        |name: char| format!("_Pragma(\"unroll 64\") for (u32 {name} = 0; {name} < 64; {name}++) ");
+    let loops: String = ['a', 'b', 'c', 'd'].map(unrolled).concat();
+    for (source, part) in [
+        (
+            statement(format!("u32 x = {}1{};", "(".repeat(5000), ")".repeat(5000))),
+            "levels of nesting",
+        ),
+        (statement(format!("u32 x = {}1;", "- ".repeat(5000))), "levels of nesting"),
+        (statement("{".repeat(5000)), "levels of nesting"),
+        (statement(format!("u32 x = y[0]{};", " + y[0]".repeat(6000))), "one in another"),
+        (statement(format!("u32 x = y{};", "[0]".repeat(6000))), "one in another"),
+        (statement(format!("u32 x = y{};", ".x".repeat(6000))), "one in another"),
+        (
+            format!(
+                "#define F(a) a\n{}",
+                statement(format!("u32 x = {}1{};", "F(".repeat(300), ")".repeat(300)))
+            ),
+            "macros stand in one another",
+        ),
+        (called(3000, 1), "levels of nesting"),
+        (called(30, 2), "statements and expressions"),
+        (statement(format!("{loops} y[a] += 1;")), "statements and expressions"),
+    ] {
+        match compile(&source, "") {
+            Ok(_) => panic!("{part:?} is not said"),
+            Err(error) => assert!(error.message.contains(part), "{part:?}: {error}"),
+        }
+    }
+}
+
+#[test]
+fn what_nests_as_deep_as_is_allowed_takes_little_stack_and_time() {
+    let statement = |statement: String| format!("KERNEL void k(GLOBAL u32 *y) {{ {statement} }}");
+    let condition = "y[0] > 1 ? ".repeat(90) + "1" + &" : 2".repeat(90);
+    for source in [
+        statement(format!("y[0] = 1{};", " + 1".repeat(6000))),
+        statement(format!("y[0] = y[1]{};", " + y[1]".repeat(390))),
+        statement(format!("y[0] = {}y[1]{};", "(1 + ".repeat(190), ")".repeat(190))),
+        statement(format!("y[0] = {condition};")),
+        statement(format!("y[0] = {};", "1 ? ".repeat(190) + "1" + &" : 2".repeat(190))),
+        statement(format!("{}y[0] = 1;{}", "if (y[0] > 0) {".repeat(90), "}".repeat(90))),
+        called(70, 1),
+    ] {
+        let kernels = compile(&source, "").unwrap_or_else(|error| panic!("{source}: {error}"));
+        assert_eq!(kernels.len(), 1);
+    }
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub(crate) enum Target {
     Http,
     /// Messages of inference requests over gRPC.
     Grpc,
+    /// Sources of kernels in the portable language: compiled to SPIR-V.
+    Portable,
 }
 
 impl Target {
@@ -39,6 +41,7 @@ impl Target {
             Self::Messages => "messages",
             Self::Http => "http",
             Self::Grpc => "grpc",
+            Self::Portable => "portable",
         }
     }
 }
@@ -107,6 +110,11 @@ fn seed(target: Target, corpus: &Path) -> Result<usize> {
         }
         Target::Http => collect(&cmd::root().join("fuzz/seeds/http"), "body", &mut files),
         Target::Grpc => collect(&cmd::root().join("fuzz/seeds/grpc"), "pb", &mut files),
+        Target::Portable => {
+            for folder in ["compute/src", "portable/tests"] {
+                collect(&cmd::root().join(folder), "cl", &mut files);
+            }
+        }
         Target::Messages => {
             let folder = cmd::root().join("target/fuzz/messages");
             let write = cmd::simulation("messages")?;

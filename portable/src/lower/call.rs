@@ -1,34 +1,40 @@
 //! Calls of functions: those of values alone are calls in SPIR-V, others are written where they are called.
 
-use super::{Lower, Named, Value, builtin};
+use super::place::{Base, Pointer};
+use super::{Lower, Named, Source, Value, builtin};
 use crate::Error;
 use crate::syntax::{Do, Expression, Function, Of, Passed, Statement, Type};
 use rspirv::dr::Operand;
 use rspirv::spirv::Op;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 
-/// The functions that a kernel calls, also through others, in the order of the source.
-pub(super) fn reached<'a>(
-    kernel: &Function,
-    functions: &'a [Function],
-) -> Result<Vec<&'a Function>, Error> {
+/// The levels of nesting that a call counts for, by the stack that it takes.
+const CALL_DEPTH: u32 = 3;
+
+/// The functions that others call, also through others, in the order of the source.
+fn reached<'a>(callers: &[&Function], source: &'a Source<'a>) -> Result<Vec<&'a Function>, Error> {
+    let mut waiting = BTreeMap::new();
     let mut names = BTreeSet::new();
-    calls(&kernel.body, &mut names);
+    callers.iter().for_each(|caller| calls(&caller.body, &mut names));
+    let known = |names: BTreeSet<Rc<str>>| {
+        names.into_iter().filter_map(|name| source.functions.get(&*name).copied())
+    };
+    waiting.extend(known(names));
     let mut reached = Vec::new();
-    // A function calls only those before it, so that no call leads back.
-    for (at, function) in functions.iter().enumerate().rev() {
-        if names.contains(&function.name) {
-            let mut own = BTreeSet::new();
-            calls(&function.body, &mut own);
-            if let Some(later) = functions[at..].iter().find(|later| own.contains(&later.name)) {
+    while let Some((at, function)) = waiting.pop_last() {
+        let mut names = BTreeSet::new();
+        calls(&function.body, &mut names);
+        for (other, later) in known(names) {
+            // A function calls only those before it, so that no call leads back.
+            if other >= at {
                 let (name, later) = (&function.name, &later.name);
                 let message = format!("{name} calls {later}, which is not defined before it");
                 return Err(Error::new(function.line, message));
             }
-            names.extend(own);
-            reached.push(function);
+            waiting.insert(other, later);
         }
+        reached.push(function);
     }
     reached.reverse();
     Ok(reached)
@@ -90,9 +96,19 @@ fn called(expression: &Expression, names: &mut BTreeSet<Rc<str>>) {
 }
 
 impl<'a> Lower<'a> {
+    /// Writes the functions of values alone that others call.
+    pub(super) fn functions(&mut self, callers: &[&Function]) -> Result<(), Error> {
+        for function in reached(callers, self.source)? {
+            if function.takes_values() {
+                self.function(function)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The function of a name.
     pub(super) fn callee(&self, name: &str, line: u32) -> Result<&'a Function, Error> {
-        let found = self.functions.iter().find(|function| &*function.name == name);
+        let found = self.source.functions.get(name).map(|(_, function)| *function);
         found.ok_or_else(|| Error::new(line, format!("there is no function {name}")))
     }
 
@@ -138,24 +154,35 @@ impl<'a> Lower<'a> {
                     let value = self.value_as(argument, parameter.ty)?;
                     let pointer = self.writer.variable(parameter.ty, &[]);
                     self.writer.act(Op::Store, [pointer, value].map(Operand::IdRef).to_vec());
-                    Named::Variable { pointer, ty: parameter.ty }
+                    Named::Variable { pointer, ty: parameter.ty, constant: false }
                 }
                 passed => Named::Pointer(self.passed(argument, parameter.ty, passed)?),
             };
             own.insert(Rc::clone(&parameter.name), named);
         }
-        let scopes = std::mem::replace(&mut self.scopes, vec![own, HashMap::new()]);
+        self.in_place(function, own, line)
+    }
+
+    /// Writes the body of a function where it is called, with its own names.
+    fn in_place(
+        &mut self,
+        function: &Function,
+        own: HashMap<Rc<str>, Named>,
+        line: u32,
+    ) -> Result<Option<Value>, Error> {
+        let scopes = std::mem::replace(&mut self.scopes, vec![own]);
         let loops = std::mem::take(&mut self.loops);
         let returns = std::mem::replace(&mut self.returns, false);
+        self.depth += CALL_DEPTH;
         let (last, body) = match function.body.split_last() {
             Some((Statement { kind: Do::Return(value), .. }, body)) => (value.as_ref(), body),
             _ => (None, &function.body[..]),
         };
-        let done = body.iter().try_for_each(|statement| self.statement(statement));
-        let value =
-            done.and_then(|()| last.map(|value| self.value_as(value, function.result)).transpose());
+        self.statements(body)?;
+        let value = last.map(|value| self.value_as(value, function.result)).transpose()?;
+        self.depth -= CALL_DEPTH;
         (self.scopes, self.loops, self.returns) = (scopes, loops, returns);
-        match (value?, function.result) {
+        match (value, function.result) {
             (None, Type::Void) => Ok(None),
             (Some(id), ty) if ty != Type::Void => Ok(Some(Value { id, ty })),
             (_, ty) => {
@@ -165,15 +192,40 @@ impl<'a> Lower<'a> {
         }
     }
 
+    /// Finds the mistakes in a function that no kernel calls.
+    pub(super) fn alone(&mut self, function: &Function) -> Result<(), Error> {
+        let mut own = HashMap::new();
+        for parameter in &function.parameters {
+            let ty = parameter.ty;
+            let named = match parameter.kind {
+                Passed::Buffer { constant } => {
+                    let base = Base::Buffer { binding: 0, constant };
+                    Named::Pointer(Pointer { base, offset: None, ty, constant })
+                }
+                Passed::Array => {
+                    let pointer = self.writer.variable(ty, &[1]);
+                    let base =
+                        Base::Array { pointer, indices: vec![], sizes: vec![1], local: false };
+                    Named::Pointer(Pointer { base, offset: None, ty, constant: false })
+                }
+                Passed::Value => {
+                    let pointer = self.writer.variable(ty, &[]);
+                    Named::Variable { pointer, ty, constant: false }
+                }
+            };
+            own.insert(Rc::clone(&parameter.name), named);
+        }
+        self.aside(|lower| lower.in_place(function, own, function.line).map(|_| ()))
+    }
+
     /// An argument for a parameter that is a pointer.
     fn passed(
         &mut self,
         argument: &Expression,
         ty: Type,
         passed: Passed,
-    ) -> Result<super::place::Pointer, Error> {
-        use super::place::Base;
-        let pointer = self.pointer(argument)?;
+    ) -> Result<Pointer, Error> {
+        let mut pointer = self.pointer(argument)?;
         let refuse = |message: String| Err(Error::new(argument.line, message));
         if pointer.ty != ty {
             return refuse(format!(
@@ -186,11 +238,14 @@ impl<'a> Lower<'a> {
             return refuse("an array of several dimensions is passed".to_owned());
         }
         match (&pointer.base, passed) {
-            (Base::Buffer { constant: true, .. }, Passed::Buffer { constant: false }) => {
+            (Base::Buffer { .. }, Passed::Buffer { constant: false }) if pointer.constant => {
                 refuse("what is const is passed as what is not".to_owned())
             }
-            (Base::Buffer { .. }, Passed::Buffer { .. })
-            | (Base::Array { local: false, .. }, Passed::Array) => Ok(pointer),
+            (Base::Buffer { .. }, Passed::Buffer { constant }) => {
+                pointer.constant = constant;
+                Ok(pointer)
+            }
+            (Base::Array { local: false, .. }, Passed::Array) => Ok(pointer),
             (Base::Buffer { .. }, _) => {
                 refuse("a buffer is passed, its parameter lacks GLOBAL".to_owned())
             }

@@ -3,7 +3,6 @@
 use super::place::part_of;
 use super::{Lower, Value};
 use crate::Error;
-use crate::constant;
 use crate::syntax::{Expression, Int, Number, Of, Type};
 use rspirv::dr::Operand;
 use rspirv::spirv::{Op, Word};
@@ -33,9 +32,13 @@ impl Lower<'_> {
 
     /// The value of an expression.
     pub(super) fn value(&mut self, expression: &Expression) -> Result<Value, Error> {
-        if let Some(number) = constant::evaluate(expression) {
-            return Ok(self.number(number));
-        }
+        self.deeper(expression.line)?;
+        let value = self.value_of(expression)?;
+        self.depth -= 1;
+        Ok(value)
+    }
+
+    fn value_of(&mut self, expression: &Expression) -> Result<Value, Error> {
         let line = expression.line;
         match &expression.kind {
             Of::Number(number) => Ok(self.number(*number)),
@@ -111,6 +114,11 @@ impl Lower<'_> {
         let (op, compares) = operation(operator, common).ok_or_else(|| refuse(common))?;
         let ty = if compares { Type::Bool } else { common };
         let register = self.writer.register(ty);
+        if operator == "%" && op == Op::SDiv {
+            let quotient = self.writer.op(op, register, &[a.id, b.id]);
+            let whole = self.writer.op(Op::IMul, register, &[quotient, b.id]);
+            return Ok(Value { id: self.writer.op(Op::ISub, register, &[a.id, whole]), ty });
+        }
         Ok(Value { id: self.writer.op(op, register, &[a.id, b.id]), ty })
     }
 
@@ -136,12 +144,12 @@ impl Lower<'_> {
         let and = operator == "&&";
         // One side may be known.
         for (known, other) in [(a, b), (b, a)] {
-            if constant::evaluate(known).is_some_and(|known| known.is_true() == and) {
+            if known.number().is_some_and(|known| known.is_true() == and) {
                 let id = self.value_as(other, Type::Bool)?;
                 return Ok(Value { id, ty: Type::Bool });
             }
         }
-        if constant::evaluate(a).is_some() {
+        if a.number().is_some() {
             return Ok(self.number(Number::Bool(!and)));
         }
         let first = self.value_as(a, Type::Bool)?;
@@ -162,7 +170,7 @@ impl Lower<'_> {
         let [condition, a, b] = parts;
         let (own, other) = (self.type_of(a)?, self.type_of(b)?);
         let ty = if own == other { own } else { own.common(other) };
-        if let Some(known) = constant::evaluate(condition) {
+        if let Some(known) = condition.number() {
             let id = self.value_as(if known.is_true() { a } else { b }, ty)?;
             return Ok(Value { id, ty });
         }
@@ -186,17 +194,19 @@ impl Lower<'_> {
         let [yes, no, after] = [self.writer.id(), self.writer.id(), self.writer.id()];
         self.selection(after);
         self.writer.branch_if(condition, yes, no);
-        self.writer.label(yes);
+        // A side may end its path: it then gives nothing.
+        let mut given = Vec::new();
+        self.writer.enter(yes);
         let a = then(self)?;
-        let from_yes = self.writer.here();
+        given.extend(self.writer.here().map(|from| [a, from]));
         self.writer.branch(after);
-        self.writer.label(no);
+        self.writer.enter(no);
         let b = other(self)?;
-        let from_no = self.writer.here();
+        given.extend(self.writer.here().map(|from| [b, from]));
         self.writer.branch(after);
-        self.writer.label(after);
+        self.writer.merge(after);
         let register = self.writer.register(ty);
-        let id = self.writer.op(Op::Phi, register, &[a, from_yes, b, from_no]);
+        let id = self.writer.op(Op::Phi, register, &given.concat());
         Ok(Value { id, ty })
     }
 }
@@ -216,7 +226,8 @@ fn operation(operator: &str, ty: Type) -> Option<(Op, bool)> {
         "-" => (of(Op::FSub, Op::ISub, Op::ISub), false),
         "*" => (of(Op::FMul, Op::IMul, Op::IMul), false),
         "/" => (of(Op::FDiv, Op::SDiv, Op::UDiv), false),
-        "%" => return whole(if signed { Op::SRem } else { Op::UMod }),
+        // Vulkan leaves a remainder of negative numbers undefined, so that it comes from the quotient.
+        "%" => return whole(if signed { Op::SDiv } else { Op::UMod }),
         "&" => return whole(Op::BitwiseAnd),
         "|" => return whole(Op::BitwiseOr),
         "^" => return whole(Op::BitwiseXor),

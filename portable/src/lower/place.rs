@@ -12,15 +12,11 @@ use rspirv::spirv::{Op, StorageClass, Word};
 pub(super) enum Base {
     Buffer {
         binding: u32,
+        /// Whether the kernel writes nothing to it.
         constant: bool,
     },
     /// An array, with the indices that are given so far; the sizes are those of all dimensions.
-    Array {
-        pointer: Word,
-        indices: Vec<Word>,
-        sizes: Vec<u32>,
-        local: bool,
-    },
+    Array { pointer: Word, indices: Vec<Word>, sizes: Vec<u32>, local: bool },
 }
 
 /// A pointer to elements of a type, `offset` elements after the base's first one.
@@ -29,6 +25,8 @@ pub(super) struct Pointer {
     pub(super) base: Base,
     pub(super) offset: Option<Word>,
     pub(super) ty: Type,
+    /// Whether nothing is written through it.
+    pub(super) constant: bool,
 }
 
 /// Where a value is read or written.
@@ -120,8 +118,9 @@ impl Lower<'_> {
     /// An index as a word.
     pub(super) fn index(&mut self, index: &Expression) -> Result<Word, Error> {
         let value = self.value(index)?;
-        if !value.ty.is_integer() {
-            let message = format!("an index is {}, expected an integer", value.ty.name());
+        if !value.ty.is_integer() || matches!(value.ty, Type::Int(Int { bits: 64, .. })) {
+            let ty = value.ty.name();
+            let message = format!("an index is {ty}, expected an integer of at most 32 bits");
             return Err(Error::new(index.line, message));
         }
         Ok(self.convert(value, U32, index.line)?.id)
@@ -155,11 +154,11 @@ impl Lower<'_> {
             (Some(offset), None) => offset,
             (offset, Some(at)) => self.sum(offset, at),
         };
-        let ty = pointer.ty;
+        let Pointer { ty, constant, .. } = *pointer;
         match &pointer.base {
-            Base::Buffer { binding, constant } => {
-                let pointer = self.view_at(*binding, View::Of(ty), *constant, at);
-                Place { pointer, ty, memory: true, constant: *constant }
+            Base::Buffer { binding, constant: unwritten } => {
+                let pointer = self.view_at(*binding, View::Of(ty), *unwritten, at);
+                Place { pointer, ty, memory: true, constant }
             }
             Base::Array { pointer, indices, local, .. } => {
                 let (class, element) = match local {
@@ -170,7 +169,7 @@ impl Lower<'_> {
                 let all: Vec<Word> =
                     std::iter::once(*pointer).chain(indices.iter().copied()).chain([at]).collect();
                 let pointer = self.writer.op(Op::AccessChain, to, &all);
-                Place { pointer, ty, memory: *local, constant: false }
+                Place { pointer, ty, memory: *local, constant }
             }
         }
     }
@@ -189,8 +188,8 @@ impl Lower<'_> {
         let line = expression.line;
         match &expression.kind {
             Of::Name(name) => match self.find(name, line)? {
-                Named::Variable { pointer, ty } => {
-                    Ok(Place { pointer: *pointer, ty: *ty, memory: false, constant: false })
+                &Named::Variable { pointer, ty, constant } => {
+                    Ok(Place { pointer, ty, memory: false, constant })
                 }
                 Named::Pointer(_) => {
                     Err(Error::new(line, format!("{name} is a pointer, expected {name}[i]")))
@@ -215,7 +214,7 @@ impl Lower<'_> {
                     return Err(Error::new(line, "parts of a vector in memory are not written"));
                 }
                 let pointer = self.writer.op(Op::AccessChain, to, &[place.pointer, part]);
-                Ok(Place { pointer, ty: Type::F32, memory: false, constant: false })
+                Ok(Place { pointer, ty: Type::F32, ..place })
             }
             _ => Err(Error::new(line, "this is no place that can be written")),
         }

@@ -3,8 +3,8 @@
 use super::place::{Base, Pointer};
 use super::unroll::{Loop, steps};
 use super::{Around, Lower, Named, Value};
+use crate::Error;
 use crate::syntax::{Declaration, Declared, Do, Expression, Number, Statement, Type, Unroll};
-use crate::{Error, constant};
 use rspirv::dr::Operand;
 use rspirv::spirv::{Op, SelectionControl, Word};
 use std::collections::HashMap;
@@ -14,17 +14,22 @@ impl Lower<'_> {
     /// Statements with names of their own.
     pub(super) fn block(&mut self, statements: &[Statement]) -> Result<(), Error> {
         self.scopes.push(HashMap::new());
-        let done = statements.iter().try_for_each(|statement| self.statement(statement));
+        let done = self.statements(statements);
         self.scopes.pop();
         done
     }
 
-    pub(super) fn statement(&mut self, statement: &Statement) -> Result<(), Error> {
-        let line = statement.line;
-        // What follows `return`, `break` or `continue` is never reached, and has no block to stand in.
-        if !self.writer.is_open() {
-            return Ok(());
+    pub(super) fn statements(&mut self, statements: &[Statement]) -> Result<(), Error> {
+        for statement in statements {
+            self.deeper(statement.line)?;
+            self.where_reached(|lower| lower.statement(statement))?;
+            self.depth -= 1;
         }
+        Ok(())
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<(), Error> {
+        let line = statement.line;
         match &statement.kind {
             Do::Nothing => Ok(()),
             Do::Block(statements) => self.block(statements),
@@ -37,14 +42,14 @@ impl Lower<'_> {
             Do::If(condition, then, other) => self.choice(condition, then, other.as_deref()),
             Do::For { first, condition, step, body, unroll } => {
                 self.scopes.push(HashMap::new());
-                let done = first.as_deref().map_or(Ok(()), |first| self.statement(first));
+                first.as_deref().map_or(Ok(()), |first| self.statement(first))?;
                 let steps = steps(first.as_deref(), condition.as_ref(), step);
                 let condition = condition.as_ref();
                 let unroll = *unroll;
                 let parts = Loop { condition, step, body, after: false, unroll, steps };
-                let done = done.and_then(|()| self.repeat(&parts));
+                self.repeat(&parts)?;
                 self.scopes.pop();
-                done
+                Ok(())
             }
             Do::While { condition, body, after } => self.repeat(&Loop {
                 condition: Some(condition),
@@ -57,10 +62,9 @@ impl Lower<'_> {
             Do::Return(value) => self.give(value.as_ref(), line),
             Do::Break | Do::Continue => {
                 let breaks = matches!(statement.kind, Do::Break);
-                let around = self.loops.last_mut();
+                let around = self.loops.last();
                 let around = around
                     .ok_or_else(|| Error::new(line, "break or continue outside of a loop"))?;
-                around.is_left |= breaks;
                 let to = if breaks { around.after } else { around.next };
                 self.writer.branch(to);
                 Ok(())
@@ -93,28 +97,25 @@ impl Lower<'_> {
         then: &Statement,
         other: Option<&Statement>,
     ) -> Result<(), Error> {
-        if let Some(known) = constant::evaluate(condition) {
-            let chosen = if known.is_true() { Some(then) } else { other };
+        if let Some(known) = condition.number() {
+            let (chosen, never) =
+                if known.is_true() { (Some(then), other) } else { (other, Some(then)) };
+            never.map_or(Ok(()), |never| self.aside(|lower| lower.scoped(never)))?;
             return chosen.map_or(Ok(()), |chosen| self.scoped(chosen));
         }
         let condition = self.value_as(condition, Type::Bool)?;
         let [yes, no, after] = [self.writer.id(), self.writer.id(), self.writer.id()];
         self.selection(after);
         self.writer.branch_if(condition, yes, if other.is_some() { no } else { after });
-        self.writer.label(yes);
+        self.writer.enter(yes);
         self.scoped(then)?;
-        let mut reached = self.writer.is_open() || other.is_none();
         self.writer.branch(after);
         if let Some(other) = other {
-            self.writer.label(no);
+            self.writer.enter(no);
             self.scoped(other)?;
-            reached |= self.writer.is_open();
             self.writer.branch(after);
         }
-        self.writer.label(after);
-        if !reached {
-            self.writer.close(Op::Unreachable, vec![]);
-        }
+        self.writer.merge(after);
         Ok(())
     }
 
@@ -132,7 +133,7 @@ impl Lower<'_> {
         let [head, test, body, next, after] = std::array::from_fn(|_| self.writer.id());
         let copies = parts.copies();
         self.writer.branch(head);
-        self.writer.label(head);
+        self.writer.enter(head);
         let control = Operand::LoopControl(parts.control());
         let operands = vec![Operand::IdRef(after), Operand::IdRef(next), control];
         self.writer.act(Op::LoopMerge, operands);
@@ -140,7 +141,7 @@ impl Lower<'_> {
             self.writer.branch(body);
         } else {
             self.writer.branch(test);
-            self.writer.label(test);
+            self.writer.enter(test);
             match parts.condition {
                 Some(condition) => {
                     let condition = self.value_as(condition, Type::Bool)?;
@@ -149,39 +150,48 @@ impl Lower<'_> {
                 None => self.writer.branch(body),
             }
         }
-        self.writer.label(body);
-        self.loops.push(Around { after, next, is_left: false });
+        self.writer.enter(body);
+        self.loops.push(Around { after, next });
         for copy in 0..copies {
             if copy > 0 {
-                parts.step.iter().try_for_each(|step| self.effect(step))?;
+                self.steps(parts)?;
             }
             self.scoped(parts.body)?;
         }
-        let is_left = self.loops.pop().is_some_and(|around| around.is_left);
+        self.loops.pop();
         self.writer.branch(next);
-        self.writer.label(next);
-        match parts.condition.filter(|_| parts.after) {
-            Some(condition) => {
-                let condition = self.value_as(condition, Type::Bool)?;
-                self.writer.branch_if(condition, head, after);
-            }
-            None => {
-                parts.step.iter().try_for_each(|step| self.effect(step))?;
-                self.writer.branch(head);
-            }
+        if self.writer.next(next, head) {
+            self.lead_back(parts, head, after)?;
+        } else {
+            self.aside(|lower| lower.lead_back(parts, head, after))?;
         }
-        self.writer.label(after);
-        if parts.condition.is_none() && !is_left {
-            self.writer.close(Op::Unreachable, vec![]);
-        }
+        self.writer.merge(after);
         Ok(())
     }
 
+    /// The end of a loop's step.
+    fn lead_back(&mut self, parts: &Loop<'_>, head: Word, after: Word) -> Result<(), Error> {
+        self.steps(parts)?;
+        if let Some(condition) = parts.condition.filter(|_| parts.after) {
+            let condition = self.value_as(condition, Type::Bool)?;
+            if self.writer.is_open() {
+                self.writer.branch_if(condition, head, after);
+                return Ok(());
+            }
+        }
+        self.writer.back(head);
+        Ok(())
+    }
+
+    fn steps(&mut self, parts: &Loop<'_>) -> Result<(), Error> {
+        self.where_reached(|lower| parts.step.iter().try_for_each(|step| lower.effect(step)))
+    }
+
     fn declaration(&mut self, declaration: &Declaration, line: u32) -> Result<(), Error> {
-        let Declaration { name, ty, kind, sizes, value } = declaration;
-        let (name, ty) = (Rc::clone(name), *ty);
-        if let Declared::Pointer { constant } = kind {
-            return self.pointer_declaration(name, ty, *constant, value.as_ref(), line);
+        let Declaration { name, ty, kind, constant, sizes, value } = declaration;
+        let (name, ty, constant) = (Rc::clone(name), *ty, *constant);
+        if *kind == Declared::Pointer {
+            return self.pointer_declaration(name, ty, constant, value.as_ref(), line);
         }
         if !ty.is_number() && ty != Type::F32x4 {
             let message = format!("{name} is of {}, which is in buffers only", ty.name());
@@ -193,9 +203,16 @@ impl Lower<'_> {
                 let message = format!("{name} is LOCAL, so it is an array without a first value");
                 return Err(Error::new(line, message));
             }
-            let count = sizes.iter().try_fold(1u32, |count, size| count.checked_mul(*size));
-            let bytes = count.and_then(|count| count.checked_mul(ty.bytes()));
-            let all = bytes.and_then(|bytes| self.local_bytes.checked_add(bytes));
+            // OpenCL C has local memory nowhere else.
+            if !self.kernel || !self.returns || self.scopes.len() > 1 {
+                let message = format!("{name} is LOCAL outside of a kernel's outermost block");
+                return Err(Error::new(line, message));
+            }
+            // Every array begins where one that is ALIGNED may.
+            let own = if ty == Type::Bool { 4 } else { ty.bytes() };
+            let bytes = sizes.iter().try_fold(own, |bytes, size| bytes.checked_mul(*size));
+            let begin = self.local_bytes.checked_next_multiple_of(16);
+            let all = begin.zip(bytes).and_then(|(begin, bytes)| begin.checked_add(bytes));
             let all = all.filter(|all| *all <= crate::LOCAL_BYTES_MAX);
             self.local_bytes = all.ok_or_else(|| {
                 let most = crate::LOCAL_BYTES_MAX;
@@ -203,7 +220,7 @@ impl Lower<'_> {
             })?;
             let pointer = self.writer.local(ty, &sizes);
             let base = Base::Array { pointer, indices: vec![], sizes, local: true };
-            let pointer = Pointer { base, offset: None, ty };
+            let pointer = Pointer { base, offset: None, ty, constant: false };
             return self.declare(name, Named::Pointer(pointer), line);
         }
         if sizes.is_empty() {
@@ -212,14 +229,14 @@ impl Lower<'_> {
                 let value = self.value_as(value, ty)?;
                 self.writer.act(Op::Store, [pointer, value].map(Operand::IdRef).to_vec());
             }
-            return self.declare(name, Named::Variable { pointer, ty }, line);
+            return self.declare(name, Named::Variable { pointer, ty, constant }, line);
         }
         if value.is_some() {
             return Err(Error::new(line, format!("the array {name} has a first value")));
         }
         let pointer = self.writer.variable(ty, &sizes);
         let base = Base::Array { pointer, indices: vec![], sizes, local: false };
-        let pointer = Pointer { base, offset: None, ty };
+        let pointer = Pointer { base, offset: None, ty, constant: false };
         self.declare(name, Named::Pointer(pointer), line)
     }
 
@@ -234,21 +251,25 @@ impl Lower<'_> {
         let value = value.ok_or_else(|| {
             Error::new(line, format!("the pointer {name} points to nothing, expected a value"))
         })?;
-        let pointer = self.pointer(value)?;
+        let mut pointer = self.pointer(value)?;
         let given = pointer.ty;
         if given != ty {
             let (given, ty) = (given.name(), ty.name());
             let message = format!("{name} points to {ty}, its value to {given}");
             return Err(Error::new(line, message));
         }
-        if !constant && matches!(pointer.base, Base::Buffer { constant: true, .. }) {
+        if !matches!(pointer.base, Base::Buffer { .. }) {
+            return Err(Error::new(line, format!("{name} points into no buffer (GLOBAL)")));
+        }
+        if pointer.constant && !constant {
             return Err(Error::new(line, format!("{name} lacks const, which its value has")));
         }
+        pointer.constant = constant;
         self.declare(name, Named::Pointer(pointer), line)
     }
 
     fn size(&self, size: &Expression) -> Result<u32, Error> {
-        let value = constant::evaluate(size).and_then(Number::size).filter(|size| *size > 0);
+        let value = size.number().and_then(Number::size).filter(|size| *size > 0);
         value.ok_or_else(|| Error::new(size.line, "an array's size is no constant above 0"))
     }
 

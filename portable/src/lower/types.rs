@@ -3,14 +3,14 @@
 use super::{Lower, Named, builtin};
 use crate::Error;
 use crate::constant;
-use crate::syntax::{Expression, Of, Type};
+use crate::syntax::{Expression, Int, Number, Of, Type};
+
+/// Higher expressions are worth a branch around them.
+const FREE_HEIGHT_MAX: u32 = 32;
 
 impl Lower<'_> {
     /// The type of an expression.
     pub(super) fn type_of(&self, expression: &Expression) -> Result<Type, Error> {
-        if let Some(number) = constant::evaluate(expression) {
-            return Ok(number.ty());
-        }
         let line = expression.line;
         Ok(match &expression.kind {
             Of::Number(number) => number.ty(),
@@ -45,15 +45,31 @@ impl Lower<'_> {
         })
     }
 
-    /// Whether an expression can be calculated where C does not: it reads no memory and calls nothing.
+    /// Whether an expression can be calculated where C does not: it is small, reads no memory, calls nothing, and is
+    /// defined for all values.
     pub(super) fn is_free(&self, expression: &Expression) -> bool {
+        if expression.height > FREE_HEIGHT_MAX {
+            return false;
+        }
+        let is_float = |of| self.type_of(of).is_ok_and(|ty| ty == Type::F32);
         match &expression.kind {
             Of::Number(_) | Of::Name(_) => true,
-            Of::Index(..) | Of::Assign(..) => constant::evaluate(expression).is_some(),
+            Of::Index(..) | Of::Assign(..) => false,
             Of::Call(name, arguments) => {
-                builtin::is_free(name) && arguments.iter().all(|each| self.is_free(each))
+                builtin::is_free(name)
+                    && arguments.iter().all(|each| self.is_free(each))
+                    && !(&**name == "F32_BITS" && arguments.iter().any(is_float))
             }
+            // A float may be beyond an integer's range.
+            Of::Cast(Type::Int(_), of) => self.is_free(of) && !is_float(of),
             Of::Member(of, _) | Of::Unary(_, of) | Of::Cast(_, of) => self.is_free(of),
+            Of::Binary("/" | "%", a, b) => {
+                let harmless = b.number().is_some_and(|by| {
+                    let minus = Number::Int(Int { bits: 32, signed: true }, u64::from(u32::MAX));
+                    by.is_true() && constant::binary("==", by, minus) != Some(Number::Bool(true))
+                });
+                self.is_free(a) && self.is_free(b) && (harmless || is_float(expression))
+            }
             Of::Binary(_, a, b) => self.is_free(a) && self.is_free(b),
             Of::Choice(parts) => parts.iter().all(|part| self.is_free(part)),
         }

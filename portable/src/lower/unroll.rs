@@ -125,7 +125,7 @@ pub(super) fn steps(
             let [Declaration { name, ty, value, .. }] = declarations.as_slice() else {
                 return None;
             };
-            (name, constant::evaluate(value.as_ref()?)?.to(*ty)?)
+            (name, value.as_ref()?.number()?.to(*ty)?)
         }
         _ => return None,
     };
@@ -135,7 +135,7 @@ pub(super) fn steps(
     if !own(left) || !own(to) {
         return None;
     }
-    let (end, by) = (constant::evaluate(end)?, constant::evaluate(by)?);
+    let (end, by) = (end.number()?, by.number()?);
     let (mut at, mut count) = (start, 0);
     while constant::binary(compare, at, end)?.is_true() {
         count += 1;

@@ -9,7 +9,7 @@ impl Writer {
     /// A variable or array of the function.
     pub(crate) fn variable(&mut self, ty: Type, sizes: &[u32]) -> Word {
         let element = self.register(ty);
-        let of = sizes.iter().rev().fold(element, |element, size| self.array(element, *size));
+        let of = self.array(element, sizes);
         let pointer = self.pointer(StorageClass::Function, of);
         let id = self.id();
         let operands = vec![Operand::StorageClass(StorageClass::Function)];
@@ -23,6 +23,8 @@ impl Writer {
         let control = Operand::FunctionControl(FunctionControl::NONE);
         let operands = vec![control, Operand::IdRef(ty)];
         self.function = Function::new();
+        self.reached.clear();
+        self.merges.clear();
         self.function.def = Some(Instruction::new(Op::Function, Some(result), Some(id), operands));
         let ids: Vec<Word> = parameters.iter().map(|_| self.id()).collect();
         for (ty, id) in parameters.iter().zip(&ids) {
@@ -51,15 +53,51 @@ impl Writer {
         self.block = Some(block);
     }
 
+    /// Begins a block if a branch leads to it; elsewhere nothing is written until one begins that is led to.
+    pub(crate) fn enter(&mut self, id: Word) {
+        if self.reached.contains(&id) {
+            self.label(id);
+        }
+    }
+
+    /// Begins the block after a construct. It has to be there even if nothing leads to it.
+    pub(crate) fn merge(&mut self, id: Word) {
+        self.enter(id);
+        if !self.is_open() && self.merges.contains(&id) {
+            self.label(id);
+            self.close(Op::Unreachable, vec![]);
+        }
+    }
+
+    /// Begins the block of a loop that leads back to `head`, and tells whether anything leads to it. It has to be there
+    /// even if not.
+    pub(crate) fn next(&mut self, id: Word, head: Word) -> bool {
+        self.enter(id);
+        let reached = self.is_open();
+        if !reached && self.merges.contains(&id) {
+            self.label(id);
+            self.branch(head);
+        }
+        reached
+    }
+
+    /// Leads back to a loop's `head`. A path that has ended does so too, because a loop needs its way back.
+    pub(crate) fn back(&mut self, head: Word) {
+        if !self.is_open() {
+            self.block = self.function.blocks.pop();
+            self.block.iter_mut().for_each(|block| drop(block.instructions.pop()));
+        }
+        self.branch(head);
+    }
+
     /// Whether statements can be reached here.
     pub(crate) fn is_open(&self) -> bool {
         self.block.is_some()
     }
 
-    /// The label of the block that is written.
-    pub(crate) fn here(&self) -> Word {
-        let label = self.block.as_ref().and_then(|block| block.label.as_ref());
-        label.and_then(|label| label.result_id).unwrap_or(0)
+    /// The label of the block that is written, if one is.
+    pub(crate) fn here(&self) -> Option<Word> {
+        self.block.as_ref()?.label.as_ref()?.result_id
     }
 
     /// An instruction with a result.
@@ -67,7 +105,7 @@ impl Writer {
         let operands = operands.iter().map(|id| Operand::IdRef(*id)).collect();
         let id = self.instruction(op, Some(ty), operands);
         let rounded = matches!(op, Op::FAdd | Op::FSub | Op::FMul | Op::FDiv);
-        if self.precise && rounded {
+        if self.precise && rounded && self.is_open() {
             self.decorate(id, Decoration::NoContraction, vec![]);
         }
         id
@@ -113,8 +151,13 @@ impl Writer {
 
     fn push(&mut self, instruction: Instruction) {
         // What follows the end of a path is never reached.
-        if let Some(block) = &mut self.block {
-            block.instructions.push(instruction);
+        let Some(block) = &mut self.block else { return };
+        let labels = instruction.operands.iter().filter_map(Operand::id_ref_any);
+        match instruction.class.opcode {
+            Op::Branch | Op::BranchConditional => self.reached.extend(labels),
+            Op::SelectionMerge | Op::LoopMerge => self.merges.extend(labels),
+            _ => {}
         }
+        block.instructions.push(instruction);
     }
 }

@@ -1,9 +1,9 @@
 //! Expressions, by the strength of their operators.
 
 use super::Parser;
-use crate::Error;
-use crate::syntax::{Expression, Int, Number, Of, Type};
+use crate::syntax::{Expression, I64, Int, Number, Of, Type};
 use crate::token::Kind;
+use crate::{Error, constant};
 
 /// The operators between two operands, the weakest first.
 const LEVELS: &[&[&str]] = &[
@@ -18,6 +18,8 @@ const LEVELS: &[&[&str]] = &[
     &["+", "-"],
     &["*", "/", "%"],
 ];
+/// Higher expressions are refused, because each step down takes stack.
+const HEIGHT_MAX: u32 = 400;
 const UNARY: &[&str] = &["-", "+", "!", "~"];
 /// What assigns, with the operator that it applies before.
 const ASSIGN: &[(&str, Option<&str>)] = &[
@@ -38,7 +40,7 @@ impl Parser<'_> {
     /// An expression without assignments.
     pub(crate) fn expression(&mut self) -> Result<Expression, Error> {
         self.deeper(|parser| {
-            let condition = parser.level(0)?;
+            let condition = parser.operands(0)?;
             let line = condition.line;
             if !parser.takes("?") {
                 return Ok(condition);
@@ -46,7 +48,7 @@ impl Parser<'_> {
             let a = parser.expression()?;
             parser.take(":")?;
             let b = parser.expression()?;
-            Ok(Expression { line, kind: Of::Choice(Box::new([condition, a, b])) })
+            parser.built(line, Of::Choice(Box::new([condition, a, b])))
         })
     }
 
@@ -54,15 +56,15 @@ impl Parser<'_> {
     pub(super) fn effect(&mut self) -> Result<Expression, Error> {
         for (step, operator) in [("++", "+"), ("--", "-")] {
             if self.takes(step) {
-                let to = self.level(LEVELS.len())?;
-                return Ok(stepped(operator, to));
+                let to = self.unary()?;
+                return self.stepped(operator, to);
             }
         }
         let to = self.expression()?;
         let line = to.line;
         for (step, operator) in [("++", "+"), ("--", "-")] {
             if self.takes(step) {
-                return Ok(stepped(operator, to));
+                return self.stepped(operator, to);
             }
         }
         let assign =
@@ -73,22 +75,47 @@ impl Parser<'_> {
         if self.tokens.first().is_some_and(|token| token.is("=")) {
             return Err(self.expected("one assignment in a statement"));
         }
-        Ok(Expression { line, kind: Of::Assign(*operator, Box::new(to), Box::new(value)) })
+        self.built(line, Of::Assign(*operator, Box::new(to), Box::new(value)))
+    }
+
+    /// `to` with 1 added to it or subtracted from it.
+    fn stepped(&self, operator: &'static str, to: Expression) -> Result<Expression, Error> {
+        let line = to.line;
+        let one = self.built(line, Of::Number(Number::Int(Int { bits: 32, signed: true }, 1)))?;
+        self.built(line, Of::Assign(Some(operator), Box::new(to), Box::new(one)))
+    }
+
+    /// An expression, as a number where it is made of numbers alone.
+    fn built(&self, line: u32, kind: Of) -> Result<Expression, Error> {
+        let kind = match constant::folded(&kind) {
+            Some(number @ Number::Bool(_)) if self.wide => {
+                Of::Number(number.to(I64).unwrap_or(number))
+            }
+            Some(number) => Of::Number(number),
+            None => kind,
+        };
+        let built = Expression::new(line, kind);
+        if built.height > HEIGHT_MAX {
+            return Err(self.error(format!("more than {HEIGHT_MAX} operators one in another")));
+        }
+        Ok(built)
     }
 
     /// Operands joined by operators of a level or a stronger one.
-    fn level(&mut self, level: usize) -> Result<Expression, Error> {
-        let Some(operators) = LEVELS.get(level) else { return self.unary() };
-        let mut left = self.level(level + 1)?;
-        while let Some(operator) =
-            operators.iter().find(|own| self.tokens.first().is_some_and(|token| token.is(own)))
-        {
+    fn operands(&mut self, least: usize) -> Result<Expression, Error> {
+        let mut left = self.unary()?;
+        while let Some((level, operator)) = self.operator().filter(|(level, _)| *level >= least) {
             self.next();
-            let right = self.level(level + 1)?;
-            let line = left.line;
-            left = Expression { line, kind: Of::Binary(operator, Box::new(left), Box::new(right)) };
+            let right = self.operands(level + 1)?;
+            left = self.built(left.line, Of::Binary(operator, Box::new(left), Box::new(right)))?;
         }
         Ok(left)
+    }
+
+    /// The operator that comes next, with its level.
+    fn operator(&self) -> Option<(usize, &'static str)> {
+        let Kind::Punct(own) = self.tokens.first()?.kind else { return None };
+        Some((LEVELS.iter().position(|operators| operators.contains(&own))?, own))
     }
 
     fn unary(&mut self) -> Result<Expression, Error> {
@@ -97,7 +124,7 @@ impl Parser<'_> {
         if let Some(operator) = UNARY.iter().find(|own| first.is_some_and(|token| token.is(own))) {
             self.next();
             let of = self.deeper(Self::unary)?;
-            return Ok(Expression { line, kind: Of::Unary(operator, Box::new(of)) });
+            return self.built(line, Of::Unary(operator, Box::new(of)));
         }
         for (own, what) in [("*", "pointers are read as p[i]"), ("&", "nothing has an address")] {
             if first.is_some_and(|token| token.is(own)) {
@@ -118,7 +145,7 @@ impl Parser<'_> {
             }
             self.take(")")?;
             let of = self.deeper(Self::unary)?;
-            return Ok(Expression { line, kind: Of::Cast(ty, Box::new(of)) });
+            return self.built(line, Of::Cast(ty, Box::new(of)));
         }
         self.postfix()
     }
@@ -136,7 +163,7 @@ impl Parser<'_> {
             } else {
                 return Ok(of);
             };
-            of = Expression { line, kind };
+            of = self.built(line, kind)?;
         }
     }
 
@@ -150,7 +177,7 @@ impl Parser<'_> {
         let kind = match self.tokens.first().map(|token| &token.kind) {
             Some(Kind::Number(text)) => {
                 self.next();
-                Of::Number(number(text).map_err(|message| Error::new(line, message))?)
+                Of::Number(number(text, self.wide).map_err(|message| Error::new(line, message))?)
             }
             Some(Kind::Name(name)) if Type::named(name).is_none() => {
                 self.next();
@@ -164,7 +191,7 @@ impl Parser<'_> {
             }
             _ => return Err(self.expected("an expression")),
         };
-        Ok(Expression { line, kind })
+        self.built(line, kind)
     }
 
     fn arguments(&mut self) -> Result<Vec<Expression>, Error> {
@@ -179,16 +206,9 @@ impl Parser<'_> {
     }
 }
 
-/// `to` with 1 added to it or subtracted from it.
-fn stepped(operator: &'static str, to: Expression) -> Expression {
-    let line = to.line;
-    let one = Number::Int(Int { bits: 32, signed: true }, 1);
-    let one = Expression { line, kind: Of::Number(one) };
-    Expression { line, kind: Of::Assign(Some(operator), Box::new(to), Box::new(one)) }
-}
-
-/// A number as it is written. As in C, an integer is of the first type that holds it.
-fn number(text: &str) -> Result<Number, String> {
+/// A number as it is written. As in C, an integer is of the first type that holds it; `wide` ones have
+/// 64 bits.
+fn number(text: &str, wide: bool) -> Result<Number, String> {
     let refuse = || format!("{text:?} is no number");
     let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
     let float = hexadecimal.is_none() && text.contains(['.', 'e', 'E']);
@@ -210,7 +230,7 @@ fn number(text: &str) -> Result<Number, String> {
     let value = u64::from_str_radix(digits, if hexadecimal.is_some() { 16 } else { 10 })
         .map_err(|_| refuse())?;
     let unsigned = suffix.contains('u');
-    let long = suffix.contains('l');
+    let long = wide || suffix.contains('l');
     let fits = |bits: u32, signed: bool| value <= u64::MAX >> (64 - bits + u32::from(signed));
     // Only a hexadecimal number without a suffix may be unsigned.
     let signs: &[bool] = match (unsigned, hexadecimal.is_some()) {

@@ -2,7 +2,7 @@
 
 use super::Parser;
 use crate::Error;
-use crate::syntax::{Declaration, Declared, Do, Statement, Type, Unroll};
+use crate::syntax::{Declaration, Declared, Do, Expression, Statement, Type, Unroll};
 use crate::token::Kind;
 
 impl Parser<'_> {
@@ -76,7 +76,7 @@ impl Parser<'_> {
         Ok(statement)
     }
 
-    fn bracketed(&mut self) -> Result<crate::syntax::Expression, Error> {
+    fn bracketed(&mut self) -> Result<Expression, Error> {
         self.take("(")?;
         let inner = self.expression()?;
         self.take(")")?;
@@ -157,15 +157,19 @@ impl Parser<'_> {
     }
 
     fn declaration(&mut self) -> Result<Do, Error> {
-        self.takes_name("volatile");
+        let volatile = self.takes_name("volatile");
         let (local, global) = (self.takes_name("LOCAL"), self.takes_name("GLOBAL"));
-        let constant = self.takes_name("const");
-        let ty = self.ty()?;
-        let constant = self.takes_name("const") || constant;
+        if volatile && !global {
+            return Err(self.error("volatile stands before GLOBAL only"));
+        }
+        let (constant, ty) = self.perhaps_const()?;
         let mut declarations = Vec::new();
         loop {
             let kind = match (self.takes("*"), global) {
-                (true, true) => Declared::Pointer { constant },
+                (true, true) => {
+                    self.stored(ty)?;
+                    Declared::Pointer
+                }
                 (true, false) => {
                     return Err(self.error("only a pointer to a buffer (GLOBAL) can be declared"));
                 }
@@ -183,7 +187,10 @@ impl Parser<'_> {
             }
             self.takes_name("ALIGNED");
             let value = if self.takes("=") { Some(self.expression()?) } else { None };
-            declarations.push(Declaration { name, ty, kind, sizes, value });
+            if constant && kind != Declared::Pointer && value.is_none() {
+                return Err(self.error(format!("{name} is const, expected its value")));
+            }
+            declarations.push(Declaration { name, ty, kind, constant, sizes, value });
             if !self.takes(",") {
                 break;
             }

@@ -15,8 +15,17 @@ use std::ops::Range;
 /// Work-items of the one work-group.
 const ITEMS: usize = 64;
 /// The variables of a program, by their types; they are its output.
-const VARIABLES: [Type; 8] =
-    [Type::U32, Type::U32, Type::I32, Type::U8, Type::I8, Type::U16, Type::I16, Type::I64];
+const VARIABLES: [Type; 9] = [
+    Type::U32,
+    Type::U32,
+    Type::I32,
+    Type::U8,
+    Type::I8,
+    Type::U16,
+    Type::I16,
+    Type::I64,
+    Type::U64,
+];
 /// Programs that the law tries.
 const PROGRAMS: u64 = 16;
 
@@ -31,6 +40,7 @@ enum Type {
     I32,
     U32,
     I64,
+    U64,
     F32,
 }
 
@@ -45,6 +55,7 @@ impl Type {
             Self::I32 => "i32",
             Self::U32 => "u32",
             Self::I64 => "i64",
+            Self::U64 => "u64",
             Self::F32 => "float",
         }
     }
@@ -57,6 +68,10 @@ enum Node {
     Variable(usize),
     /// The work-item's place.
     Lane,
+    /// What a function was given.
+    Parameter(usize),
+    /// A function of two words.
+    Call(usize, Box<[Node; 2]>),
     /// An element of an input, at an index modulo its length: of words, bytes and pairs of bytes.
     Input(Type, Box<Node>),
     /// An element of the private array.
@@ -71,10 +86,12 @@ enum Node {
 #[derive(Debug, Clone)]
 enum Step {
     Assign(usize, Option<&'static str>, Node),
-    Keep(Node, Node),
+    /// An element of the private array is written, here or by a function that takes the array.
+    Keep(bool, Node, Node),
     If(Node, Vec<Step>, Vec<Step>),
     /// So many steps, with a variable of its own; left early where a condition holds.
     Repeat {
+        way: Way,
         name: usize,
         count: i64,
         body: Vec<Step>,
@@ -84,6 +101,27 @@ enum Step {
     Exchange(usize, u32),
 }
 
+/// How a loop is written.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    For,
+    While,
+    Do,
+}
+
+/// A function of two words; it returns early where a condition holds.
+#[derive(Debug)]
+struct Function {
+    early: Option<(Node, Node)>,
+    result: Node,
+}
+
+#[derive(Debug)]
+struct Program {
+    functions: Vec<Function>,
+    steps: Vec<Step>,
+}
+
 pub(super) fn law(device: &dyn Device) -> Verdict {
     with_programs(device, |device| programs(device, 0..PROGRAMS))
 }
@@ -91,9 +129,9 @@ pub(super) fn law(device: &dyn Device) -> Verdict {
 /// Tries the programs of these seeds.
 fn programs(device: &dyn Device, seeds: Range<u64>) -> Lawful {
     seeds.into_iter().try_for_each(|seed| {
-        let steps = Draw::new(seed).program();
-        let source = text::program(&steps);
-        one(device, &steps, &source)
+        let program = Draw::new(seed).program();
+        let source = text::program(&program);
+        one(device, &program, &source)
             .map_err(|Broken(what)| Broken(format!("program {seed}: {what}\n{source}")))
     })
 }
@@ -106,7 +144,7 @@ pub fn random_programs(device: &dyn Device, seeds: Range<u64>) -> Result<(), Str
     programs(device, seeds).map_err(|Broken(what)| what)
 }
 
-fn one(device: &dyn Device, steps: &[Step], source: &str) -> Lawful {
+fn one(device: &dyn Device, drawn: &Program, source: &str) -> Lawful {
     let words = super::pattern(4 * ITEMS, 1);
     let words: Vec<u32> = words
         .chunks_exact(4)
@@ -124,5 +162,5 @@ fn one(device: &dyn Device, steps: &[Step], source: &str) -> Lawful {
     // SAFETY: every index is taken modulo the length of its array.
     unsafe { queue.launch(&launch)? };
     let found = download(&mut *queue, &*out)?;
-    same("its variables", &found, &meaning::run(steps, &words))
+    same("its variables", &found, &meaning::run(drawn, &words))
 }

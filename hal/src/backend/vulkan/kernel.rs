@@ -36,8 +36,8 @@ pub(super) struct Arguments {
     pub(super) accesses: Vec<Access>,
     pub(super) keep: Vec<Keep>,
     pub(super) scalars: Vec<u8>,
-    /// The place of a piece's first work-group behind the scalars.
-    first_offset: usize,
+    /// The place of a piece's first work-group behind the scalars, if it has one.
+    first_offset: Option<usize>,
 }
 
 impl Arguments {
@@ -51,7 +51,7 @@ impl Arguments {
 
     /// Sets the first work-group of a piece of the grid.
     pub(super) fn begin_at(&mut self, first: [u32; 3]) {
-        let place = self.scalars.get_mut(self.first_offset..).unwrap_or_default();
+        let place = self.first_offset.and_then(|at| self.scalars.get_mut(at..)).unwrap_or_default();
         for (place, side) in place.chunks_exact_mut(4).zip(first) {
             place.copy_from_slice(&side.to_ne_bytes());
         }
@@ -175,10 +175,10 @@ impl Kernel {
         let groups = [0, 1, 2].map(|axis| launch.global[axis] / group[axis].max(1));
         let counts = limits.max_compute_work_group_count;
         let is_larger = groups.iter().zip(counts).any(|(&count, most)| count > most as usize);
-        if self.code.counts_groups && is_larger {
+        if self.code.first_offset.is_none() && is_larger {
             let reason = format!(
                 "{groups:?} work-groups exceed the device's {counts:?}, and the kernel asks for \
-                 their number"
+                 their number, or has too many scalars to be launched in pieces"
             );
             return Err(launch.refusal(reason));
         }
@@ -200,7 +200,7 @@ impl Kernel {
         }
         arguments.clear();
         arguments.scalars.resize(self.code.scalar_bytes.next_multiple_of(4) as usize, 0);
-        arguments.first_offset = self.code.first_offset as usize;
+        arguments.first_offset = self.code.first_offset.map(|at| at as usize);
         for (index, (arg, parameter)) in launch.args.iter().zip(parameters).enumerate() {
             match (arg, parameter) {
                 (Arg::Buffer(buffer), Parameter::Buffer { binding, written }) => {

@@ -1,17 +1,21 @@
 //! Draws programs.
 
-use super::{Node, Step, Type, VARIABLES};
+use super::{Function, Node, Program, Step, Type, VARIABLES, Way};
 
 /// A source of random numbers: SplitMix64 (Steele, Lea and Flood, 2014).
 pub(super) struct Draw {
     state: u64,
     /// How many loops are around; each has a counter.
     loops: usize,
+    /// How many functions can be called.
+    functions: usize,
+    /// Whether a function is drawn, which sees its parameters alone.
+    inside: bool,
 }
 
 impl Draw {
     pub(super) fn new(seed: u64) -> Self {
-        Self { state: seed, loops: 0 }
+        Self { state: seed, loops: 0, functions: 0, inside: false }
     }
 
     fn below(&mut self, most: u64) -> u64 {
@@ -30,9 +34,18 @@ impl Draw {
         usize::try_from(self.below(most as u64)).unwrap_or(0)
     }
 
-    pub(super) fn program(mut self) -> Vec<Step> {
+    pub(super) fn program(mut self) -> Program {
+        let mut functions = Vec::new();
+        self.inside = true;
+        for _ in 0..self.below(3) {
+            let early = (self.below(2) == 0).then(|| (self.condition(2), self.word(2)));
+            functions.push(Function { early, result: self.word(3) });
+            self.functions += 1;
+        }
+        self.inside = false;
         let count = 4 + self.below(8);
-        (0..count).map(|_| self.step(3, true)).collect()
+        let steps = (0..count).map(|_| self.step(3, true)).collect();
+        Program { functions, steps }
     }
 
     fn steps(&mut self, depth: u32) -> Vec<Step> {
@@ -58,9 +71,10 @@ impl Draw {
                 let body = self.steps(depth - 1);
                 let ends = self.below(2) == 0;
                 let leave = (self.below(2) == 0).then(|| (self.condition(2), ends));
-                Step::Repeat { name, count, body, leave }
+                let way = self.one_of(&[Way::For, Way::While, Way::Do]);
+                Step::Repeat { way, name, count, body, leave }
             }
-            5 => Step::Keep(self.word(2), self.word(3)),
+            5 => Step::Keep(self.below(2) == 0, self.word(2), self.word(3)),
             _ => {
                 let to = self.index(VARIABLES.len());
                 // Signed sums could leave their type.
@@ -76,7 +90,7 @@ impl Draw {
     fn word(&mut self, depth: u32) -> Node {
         let Some(less) = depth.checked_sub(1) else { return self.leaf() };
         let two = |this: &mut Self| [Box::new(this.word(less)), Box::new(this.word(less))];
-        match self.below(14) {
+        match self.below(18) {
             0..=4 => {
                 let operator = self.one_of(&["+", "-", "*", "&", "|", "^"]);
                 let [a, b] = two(self);
@@ -104,12 +118,47 @@ impl Draw {
                 // Through a wider type, and through floats that hold the number.
                 let of = Box::new(self.word(less));
                 let low = Node::Binary("&", of, Box::new(Node::Number(0xffff)));
-                let way = self.one_of(&[Type::I64, Type::F32]);
+                let way = self.one_of(&[Type::I64, Type::U64, Type::F32]);
                 Node::Cast(Type::U32, Box::new(Node::Cast(way, Box::new(low))))
             }
-            12 => Node::Array(Box::new(self.word(less))),
+            12 if !self.inside => Node::Array(Box::new(self.word(less))),
+            13 | 14 if less > 0 => self.guarded(less - 1),
+            15 if self.functions > 0 => {
+                let at = self.index(self.functions);
+                Node::Call(at, Box::new([self.word(less), self.word(less)]))
+            }
+            16 => {
+                let operator = self.one_of(&["+", "-", "*", "/", "%", ">>", "<<"]);
+                let long = |of| Box::new(Node::Cast(Type::U64, of));
+                let [a, b] = two(self);
+                let b = match operator {
+                    "/" | "%" => Box::new(Node::Binary("|", long(b), Box::new(Node::Number(1)))),
+                    "<<" | ">>" => Box::new(Node::Binary("&", b, Box::new(Node::Number(63)))),
+                    _ => b,
+                };
+                let whole = Node::Binary(operator, long(a), b);
+                let high = Node::Binary(">>", Box::new(whole), Box::new(Node::Number(7)));
+                Node::Cast(Type::U32, Box::new(high))
+            }
             _ => Node::Cast(Type::U32, Box::new(self.condition(less))),
         }
+    }
+
+    /// A quotient or remainder of words by any word, behind the condition that C defines it.
+    fn guarded(&mut self, less: u32) -> Node {
+        let ty = self.one_of(&[Type::U32, Type::I32, Type::I32]);
+        let operator = self.one_of(&["/", "%"]);
+        let mut word = || {
+            let of = if self.below(2) == 0 { self.small(less) } else { self.word(less) };
+            Node::Cast(ty, Box::new(of))
+        };
+        let (a, b) = (word(), word());
+        let is = |number| Node::Binary("==", Box::new(b.clone()), Box::new(Node::Number(number)));
+        let either = |a, b| Node::Binary("||", Box::new(a), Box::new(b));
+        let undefined = if ty == Type::I32 { either(is(0), is(-1)) } else { is(0) };
+        let other = Node::Cast(ty, Box::new(Node::Number(7)));
+        let quotient = Node::Binary(operator, Box::new(a), Box::new(b));
+        Node::Cast(Type::U32, Box::new(Node::Choice(Box::new([undefined, other, quotient]))))
     }
 
     /// An expression of a type below 32 bits, or of signed words that stay small.
@@ -125,7 +174,11 @@ impl Draw {
             }
             2 => {
                 let operator = self.one_of(&["/", "%"]);
-                let by = Node::Number(1 + self.below(9).cast_signed());
+                let by = match self.below(2) {
+                    0 => Node::Number(1 + self.below(9).cast_signed()),
+                    // An odd number of either sign.
+                    _ => Node::Binary("|", cast(self), Box::new(Node::Number(1))),
+                };
                 Node::Binary(operator, cast(self), Box::new(by))
             }
             3 => {
@@ -136,6 +189,7 @@ impl Draw {
                 let (a, b) = (cast(self), cast(self));
                 Node::Choice(Box::new([self.condition(less), *a, *b]))
             }
+            _ if self.inside => *cast(self),
             _ => {
                 let of = self.one_of(&[Type::I8, Type::U16]);
                 Node::Input(of, Box::new(self.word(less)))
@@ -148,7 +202,16 @@ impl Draw {
             return Node::Binary("<", Box::new(self.leaf()), Box::new(self.leaf()));
         };
         let compare = self.one_of(&["<", ">", "<=", ">=", "==", "!="]);
-        match self.below(5) {
+        match self.below(6) {
+            5 => {
+                // The right side is defined only where the left one holds.
+                let (a, by) = (self.word(less), self.word(less));
+                let by = Box::new(by);
+                let set = Node::Binary("!=", by.clone(), Box::new(Node::Number(0)));
+                let quotient = Node::Binary(self.one_of(&["/", "%"]), Box::new(a), by);
+                let less = Node::Binary(compare, Box::new(quotient), Box::new(Node::Number(7)));
+                Node::Binary("&&", Box::new(set), Box::new(less))
+            }
             0 => {
                 let operator = self.one_of(&["&&", "||"]);
                 let (a, b) = (self.condition(less), self.condition(less));
@@ -167,6 +230,7 @@ impl Draw {
 
     fn leaf(&mut self) -> Node {
         match self.below(5) {
+            0..=3 if self.inside => Node::Parameter(self.index(2)),
             0 => Node::Cast(Type::U32, Box::new(Node::Variable(self.index(VARIABLES.len())))),
             1 => Node::Variable(self.index(2)),
             2 => Node::Lane,

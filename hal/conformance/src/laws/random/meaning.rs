@@ -1,6 +1,6 @@
 //! What C says that a program does, worked out for each work-item.
 
-use super::{ITEMS, Node, Step, Type, VARIABLES};
+use super::{Function, ITEMS, Node, Program, Step, Type, VARIABLES};
 
 /// A number of a type; its bits are right for the type.
 #[derive(Debug, Clone, Copy)]
@@ -10,7 +10,10 @@ struct Value {
 }
 
 /// What a work-item sees.
+#[derive(Clone, Copy)]
 struct Item<'a> {
+    functions: &'a [Function],
+    parameters: [u32; 2],
     lane: usize,
     words: &'a [u32],
     bytes: &'a [u8],
@@ -19,10 +22,12 @@ struct Item<'a> {
 }
 
 /// The variables of all work-items at the end, as words.
-pub(super) fn run(steps: &[Step], words: &[u32]) -> Vec<u32> {
+pub(super) fn run(program: &Program, words: &[u32]) -> Vec<u32> {
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    let mut items: Vec<Item<'_>> = (0..ITEMS).map(|lane| Item::new(lane, words, &bytes)).collect();
-    for step in steps {
+    let functions = program.functions.as_slice();
+    let new = |lane| Item::new(functions, lane, words, &bytes);
+    let mut items: Vec<Item<'_>> = (0..ITEMS).map(new).collect();
+    for step in &program.steps {
         if let Step::Exchange(variable, distance) = step {
             let all: Vec<i64> = items.iter().map(|item| item.variables[*variable]).collect();
             for (lane, item) in items.iter_mut().enumerate() {
@@ -47,18 +52,18 @@ fn whole(ty: Type, number: i64) -> i64 {
         Type::U16 => number & 0xffff,
         Type::I32 => number << 32 >> 32,
         Type::U32 => number & 0xffff_ffff,
-        // Floats here hold whole numbers of 16 bits.
-        Type::I64 | Type::F32 => number,
+        // Floats here hold whole numbers of 16 bits; of a u64 this has the bits.
+        Type::I64 | Type::U64 | Type::F32 => number,
     }
 }
 
 impl<'a> Item<'a> {
-    fn new(lane: usize, words: &'a [u32], bytes: &'a [u8]) -> Self {
+    fn new(functions: &'a [Function], lane: usize, words: &'a [u32], bytes: &'a [u8]) -> Self {
         let variables =
             std::array::from_fn(|at| whole(VARIABLES[at], i64::from(words[(lane + at) % ITEMS])));
         let array =
             std::array::from_fn(|at| words[lane].wrapping_add(u32::try_from(at).unwrap_or(0)));
-        Self { lane, words, bytes, variables, array }
+        Self { functions, parameters: [0; 2], lane, words, bytes, variables, array }
     }
 
     fn steps(&mut self, steps: &[Step]) {
@@ -73,10 +78,9 @@ impl<'a> Item<'a> {
                 let value = operator.map_or(value, |operator| binary(operator, old, value));
                 self.variables[*to] = whole(VARIABLES[*to], value.number);
             }
-            Step::Keep(at, value) => {
+            Step::Keep(_, at, value) => {
                 let at = self.index(at, 8);
-                self.array[at] =
-                    u32::try_from(whole(Type::U32, self.value(value).number)).unwrap_or(0);
+                self.array[at] = self.word(value);
             }
             Step::If(condition, then, other) => {
                 let then = if self.value(condition).number != 0 { then } else { other };
@@ -98,7 +102,11 @@ impl<'a> Item<'a> {
     }
 
     fn index(&self, at: &Node, length: usize) -> usize {
-        usize::try_from(whole(Type::U32, self.value(at).number)).unwrap_or(0) % length
+        self.word(at) as usize % length
+    }
+
+    fn word(&self, node: &Node) -> u32 {
+        u32::try_from(whole(Type::U32, self.value(node).number)).unwrap_or(0)
     }
 
     fn value(&self, node: &Node) -> Value {
@@ -108,6 +116,15 @@ impl<'a> Item<'a> {
                 Value { ty, number: *number }
             }
             Node::Variable(at) => Value { ty: VARIABLES[*at], number: self.variables[*at] },
+            Node::Parameter(at) => Value { ty: Type::U32, number: i64::from(self.parameters[*at]) },
+            Node::Call(at, given) => {
+                let parameters = [self.word(&given[0]), self.word(&given[1])];
+                let inside = Self { parameters, ..*self };
+                let Function { early, result } = &self.functions[*at];
+                let early = early.as_ref().filter(|(holds, _)| inside.value(holds).number != 0);
+                let word = inside.word(early.map_or(result, |(_, value)| value));
+                Value { ty: Type::U32, number: i64::from(word) }
+            }
             Node::Lane => Value { ty: Type::U32, number: self.lane as i64 },
             Node::Input(Type::I8, at) => {
                 let byte = self.bytes[self.index(at, self.bytes.len())];
@@ -162,6 +179,8 @@ fn common(a: Type, b: Type) -> Type {
     let both = [a, b];
     if both.contains(&Type::F32) {
         Type::F32
+    } else if both.contains(&Type::U64) {
+        Type::U64
     } else if both.contains(&Type::I64) {
         Type::I64
     } else if both.contains(&Type::U32) {
@@ -174,12 +193,25 @@ fn common(a: Type, b: Type) -> Type {
 fn binary(operator: &str, a: Value, b: Value) -> Value {
     if matches!(operator, "<<" | ">>") {
         let a = promoted(a);
-        let number = if operator == "<<" { a.number << b.number } else { a.number >> b.number };
+        let number = match (operator, a.ty) {
+            ("<<", _) => a.number << b.number,
+            (_, Type::U64) => (a.number.cast_unsigned() >> b.number).cast_signed(),
+            _ => a.number >> b.number,
+        };
         return Value { ty: a.ty, number: whole(a.ty, number) };
     }
     let ty = common(a.ty, b.ty);
     let (a, b) = (whole(ty, a.number), whole(ty, b.number));
+    let (large, small) = (a.cast_unsigned(), b.cast_unsigned());
     let number = match operator {
+        // A quotient by 0 is one that its condition keeps from being chosen.
+        "/" | "%" if b == 0 => 0,
+        "/" if ty == Type::U64 => (large / small).cast_signed(),
+        "%" if ty == Type::U64 => (large % small).cast_signed(),
+        "<" if ty == Type::U64 => return truth(large < small),
+        ">" if ty == Type::U64 => return truth(large > small),
+        "<=" if ty == Type::U64 => return truth(large <= small),
+        ">=" if ty == Type::U64 => return truth(large >= small),
         "+" => a.wrapping_add(b),
         "-" => a.wrapping_sub(b),
         "*" => a.wrapping_mul(b),
