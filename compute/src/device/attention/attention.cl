@@ -25,6 +25,7 @@
 /* Words for DEPTH elements of each row of q and k, or for DEPTH rows of v. */
 #define Q_STEP (DEPTH + 4)
 #define K_STEP (KEYS + 4)
+#define W_STEP (KEYS + 4)
 #define PARTS (ROWS * Q_STEP + DEPTH * K_STEP)
 #define STAGE (PARTS > DEPTH * COLUMNS ? PARTS : DEPTH * COLUMNS)
 
@@ -39,7 +40,7 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
                u32 rows, u32 keys, u32 depth, u32 columns, u32 width, u32 past, u32 share,
                float scale EXTRA_PARAMETERS) {
     LOCAL float stage[STAGE] ALIGNED;
-    LOCAL float weights[ROWS][KEYS + 4] ALIGNED;
+    LOCAL float weights[ROWS * W_STEP] ALIGNED;
     LOCAL float tops[ROWS][20] ALIGNED;
     u32 x = LOCAL_ID(0), item = LOCAL_ID(1) * 16 + x, own = LOCAL_ID(1) * EACH_ROW;
     u32 batch = GROUP_ID(1) / heads, head = GROUP_ID(1) % heads;
@@ -110,16 +111,14 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
             for (u32 j = 0; j < EACH_KEY; j++) {
                 float weight = exp(scores[i][j] - base);
                 sum[i] += weight;
-                weights[own + i][x * EACH_KEY + j] = weight;
+                weights[(own + i) * W_STEP + x * EACH_KEY + j] = weight;
             }
         }
 
-        /* Counted in parts, so that Mesa's compiler sees which places are multiples of 16 B. */
         for (u32 part = 0; part < KEYS / DEPTH && first_key + part * DEPTH < end; part++) {
-            u32 at = part * DEPTH;
             BARRIER();
             for (u32 e = item; e < DEPTH * COLUMNS; e += ITEMS) {
-                u32 key = first_key + at + e / COLUMNS, column = first_column + e % COLUMNS;
+                u32 key = first_key + part * DEPTH + e / COLUMNS, column = first_column + e % COLUMNS;
                 bool known = key < end && column < columns;
                 float value = LOAD(v, known ? PLACE(v, key, column) : v_start);
                 stage[e] = known ? value : 0.0f;
@@ -128,7 +127,9 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
             UNROLL
             for (u32 d = 0; d < DEPTH; d++) {
                 float l[EACH_ROW];
-                for (u32 i = 0; i < EACH_ROW; i++) l[i] = weights[own + i][at + d];
+                /* Whole fours are counted, so that Mesa's compiler sees that a line begins at a multiple of 16 B. */
+                for (u32 i = 0; i < EACH_ROW; i++)
+                    l[i] = weights[4 * ((own + i) * (W_STEP / 4) + part * (DEPTH / 4)) + d];
                 for (u32 j = 0; j < EACH_COLUMN; j++) {
                     float r = stage[d * COLUMNS + x * EACH_COLUMN + j];
                     for (u32 i = 0; i < EACH_ROW; i++) result[i][j] += l[i] * r;

@@ -14,10 +14,12 @@
 #define TILE_M 32
 #define TILE_P 16
 #define CHANNELS 4
-/* Numbers of a channel's maps, apart by what keeps neighbours out of each other's banks. */
+/* Numbers of a channel's maps and squares, apart by what keeps neighbours out of each other's banks, and lets Mesa's
+   compiler see that they begin at multiples of 16 B. */
 #define U_STEP (TILE_M + 4)
+#define V_STEP (TILE_P + 4)
 #define U_SIZE (CHANNELS * 16 * U_STEP)
-#define V_SIZE (CHANNELS * 16 * TILE_P)
+#define V_SIZE (CHANNELS * 16 * V_STEP)
 #define U_LOADS (CHANNELS * 16 * TILE_M / (4 * ITEMS))
 /* Maps of an item, and how many of these are transformed back at a time. */
 #define THREAD_M 8
@@ -87,18 +89,18 @@ KERNEL GROUP_SIZE(GROUP_X, GROUP_Y, GROUP_Z) void winograd(
             u32 to = (item / 8 + i * (ITEMS / 8)) * U_STEP + item % 8 * 4;
             for (u32 k = 0; k < 4; k++) shared[to + k] = next[4 * i + k];
         }
-        u32 v = (channel * 16 + j) * TILE_P + p;
+        u32 v = (channel * 16 + j) * V_STEP + p;
         seen[v] = d[0] - d[2];
-        seen[v + 4 * TILE_P] = d[1] + d[2];
-        seen[v + 8 * TILE_P] = d[2] - d[1];
-        seen[v + 12 * TILE_P] = d[1] - d[3];
+        seen[v + 4 * V_STEP] = d[1] + d[2];
+        seen[v + 8 * V_STEP] = d[2] - d[1];
+        seen[v + 12 * V_STEP] = d[1] - d[3];
         BARRIER();
         /* Once more, and three waves do not fit a Polaris SIMD's registers. */
         _Pragma("unroll 2")
         for (u32 c = 0; c < CHANNELS; c++) {
             float a[THREAD_M], b[THREAD_P];
             u32 left = (c * 16 + number) * U_STEP + row * THREAD_M;
-            u32 right = (c * 16 + number) * TILE_P + column * THREAD_P;
+            u32 right = (c * 16 + number) * V_STEP + column * THREAD_P;
             for (u32 i = 0; i < THREAD_M; i++) a[i] = shared[left + i];
             for (u32 k = 0; k < THREAD_P; k++) b[k] = seen[right + k];
             for (u32 i = 0; i < THREAD_M; i++)
