@@ -42,13 +42,6 @@ pub const GROUP_MAX: usize = 256;
 /// Bytes of local memory that every supported device has for a work-group.
 pub const LOCAL_BYTES: u64 = 32 * 1024;
 
-#[cfg(feature = "vulkan")]
-const _: () = assert!(
-    GROUP_MAX == lgp_portable::GROUP_ITEMS_MAX as usize
-        && LOCAL_BYTES == lgp_portable::LOCAL_BYTES_MAX as u64,
-    "the compiler for Vulkan allows what every device does"
-);
-
 /// The header before a portable kernel's source for the compiler of a backend; `None` for a backend
 /// that compiles no programs.
 #[must_use]

@@ -14,6 +14,7 @@ mod pieces;
 mod pinned;
 mod pool;
 mod program;
+mod progress;
 mod queue;
 mod quirks;
 mod ranges;
@@ -27,10 +28,17 @@ use crate::backend::{Backend, BackendKind, Fault, Found, Missing, Probe};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::id::DeviceId;
+use crate::portable::{GROUP_MAX, LOCAL_BYTES};
 use ash::vk;
 use info::Entry;
 use loader::Instance;
 use std::sync::Arc;
+
+const _: () = assert!(
+    GROUP_MAX == lgp_portable::GROUP_ITEMS_MAX as usize
+        && LOCAL_BYTES == lgp_portable::LOCAL_BYTES_MAX as u64,
+    "the compiler allows what every device does"
+);
 
 /// The table entry of Vulkan.
 pub(crate) struct Vulkan;

@@ -45,9 +45,12 @@ pub(crate) fn kernel(kernel: &Function, source: &Source<'_>) -> Result<Kernel, E
 /// The push constants that every device has room for.
 const PUSHED_BYTES: u32 = 128;
 
+/// Push constants with their first bytes.
+type Members = Vec<(Type, u32)>;
+
 /// A kernel's push constants with their first bytes: its scalars, and behind them, where there is room, the first
 /// work-group of a piece of the grid, of which the first member's number is answered.
-fn pushed(kernel: &Function) -> Result<(Vec<(Type, u32)>, Option<u32>), Error> {
+fn pushed(kernel: &Function) -> Result<(Members, Option<u32>), Error> {
     let mut types = Vec::new();
     for parameter in kernel.parameters.iter().filter(|it| it.kind == Passed::Value) {
         let (name, ty) = (&parameter.name, parameter.ty);
@@ -65,7 +68,7 @@ fn pushed(kernel: &Function) -> Result<(Vec<(Type, u32)>, Option<u32>), Error> {
         bytes = offset + ty.bytes();
         (ty, offset)
     });
-    let mut members: Vec<(Type, u32)> = members.collect();
+    let mut members: Members = members.collect();
     if bytes > PUSHED_BYTES {
         members.truncate(scalars);
         return Ok((members, None));

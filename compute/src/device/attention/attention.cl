@@ -74,7 +74,8 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
                 stage[ROWS * Q_STEP + d * K_STEP + key] = known ? value : 0.0f;
             }
             BARRIER();
-            UNROLL
+            /* More at a time, and NVIDIA's compiler spills. */
+            _Pragma("unroll 4")
             for (u32 d = 0; d < DEPTH; d++) {
                 float l[EACH_ROW], r[EACH_KEY];
                 for (u32 i = 0; i < EACH_ROW; i++) l[i] = stage[(own + i) * Q_STEP + d];
@@ -124,7 +125,7 @@ void attention(GLOBAL const STORED *q, GLOBAL const STORED *k, GLOBAL const STOR
                 stage[e] = known ? value : 0.0f;
             }
             BARRIER();
-            UNROLL
+            _Pragma("unroll 4")
             for (u32 d = 0; d < DEPTH; d++) {
                 float l[EACH_ROW];
                 /* Whole fours are counted, so that Mesa's compiler sees that a line begins at a multiple of 16 B. */

@@ -1,12 +1,13 @@
 //! Points of a queue: values of its timeline semaphore.
 
+use super::progress::Progress;
 use super::shared::Shared;
 use crate::error::{Error, Result};
 use crate::event::Event;
 use ash::vk;
 use std::any::Any;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The longest single wait, after which the device's life is looked at.
@@ -34,15 +35,8 @@ impl Timeline {
             .map_err(shared.failed("vkCreateSemaphore"))?;
         let own = Self { shared: Arc::clone(shared), semaphore, kept: Mutex::default() };
         let own = Arc::new(own);
-        shared.timelines.add(&own);
+        shared.timelines.add(Arc::downgrade(&own) as _);
         Ok(own)
-    }
-
-    /// The number of the last submission that is done.
-    pub(super) fn done(&self) -> Result<u64> {
-        // SAFETY: the semaphore is a timeline of the device.
-        unsafe { self.shared.device.get_semaphore_counter_value(self.semaphore) }
-            .map_err(self.shared.failed("vkGetSemaphoreCounterValue"))
     }
 
     /// Waits for a submission. A device that finishes none of any queue for long is lost.
@@ -94,27 +88,12 @@ impl Timeline {
     }
 }
 
-/// The timelines of a device that are in use.
-#[derive(Debug, Default)]
-pub(super) struct Timelines(Mutex<Vec<Weak<Timeline>>>);
-
-impl Timelines {
-    fn all(&self) -> MutexGuard<'_, Vec<Weak<Timeline>>> {
-        // A panic leaves the list whole.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn add(&self, timeline: &Arc<Timeline>) {
-        let mut all = self.all();
-        all.retain(|it| it.strong_count() > 0);
-        all.push(Arc::downgrade(timeline));
-    }
-
-    /// A number that differs from an earlier one if a submission was done in between.
-    pub(super) fn progress(&self) -> Result<u64> {
-        // The lock is not held while timelines end, which drops what they keep.
-        let all: Vec<_> = self.all().iter().filter_map(Weak::upgrade).collect();
-        all.iter().try_fold(0u64, |sum, timeline| Ok(sum.wrapping_add(timeline.done()?)))
+impl Progress for Timeline {
+    /// The number of the last submission that is done.
+    fn done(&self) -> Result<u64> {
+        // SAFETY: the semaphore is a timeline of the device.
+        unsafe { self.shared.device.get_semaphore_counter_value(self.semaphore) }
+            .map_err(self.shared.failed("vkGetSemaphoreCounterValue"))
     }
 }
 

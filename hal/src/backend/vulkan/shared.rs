@@ -1,9 +1,9 @@
 //! The state that the parts of one opened Vulkan device share.
 
-use super::event::Timelines;
 use super::info::{Entry, Facts};
 use super::loader::Instance;
 use super::pool::{Home, Pool};
+use super::progress::Timelines;
 use super::types::Kinds;
 use super::{is_loss, is_out_of_memory};
 use crate::caps::{Caps, DeviceKind};

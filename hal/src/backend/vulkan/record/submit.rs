@@ -3,6 +3,7 @@
 use super::{Flight, Recorder, Recording};
 use crate::backend::vulkan::event::{Keep, Timeline};
 use crate::backend::vulkan::hazards::{Access, touches};
+use crate::backend::vulkan::progress::Progress;
 use crate::backend::vulkan::slot::Slot;
 use crate::error::Result;
 use ash::vk;
