@@ -219,6 +219,7 @@ fn a_migration_that_is_killed_goes_on() {
         child.wait().expect("a child");
         ended
     });
+    assert!(killed > Some(3), "it was never killed at work: {killed:?}");
     let moved = world.run(&migrate).json();
     assert_eq!(moved["records"], 40, "{moved}");
     start(&world, &["--workers", "1", "--control", &url]).json();
