@@ -31,7 +31,7 @@ pub use expression::Element;
 pub(crate) use expression::{all, literal};
 pub use fused::{Fused, Step};
 pub use kernel::{Argument, Call, Kernel};
-pub(crate) use kernel::{c_type, groups, load, store, word};
+pub(crate) use kernel::{WAVES_BUSY, c_type, groups, load, store, word};
 pub use launches::Launches;
 pub use library::LibraryProduct;
 pub(crate) use lines::kernel_of_lines;

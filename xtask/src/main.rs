@@ -156,7 +156,7 @@ enum Command {
     /// link is killed, stopped, cut or full in turn. Takes root. Writes the run to docs/bench-runs.
     Kill(kill::Options),
     /// Random programs of the kernels' language on a device: each must give what it means in C.
-    Programs {
+    RandomPrograms {
         /// The device, such as vulkan:0.
         device: String,
         /// How many.
@@ -227,7 +227,7 @@ fn dispatch(command: Command) -> Result<()> {
         Command::JournalDamage { out } => {
             damage::run(example(SIMULATION, "journal").arg("damage"), out)
         }
-        Command::Programs { device, count, first } => {
+        Command::RandomPrograms { device, count, first } => {
             let mut programs = example("lgp-hal-conformance", "random_programs");
             cmd::run(programs.args([device, count.to_string(), first.to_string()]))
         }

@@ -1,7 +1,7 @@
 //! Opens the devices that run a model, by the names that users give.
 
 use lgp_compute::device::Accelerator;
-use lgp_hal::{BackendKind, DeviceId, Error as DeviceError};
+use lgp_hal::{BackendKind, DeviceId, Error as DeviceError, PciAddress};
 use std::path::{Path, PathBuf};
 
 /// The smallest limit of device memory, in bytes.
@@ -184,7 +184,8 @@ pub fn open_devices(text: &str, limits: &DeviceLimits) -> Result<Vec<Accelerator
         return Err(ChoiceError::contradiction(message, hint));
     }
     let again = others.iter().enumerate().find_map(|(i, one)| {
-        Some((one.id(), others[..i].iter().find(|other| is_one_card(one, other))?.id()))
+        let is_same = |other: &&Accelerator| is_one_card(place(one), place(other));
+        Some((one.id(), others[..i].iter().find(is_same)?.id()))
     });
     if let Some((one, other)) = again {
         let message = format!("the devices {text} have one card twice, as {other} and as {one}");
@@ -194,10 +195,16 @@ pub fn open_devices(text: &str, limits: &DeviceLimits) -> Result<Vec<Accelerator
     Ok(others)
 }
 
-/// Whether two opened devices are ways to use one card.
-fn is_one_card(one: &Accelerator, other: &Accelerator) -> bool {
-    let pci = one.device().caps().pci;
-    one.id() == other.id() || pci.is_some() && pci == other.device().caps().pci
+/// A way to use a card, and the card's place in the machine, if the driver tells it.
+type Place = (DeviceId, Option<PciAddress>);
+
+fn place(device: &Accelerator) -> Place {
+    (device.id(), device.device().caps().pci)
+}
+
+/// Whether two devices are ways to use one card.
+fn is_one_card(one: Place, other: Place) -> bool {
+    one.0 == other.0 || one.1.is_some() && one.1 == other.1
 }
 
 /// The names of the devices that [`open_devices`] opened; the CPU for an empty slice.
@@ -261,6 +268,23 @@ mod tests {
         }
         let error = open_devices("gpu", &limits).expect_err("no such backend");
         assert_eq!(error.code(), "device_unknown");
+    }
+
+    #[test]
+    fn ways_to_use_one_card_are_told_from_other_cards() {
+        let [vulkan, opencl] = ["vulkan:0", "opencl:0"].map(|id| id.parse().expect(id));
+        let [one, two] =
+            [1, 2].map(|bus| Some(PciAddress { domain: 0, bus, device: 0, function: 0 }));
+        for (a, b, same) in [
+            ((vulkan, one), (opencl, one), true),
+            ((vulkan, one), (opencl, two), false),
+            ((vulkan, one), (opencl, None), false),
+            ((vulkan, None), (opencl, None), false),
+            // `auto` and the name of the device that it took.
+            ((vulkan, None), (vulkan, None), true),
+        ] {
+            assert_eq!(is_one_card(a, b), same, "{a:?} {b:?}");
+        }
     }
 
     #[test]

@@ -123,6 +123,10 @@ pub struct Call {
     pub bytes: u64,
 }
 
+/// Waves of 64 work-items that keep a card busy: two for each of the 144 vector units of a Polaris 10.
+/// Work with fewer waves is worth splitting.
+pub(crate) const WAVES_BUSY: usize = 288;
+
 /// Work-groups of `size` that cover `items`, one at least.
 pub(crate) fn groups(items: usize, size: usize) -> usize {
     items.div_ceil(size.max(1)).max(1)

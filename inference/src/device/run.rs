@@ -19,7 +19,7 @@ use std::collections::HashMap;
 
 /// Whether the queued nodes are handed to the device after this many: some drivers hold commands back
 /// until then, and the device waits. The first ones are handed over early, and later ones seldom,
-/// because each time costs the host some microseconds.
+/// because each time costs the host more than recording several nodes.
 fn is_submitted(nodes: usize) -> bool {
     nodes.is_multiple_of(32) || matches!(nodes, 4 | 8 | 16)
 }

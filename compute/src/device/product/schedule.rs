@@ -1,6 +1,6 @@
 //! Which kernel multiplies, in which tiles, and in how many parts.
 
-use crate::device::kernel::{Kernel, groups};
+use crate::device::kernel::{Kernel, WAVES_BUSY, groups};
 use crate::device::recipe::GROUPS_MAX;
 
 const GEMM: &str = concat!(
@@ -18,9 +18,6 @@ const GEMV: &str = concat!(
 
 /// Products with at most so many rows read the right operand once for all rows, without tiles.
 pub(super) const ROWS_FEW: usize = 4;
-/// Waves of 64 work-items that keep a card busy: two for each of the 144 vector units of a Polaris
-/// 10. Products with fewer waves are split along the sum.
-const WAVES: usize = 288;
 /// The fewest elements of a sum in a part, so that adding the parts costs little.
 const PART_MIN: usize = 128;
 /// The numbers of parts that may be worth computing a sum in.
@@ -120,7 +117,7 @@ impl Schedule {
         let way = if m <= ROWS_FEW {
             Self::rows(m, right_along, if Self::is_wide(n, batches) { 2 } else { 1 })
         } else {
-            let busy = |tile: &&Tile| tile.count(m, n) * tile.waves() * batches >= WAVES;
+            let busy = |tile: &&Tile| tile.count(m, n) * tile.waves() * batches >= WAVES_BUSY;
             let cost = |tile: &&Tile| tile.cost(m, n);
             let fits = tiles(widths).iter().filter(busy).min_by_key(cost);
             let best = fits.or_else(|| SMALL.iter().min_by_key(cost));
@@ -132,7 +129,7 @@ impl Schedule {
                 n.div_ceil(columns) * batches * group[0] * group[1] / 64
             }
         };
-        let wanted = WAVES.div_ceil(waves.max(1)).min(k / PART_MIN).max(1);
+        let wanted = WAVES_BUSY.div_ceil(waves.max(1)).min(k / PART_MIN).max(1);
         Self::with(way, k, widths, wanted)
     }
 
@@ -147,7 +144,7 @@ impl Schedule {
 
     /// Whether a result of few rows has columns enough for two of a work-item.
     fn is_wide(n: usize, batches: usize) -> bool {
-        n.div_ceil(8) * batches * 4 >= WAVES
+        n.div_ceil(8) * batches * 4 >= WAVES_BUSY
     }
 
     fn with(way: Way, k: usize, widths: [usize; 2], wanted: usize) -> Self {

@@ -2,7 +2,7 @@
 
 use super::device::Convolution;
 use super::schedule::LAUNCH_COST;
-use crate::device::{Argument, Call, Kernel, Launches, groups, planes};
+use crate::device::{Argument, Call, Kernel, Launches, WAVES_BUSY, groups, planes};
 use crate::error::{Error, Result};
 use crate::window::Axis;
 use lgp_memory::{DType, Tensor};
@@ -11,8 +11,6 @@ use lgp_memory::{DType, Tensor};
 const ITEMS: usize = 256;
 const TILE_M: usize = 32;
 const TILE_P: usize = 16;
-/// Work-groups that keep a card busy.
-const GROUPS_BUSY: usize = 72;
 /// Channels of a step of the kernel.
 const CHANNELS: usize = 4;
 /// The cost of a channel for an item: a quarter of the instructions of a step, as Mesa compiles it for
@@ -33,7 +31,7 @@ impl Convolution {
         let squares = self.images * h.output.div_ceil(2) * w.output.div_ceil(2);
         let grid = [groups(squares, TILE_P), groups(self.maps, TILE_M), self.groups];
         let weights = self.groups.checked_mul(self.channels)?.checked_mul(self.maps)?;
-        let busy = grid.iter().product::<usize>().max(GROUPS_BUSY);
+        let busy = grid.iter().product::<usize>().max(WAVES_BUSY * 64 / ITEMS);
         let own = busy.checked_mul(ITEMS * CHANNEL_COST)?.checked_mul(self.channels)?;
         let first = if self.transformed { 0 } else { WEIGHT_COST * weights + LAUNCH_COST };
         if own.saturating_add(first) >= cost {

@@ -1,14 +1,14 @@
 //! Reductions of floats on a device. Reduced axes that are not neighbours are first made so.
 
 use super::{Reduce, ReduceKind};
-use crate::device::{Argument, Call, Kernel, Launches, c_type, groups, load, moves, plain, store};
+use crate::device::{
+    Argument, Call, Kernel, Launches, WAVES_BUSY, c_type, groups, load, moves, plain, store,
+};
 use crate::op::ValueInfo;
 use lgp_memory::{DType, Layout, Shape};
 
-/// Work-items of a group, which reduce a row together or a column each.
+/// Work-items of a group, one wave, which reduce a row together or a column each.
 const GROUP: usize = 64;
-/// Work-groups that keep a card busy; fewer are worth more parts.
-const GROUPS_BUSY: usize = 72;
 /// The numbers of parts that lines may be reduced in, and the fewest turns of a work-item in a part.
 const PARTS: [usize; 6] = [2, 4, 8, 16, 32, 64];
 const TURNS_MIN: usize = 16;
@@ -40,7 +40,7 @@ impl Lines {
         let can = kind != ReduceKind::LogSumExp;
         let mut all = vec![1];
         all.extend(PARTS.into_iter().filter(|parts| can && fits(parts)));
-        let busy = |parts: &usize| self.groups() * parts >= GROUPS_BUSY;
+        let busy = |parts: &usize| self.groups() * parts >= WAVES_BUSY;
         let best = all.iter().position(busy).unwrap_or(all.len() - 1);
         all.swap(0, best);
         all

@@ -87,13 +87,13 @@ fn a_refused_device_is_asked_for_again_by_the_next_task() {
 }
 
 #[test]
-fn a_device_that_is_opened_again_runs_the_next_task() {
+fn a_device_that_is_opened_again_gets_the_next_task() {
     let (_folder, executor, model) = on_a_lost_device();
     executor.load(0, &model).expect("loading takes none of the device's memory");
     let lost = executor.loaded(&model).expect("it is loaded");
     executor.reopen(&lost, |_| Ok(Some(accelerator(&Arc::new(NullDevice::new(None))))));
     executor.reopen(&lost, |_| unreachable!("another task has opened it"));
-    // The recording device has taken the weights, and its kernels are none.
+    // It fails by the recording device, which has no kernels, and no longer by the loss.
     let error = executor.execute(0, &model, &input("x", &[1., 2.]), &Stop::new());
     assert_eq!(error.expect_err("no kernels").kind, ExecErrorKind::Failed);
 }
