@@ -106,12 +106,16 @@ impl Clock {
 
     /// The start of the next request's latency; `None` after the end. With a rate it is the due time, so that
     /// delays by a busy lane, a timer or this program count, as the sender would have waited for them.
-    async fn next(&self) -> Option<Instant> {
+    ///
+    /// A lane that has sent no counted request sends one after the end too, so that a first answer that outlasts
+    /// the whole time, as that of a worker that still starts does, does not leave the load without a result.
+    async fn next(&self, has_counted: bool) -> Option<Instant> {
         let from = match &self.due {
             None => Instant::now(),
             Some(due) => due.lock().await.recv().await?,
         };
-        if Instant::now() < self.end {
+        let is_first = !has_counted && from >= self.counted_from;
+        if is_first || Instant::now() < self.end {
             return Some(from);
         }
         // Without a rate, no request was due.
@@ -195,10 +199,12 @@ async fn open(run: &Load) -> Result<Vec<Lane>> {
 
 /// Sends one lane's requests until the end, or until its connection fails.
 async fn travel(mut lane: Lane, clock: Rc<Clock>, count: Rc<RefCell<Count>>) {
-    while let Some(from) = clock.next().await {
+    let mut has_counted = false;
+    while let Some(from) = clock.next(has_counted).await {
         let answer = lane.ask().await;
         let us = from.elapsed().as_secs_f64() * 1e6;
         let is_counted = from >= clock.counted_from;
+        has_counted |= is_counted;
         let mut count = count.borrow_mut();
         let bad = match answer {
             Ok(Answer::Good { .. } | Answer::Refused { .. }) if !is_counted => continue,
@@ -245,9 +251,10 @@ mod tests {
         // The reader comes late.
         std::thread::sleep(Duration::from_millis(20));
         for turn in 0..3 {
-            assert_eq!(clock.next().await, Some(begin + Duration::from_millis(turn)));
+            let from = Some(begin + Duration::from_millis(turn));
+            assert_eq!(clock.next(true).await, from);
         }
-        assert_eq!((clock.next().await, clock.unsent()), (None, 0));
+        assert_eq!((clock.next(true).await, clock.unsent()), (None, 0));
     }
 
     #[tokio::test]
@@ -260,8 +267,23 @@ mod tests {
             sender.send(begin).unwrap();
         }
         // The first request is late, the others are never received.
-        assert_eq!(clock.next().await, None);
+        assert_eq!(clock.next(true).await, None);
         assert_eq!(clock.unsent(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_lane_without_a_result_sends_one_request_after_the_end() {
+        let begin = Instant::now();
+        let ended = |due| Clock { counted_from: begin, end: begin, due, unsent: Cell::new(0) };
+        let in_turn = ended(None);
+        assert!(in_turn.next(false).await.is_some());
+        assert_eq!((in_turn.next(true).await, in_turn.unsent()), (None, 0));
+        let (sender, due) = mpsc::unbounded_channel();
+        let at_a_rate = ended(Some(Mutex::new(due)));
+        sender.send(begin).unwrap();
+        sender.send(begin).unwrap();
+        assert_eq!(at_a_rate.next(false).await, Some(begin));
+        assert_eq!((at_a_rate.next(true).await, at_a_rate.unsent()), (None, 1));
     }
 
     #[test]

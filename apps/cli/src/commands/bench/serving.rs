@@ -181,7 +181,11 @@ async fn send(load: Load) -> Result<LoadReport> {
 /// Adds the results of a load.
 fn add(measured: &mut Run<'_>, name: &str, report: &LoadReport) -> Result<()> {
     if report.good == 0 {
-        let why = report.first_bad.as_deref().unwrap_or("every request was refused");
+        let unbad = match report.refused {
+            0 => "none was due in the measured time",
+            _ => "the server has no room for any",
+        };
+        let why = report.first_bad.as_deref().unwrap_or(unbad);
         let message = format!("{name}: no request was answered: {}", crate::output::plain(why));
         return Err(Failure::new("not_served", message)
             .hint("radeon-cluster models says what is served, and --input names its input"));
