@@ -6,6 +6,11 @@ use crate::operators::Operators;
 use lgp_memory::Tensor;
 use std::collections::BTreeMap;
 
+/// The first operator set of each version of the file format, from the table in ONNX's
+/// `Versioning.md`. Engines refuse an operator set in an older file.
+const IR_VERSIONS: [(i64, i64); 7] =
+    [(10, 5), (11, 6), (12, 7), (15, 8), (19, 9), (21, 10), (23, 11)];
+
 /// The parts of a model, free to change.
 ///
 /// ```
@@ -71,17 +76,20 @@ impl Model {
 
 impl ModelParts {
     /// The model of these parts. Nodes whose outputs nothing reads and initializers that nothing
-    /// reads are dropped, and nodes are put in running order.
+    /// reads are dropped, nodes are put in running order, and the version of the file format is that
+    /// of the operator set at least.
     ///
     /// # Errors
     /// [`crate::Error::Graph`] for a name that is read and never defined, or defined twice;
     /// [`crate::Error::Cycle`].
     pub fn finish(mut self) -> Result<Model> {
         self.drop_unread();
+        let opset = self.opsets.get("").copied().unwrap_or(1);
+        let since = IR_VERSIONS.iter().rev().find(|(since, _)| *since <= opset);
         Model {
             name: self.name,
             producer: self.producer,
-            ir_version: self.ir_version,
+            ir_version: self.ir_version.max(since.map_or(0, |(_, version)| *version)),
             opsets: self.opsets,
             metadata: self.metadata,
             inputs: self.inputs,
@@ -156,6 +164,9 @@ mod tests {
     #[test]
     fn parts_make_the_same_model() -> Result<()> {
         assert_eq!(model()?.into_parts().finish()?, model()?);
+        let mut parts = model()?.into_parts();
+        parts.opsets.insert(String::new(), 22);
+        assert_eq!(parts.finish()?.ir_version(), 10);
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! Runs a model on samples and shows values inside it, in as many passes as their memory needs.
 
-use super::samples::{Inputs, Part};
+use super::samples::{Part, RunInputs};
 use crate::error::{Error, Result};
 use lgp_inference::{Model, RunOptions, Session, SessionOptions, Stop, Structure, ValueSpec};
 use lgp_memory::{NamedTensor, Tensor, TensorType};
@@ -39,7 +39,7 @@ impl Work {
     ///
     /// # Errors
     /// Those of the run; [`Error::Stopped`].
-    pub(crate) fn run(&self, session: &Session, inputs: &Inputs) -> Result<Vec<NamedTensor>> {
+    pub(crate) fn run(&self, session: &Session, inputs: &RunInputs) -> Result<Vec<NamedTensor>> {
         self.check()?;
         let views: Vec<_> = inputs.iter().map(|it| (it.name.as_str(), it.tensor.view())).collect();
         let outputs = session.run_with(&views, RunOptions::new().until(&self.stop));
@@ -74,8 +74,8 @@ pub(crate) fn observe(
     for group in groups(&inside, structure, limit) {
         let session = work.session(&ending_at(model, structure, &group)?)?;
         for run in &part.runs {
-            // Inputs that only other values need are left out.
-            let run: Inputs =
+            // RunInputs that only other values need are left out.
+            let run: RunInputs =
                 run.iter().filter(|input| takes(&session, &input.name)).cloned().collect();
             for output in work.run(&session, &run)? {
                 each(&output.name, &output.tensor)?;

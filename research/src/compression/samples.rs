@@ -8,13 +8,13 @@ use lgp_memory::{DType, Dim, NamedTensor, Shape, Tensor};
 const ROWS_MAX: usize = 32;
 
 /// The inputs of one run.
-pub type Inputs = Vec<NamedTensor>;
+pub type RunInputs = Vec<NamedTensor>;
 
 /// Some runs, and the right answer of each row where it is known.
 #[derive(Debug, Clone, Default)]
 pub struct Part {
     /// The inputs of each run.
-    pub runs: Vec<Inputs>,
+    pub runs: Vec<RunInputs>,
     /// The class of each row of all runs, in order.
     pub labels: Option<Vec<usize>>,
 }
@@ -38,12 +38,12 @@ impl Samples {
     /// # Errors
     /// [`Error::Samples`] for no runs, for a run that does not fit the model, for a number that is
     /// not finite, or for another number of labels than of rows.
-    pub fn new(model: &Model, runs: Vec<Inputs>, labels: Option<Vec<usize>>) -> Result<Self> {
+    pub fn new(model: &Model, runs: Vec<RunInputs>, labels: Option<Vec<usize>>) -> Result<Self> {
         if runs.is_empty() {
             return Err(Error::samples("there are none, expected at least one"));
         }
         let specs = model.inputs();
-        let runs: Vec<Inputs> = runs
+        let runs: Vec<RunInputs> = runs
             .into_iter()
             .enumerate()
             .map(|(at, run)| {
@@ -82,7 +82,7 @@ impl Samples {
 }
 
 /// The inputs in the model's order; or a sentence on the first that does not fit.
-fn checked(specs: &[ValueSpec], mut run: Inputs) -> Result<Inputs, String> {
+fn checked(specs: &[ValueSpec], mut run: RunInputs) -> Result<RunInputs, String> {
     let mut ordered = Vec::with_capacity(specs.len());
     for spec in specs {
         let Some(at) = run.iter().position(|input| input.name == spec.name) else {
@@ -123,7 +123,7 @@ fn has_rows(specs: &[ValueSpec]) -> bool {
 }
 
 /// Each row of each run as a run of its own.
-fn rows(runs: &[Inputs]) -> Result<Vec<Inputs>> {
+fn rows(runs: &[RunInputs]) -> Result<Vec<RunInputs>> {
     let mut single = Vec::new();
     for (at, run) in runs.iter().enumerate() {
         let count = |input: &NamedTensor| input.tensor.shape().dims().first().copied().unwrap_or(0);
@@ -150,13 +150,13 @@ fn one_row(input: &NamedTensor, row: usize, rows: usize) -> Result<NamedTensor> 
 }
 
 /// Rows of the same shapes that follow each other, joined to runs of up to [`ROWS_MAX`].
-fn joined(rows: Vec<Inputs>) -> Result<Vec<Inputs>> {
-    let alike = |a: &Inputs, b: &Inputs| {
+fn joined(rows: Vec<RunInputs>) -> Result<Vec<RunInputs>> {
+    let alike = |a: &RunInputs, b: &RunInputs| {
         a.iter()
             .zip(b)
             .all(|(a, b)| a.tensor.dtype() != DType::Str && a.tensor.shape() == b.tensor.shape())
     };
-    let mut runs: Vec<Inputs> = Vec::new();
+    let mut runs: Vec<RunInputs> = Vec::new();
     let mut rest = rows.as_slice();
     while let Some(first) = rest.first() {
         let alike = rest.iter().take(ROWS_MAX).take_while(|row| alike(first, row)).count();
@@ -168,7 +168,7 @@ fn joined(rows: Vec<Inputs>) -> Result<Vec<Inputs>> {
 }
 
 /// One input of some rows, as one tensor.
-fn together(rows: &[Inputs], input: usize) -> Result<NamedTensor> {
+fn together(rows: &[RunInputs], input: usize) -> Result<NamedTensor> {
     let [first, others @ ..] = rows else { return Err(Error::samples("a run has no rows")) };
     if others.is_empty() {
         return Ok(first[input].clone());
@@ -198,7 +198,7 @@ mod tests {
         g.finish().unwrap()
     }
 
-    fn run(rows: usize, first: f32) -> Inputs {
+    fn run(rows: usize, first: f32) -> RunInputs {
         let values: Vec<f32> = (0..2 * rows).map(|i| first + i as f32).collect();
         vec![NamedTensor::new("x", Tensor::from_slice([rows, 2], &values).unwrap())]
     }

@@ -124,6 +124,14 @@ fn site(
     })
 }
 
+/// Every node and input that reads a stored tensor.
+pub(crate) fn operand_places(model: &Model, name: &str) -> Vec<(usize, usize)> {
+    let nodes = model.nodes().iter().enumerate();
+    let inputs =
+        nodes.flat_map(|(at, node)| node.inputs.iter().enumerate().map(move |it| (at, it)));
+    inputs.filter(|(_, (_, input))| *input == name).map(|(at, (input, _))| (at, input)).collect()
+}
+
 impl Site {
     /// The weight's axes in the order of the matrix: outputs, the sum, the windows.
     fn order(&self) -> Vec<usize> {
@@ -163,12 +171,6 @@ impl Site {
         let plain = array.permuted_axes(IxDyn(&back));
         let values: Vec<f32> = plain.iter().copied().collect();
         Ok(Tensor::from_slice(self.shape.clone(), &values)?)
-    }
-
-    /// Taps of the windows: columns of the matrix for one position of the sum's axis.
-    pub(crate) fn taps(&self) -> usize {
-        let others = (0..self.shape.len()).filter(|&a| a != self.n_axis && Some(a) != self.k_axis);
-        others.map(|axis| self.shape[axis]).product()
     }
 
     /// The vectors that the matrix is multiplied with, as rows of `[rows, k · taps]`: up to `most`,
