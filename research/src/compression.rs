@@ -1,5 +1,7 @@
 //! Makes a model smaller and faster, and says what that cost.
 
+pub mod decompose;
+mod dependency;
 mod ledger;
 mod observe;
 mod on_bytes;
@@ -8,12 +10,14 @@ mod pipeline;
 mod plans;
 mod product;
 mod progress;
+pub mod prune;
 mod quality;
-mod quantize;
+pub mod quantize;
 mod rewrite;
 mod runner;
 mod samples;
 mod sites;
+pub mod sparse;
 mod statistics;
 mod technique;
 mod techniques;
@@ -27,4 +31,4 @@ pub use plans::{Goal, PLANS, Plan, Target};
 pub use quality::{Quality, compare};
 pub use runner::{LatencyMs, LocalRunner, Runner};
 pub use samples::{Part, RunInputs, Samples};
-pub use technique::{Changed, Scene, Technique};
+pub use technique::{Apply, Changed, Scene, Technique};

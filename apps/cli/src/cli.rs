@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Plan(commands::plan::Args),
     /// Put weights from elsewhere into a model file, or store its weights differently
     Convert(commands::convert::Args),
+    /// Make a model file smaller or faster within a bound, and say what that cost
+    Optimize(commands::optimize::Args),
     /// Try and measure every device of this machine, and write the result to pass on
     Card(commands::card::Args),
     /// Gather what a maintainer needs to know into one file, without secrets

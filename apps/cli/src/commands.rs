@@ -18,6 +18,7 @@ pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod manual;
 pub(crate) mod models;
+pub(crate) mod optimize;
 pub(crate) mod plan;
 pub(crate) mod profile;
 pub(crate) mod report;
@@ -56,6 +57,7 @@ pub(crate) fn dispatch(cli: &Cli) -> Result<()> {
         Command::Inspect(args) => inspect::run(args, out),
         Command::Plan(args) => plan::run(args, out),
         Command::Convert(args) => convert::run(args, out),
+        Command::Optimize(args) => optimize::run(args, out),
         Command::Card(args) => card::run(args, out),
         Command::Report(args) => report::run(args, out),
         Command::Init(args) => init::run(args, out),

@@ -198,6 +198,21 @@ impl From<ModelError> for Failure {
 }
 
 /// Devices that contradict each other or are unknown are usage errors.
+impl From<lgp_research::Error> for Failure {
+    fn from(error: lgp_research::Error) -> Self {
+        use lgp_research::Error;
+        match error {
+            Error::Inference(error) => error.into(),
+            Error::Stopped => Self::interrupted(),
+            Error::Io { action, path, source } => Self::file(action, path.as_ref(), &source),
+            Error::Setting { .. } => Self { exit: 2, ..Self::from_error("usage", &error) },
+            Error::Samples { .. } => Self::from_error("samples_unusable", &error),
+            Error::Diverged { .. } => Self::from_error("diverged", &error),
+            other => Self::from_error("compression_failed", &other),
+        }
+    }
+}
+
 impl From<ChoiceError> for Failure {
     fn from(error: ChoiceError) -> Self {
         let is_usage = ["usage", "device_unknown"].contains(&error.code());

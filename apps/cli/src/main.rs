@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calibration;
 mod classes;
 mod cli;
 mod cluster;

@@ -19,9 +19,16 @@ pub(crate) fn read(path: &Path) -> Result<Tensor> {
     let mut bytes = Vec::new();
     let read = files::open_regular(path)?.read_to_end(&mut bytes);
     read.map_err(|error| Failure::file("read", path, &error))?;
-    parse(&bytes).map_err(|what| {
-        Failure::new("npy_invalid", format!("{} is not usable: {what}", path.display()))
-    })
+    of_bytes(&bytes, &path.display().to_string())
+}
+
+/// The tensor of a `.npy` file's bytes; messages call the file `name`.
+///
+/// # Errors
+/// `npy_invalid`, as [`read`].
+pub(crate) fn of_bytes(bytes: &[u8], name: &str) -> Result<Tensor> {
+    parse(bytes)
+        .map_err(|what| Failure::new("npy_invalid", format!("{name} is not usable: {what}")))
 }
 
 /// The header of a `.npy` file, a Python dictionary of three entries.

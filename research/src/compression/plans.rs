@@ -59,28 +59,28 @@ pub const PLANS: &[Plan] = &[
         name: "balanced",
         drop_max: 0.05,
         goal: Goal::Both,
-        stages: &["static-int8", "weights-int8"],
+        stages: &["structured-pruning", "low-rank", "static-int8", "weights-int8"],
     },
     Plan {
         target: Target::Speed,
         name: "speed",
         drop_max: 0.05,
         goal: Goal::Latency,
-        stages: &["static-int8"],
+        stages: &["structured-pruning", "low-rank", "static-int8"],
     },
     Plan {
         target: Target::Memory,
         name: "memory",
         drop_max: 0.08,
         goal: Goal::Bytes,
-        stages: &["few-bits", "weights-int8"],
+        stages: &["structured-pruning", "few-bits", "weights-int8"],
     },
     Plan {
         target: Target::Extreme,
         name: "extreme",
         drop_max: 0.15,
         goal: Goal::Bytes,
-        stages: &["few-bits", "weights-int8"],
+        stages: &["structured-pruning", "low-rank", "few-bits", "weights-int8"],
     },
 ];
 

@@ -25,6 +25,9 @@ pub struct Scene<'a> {
     pub runner: &'a dyn Runner,
 }
 
+/// Changes a model as strongly as asked for; `None` where there is nothing to change.
+pub type Apply<'a> = Box<dyn Fn(f64) -> Result<Option<Changed>> + 'a>;
+
 /// Makes a model smaller or faster without training it.
 pub trait Technique: Sync {
     /// The name in ledgers and plans.
@@ -34,9 +37,11 @@ pub trait Technique: Sync {
     /// first. The pipeline takes the strongest that keeps within its bound.
     fn strengths(&self) -> &'static [f64];
 
-    /// Changes the model. `None` where there is nothing that the technique could change.
+    /// Looks at the model and the samples once, for changes of every strength. `None` where there
+    /// is nothing that the technique could change.
     ///
     /// # Errors
-    /// A model or samples that the technique cannot work on; [`crate::Error::Stopped`].
-    fn apply(&self, model: &Model, strength: f64, scene: &Scene<'_>) -> Result<Option<Changed>>;
+    /// A model or samples that the technique cannot work on; [`crate::Error::Stopped`]. So too for
+    /// the changes.
+    fn prepare<'a>(&self, model: &'a Model, scene: &'a Scene<'a>) -> Result<Option<Apply<'a>>>;
 }

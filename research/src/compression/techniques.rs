@@ -1,15 +1,22 @@
 //! The table of techniques.
 
 mod few_bits;
+mod low_rank;
 mod static_int8;
+mod structured_pruning;
 mod weights_int8;
 
 use super::technique::Technique;
 use crate::error::{Error, Result};
 
 /// Every technique: one file and one line each.
-pub(crate) const TECHNIQUES: &[&dyn Technique] =
-    &[&static_int8::StaticInt8, &weights_int8::WeightsInt8, &few_bits::FewBits];
+pub(crate) const TECHNIQUES: &[&dyn Technique] = &[
+    &static_int8::StaticInt8,
+    &weights_int8::WeightsInt8,
+    &few_bits::FewBits,
+    &low_rank::LowRank,
+    &structured_pruning::StructuredPruning,
+];
 
 /// The technique of a name.
 ///

@@ -20,6 +20,7 @@ mod logs;
 mod many;
 mod memory;
 mod network;
+mod optimize;
 mod performance;
 mod report;
 mod results;

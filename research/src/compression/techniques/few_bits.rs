@@ -10,7 +10,7 @@ use crate::compression::quantize::{
 use crate::compression::rewrite::{MICROSOFT, Rewrite};
 use crate::compression::sites::{Site, operand_places, sites};
 use crate::compression::statistics::with_statistics;
-use crate::compression::technique::{Changed, Scene, Technique};
+use crate::compression::technique::{Apply, Changed, Scene, Technique};
 use crate::compression::{on_bytes, opset};
 use crate::error::Result;
 use lgp_inference::{Attr, Model};
@@ -33,18 +33,19 @@ impl Technique for FewBits {
         "few-bits"
     }
 
-    /// Minus the mean bits of an element, so that strengths rise.
+    /// Minus the mean bits of an element, so that strengths rise. Scales and zero points count: in
+    /// blocks of 32, 8 bits take 9, 4 bits 5.25 and 2 bits 3.25.
     fn strengths(&self) -> &'static [f64] {
-        &[-8., -7., -6., -5., -4., -3.5, -3., -2.5, -2.]
+        &[-9., -7., -6., -5.25, -4.5, -4., -3.5, -3.25]
     }
 
-    fn apply(&self, model: &Model, strength: f64, scene: &Scene<'_>) -> Result<Option<Changed>> {
+    fn prepare<'a>(&self, model: &'a Model, scene: &'a Scene<'a>) -> Result<Option<Apply<'a>>> {
         // Convolutions in 4 bits need a newer operator set, where the model means the same in it.
         let raised = opset::raised(model, OPSET_INT4, &scene.samples.shapes());
-        let model = raised.as_ref().unwrap_or(model);
+        let model = raised.unwrap_or_else(|| model.clone());
         let structure = model.structure(&scene.samples.shapes())?;
         let mut seen = Vec::new();
-        let mut found = sites(model, &structure);
+        let mut found = sites(&model, &structure);
         found.retain(|site| {
             let large = site.shape.iter().product::<usize>() >= ELEMENTS_MIN;
             let new = !seen.contains(&site.weight);
@@ -55,26 +56,29 @@ impl Technique for FewBits {
             return Ok(None);
         }
         let mut tensors = Vec::new();
-        with_statistics((model, &structure), &found, scene, &mut |site, inputs| {
-            let plain = PlainProduct::of(model, &structure, site)?;
-            let places = operand_places(model, &site.weight).len();
+        with_statistics((&model, &structure), &found, scene, &mut |site, inputs| {
+            let plain = PlainProduct::of(&model, &structure, site)?;
+            let places = operand_places(&model, &site.weight).len();
             let plain = plain.filter(|_| places == 1);
-            tensors.push(Tensored::new(model, site, plain, inputs)?);
+            tensors.push(Tensored::new(&model, site, plain, inputs)?);
             Ok(())
         })?;
         let elements: usize = found.iter().map(|site| site.shape.iter().product::<usize>()).sum();
-        let bytes = (-strength * elements as f64 / 8.) as u64;
-        let choices: Vec<Vec<Choice>> = tensors.iter().map(Tensored::choices).collect();
-        // Scales come on top of the bits; where even the fewest bits do not fit, those are taken.
-        let least: u64 = choices.iter().filter_map(|all| all.iter().map(|c| c.bytes).min()).sum();
-        let chosen = allocate(&choices, Budget::Bytes(bytes.max(least)))?;
-        written(model, &tensors, &chosen).map(Some)
+        Ok(Some(Box::new(move |strength| {
+            let bytes = (-strength * elements as f64 / 8.) as u64;
+            let choices: Vec<Vec<Choice>> = tensors.iter().map(Tensored::choices).collect();
+            // Scales come on top of the bits; where even the fewest do not fit, those are taken.
+            let fewest = choices.iter().filter_map(|all| all.iter().map(|it| it.bytes).min());
+            let least: u64 = fewest.sum();
+            let chosen = allocate(&choices, Budget::Bytes(bytes.max(least)))?;
+            written(&model, &tensors, &chosen).map(Some)
+        })))
     }
 }
 
 /// A weight with its roundings.
-struct Tensored<'a> {
-    site: &'a Site,
+struct Tensored {
+    site: Site,
     plain: Option<PlainProduct>,
     options: Vec<Rounded>,
 }
@@ -87,15 +91,15 @@ struct Rounded {
     bytes: u64,
 }
 
-impl<'a> Tensored<'a> {
+impl Tensored {
     fn new(
         model: &Model,
-        site: &'a Site,
+        site: &Site,
         plain: Option<PlainProduct>,
         inputs: Option<&Inputs>,
     ) -> Result<Self> {
         let Some(tensor) = model.initializers().get(&site.weight) else {
-            return Ok(Self { site, plain, options: Vec::new() });
+            return Ok(Self { site: site.clone(), plain, options: Vec::new() });
         };
         let matrix = site.matrix(tensor)?;
         let grids = match plain {
@@ -112,7 +116,7 @@ impl<'a> Tensored<'a> {
         };
         let options =
             grids.iter().map(|grid| rounded(&matrix, grid, inputs)).collect::<Result<_>>()?;
-        Ok(Self { site, plain, options })
+        Ok(Self { site: site.clone(), plain, options })
     }
 
     fn choices(&self) -> Vec<Choice> {
@@ -148,15 +152,15 @@ fn rounded(matrix: &Array2<f32>, grid: &Grid, inputs: Option<&Inputs>) -> Result
     best.ok_or_else(|| crate::Error::compression("round a weight", "there is no method"))
 }
 
-fn written(model: &Model, tensors: &[Tensored<'_>], chosen: &[usize]) -> Result<Changed> {
+fn written(model: &Model, tensors: &[Tensored], chosen: &[usize]) -> Result<Changed> {
     let mut rewrite = Rewrite::new(model.clone().into_parts());
     let mut counts: HashMap<(u8, &str), usize> = HashMap::new();
     for (tensor, choice) in tensors.iter().zip(chosen) {
         let Some(rounded) = tensor.options.get(*choice) else { continue };
         *counts.entry((rounded.codes.grid().bits(), rounded.method)).or_default() += 1;
         match &tensor.plain {
-            Some(plain) => packed(&mut rewrite, tensor.site, plain, &rounded.codes)?,
-            None => dequantized(&mut rewrite, model, tensor.site, &rounded.codes)?,
+            Some(plain) => packed(&mut rewrite, &tensor.site, plain, &rounded.codes)?,
+            None => dequantized(&mut rewrite, model, &tensor.site, &rounded.codes)?,
         }
     }
     let mut counts: Vec<_> = counts.into_iter().collect();
@@ -234,3 +238,6 @@ fn dequantized(rewrite: &mut Rewrite, model: &Model, site: &Site, codes: &Quanti
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,18 +2,20 @@
 //! 2018, "Quantization and Training of Neural Networks for Efficient Integer-Arithmetic-Only
 //! Inference"), written as `QuantizeLinear` and `DequantizeLinear` around each operator.
 
-use super::weights_int8::{ELEMENTS_MIN, OPSET_AXIS, rounded, stored};
+use super::weights_int8::{ELEMENTS_MIN, OPSET_AXIS, stored};
 use crate::compression::observe::observe;
 use crate::compression::on_bytes::{self, OnBytesPlan};
 use crate::compression::quality::compare;
-use crate::compression::quantize::{Affine, Histogram, Int8, Quantized, RangeMethod};
+use crate::compression::quantize::{Affine, Grid, Histogram, Int8, Quantized, RangeMethod, Scheme};
 use crate::compression::rewrite::Rewrite;
 use crate::compression::sites::{Site, sites};
-use crate::compression::technique::{Changed, Scene, Technique};
+use crate::compression::technique::{Apply, Changed, Scene, Technique};
 use crate::error::{Error, Result};
 use lgp_compute::bytes::QuantizedWeight;
 use lgp_inference::{Model, Structure};
 use lgp_memory::{DType, Tensor};
+use ndarray::Array2;
+use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
 
 /// The ways to choose ranges, of which the one with the least output error is taken.
@@ -23,8 +25,12 @@ const METHODS: [(RangeMethod, &str); 4] = [
     (RangeMethod::Mse, "Mse"),
     (RangeMethod::Entropy, "Entropy"),
 ];
-/// Models of fewer operators are rounded with every method; larger ones on the first runs only.
+/// Runs of the calibration part on which choices are measured.
 const RUNS_TO_CHOOSE: usize = 4;
+/// The first operator set with `QuantizeLinear`.
+const OPSET_MIN: i64 = 10;
+/// The most that two codes of a row add up to; halves are rounded, so one less than 128.
+const PAIR_MAX: f32 = 127.;
 
 #[derive(Debug)]
 pub(super) struct StaticInt8;
@@ -39,103 +45,134 @@ impl Technique for StaticInt8 {
         &[0.25, 0.5, 0.75, 0.9, 0.97, 1.]
     }
 
-    fn apply(&self, model: &Model, strength: f64, scene: &Scene<'_>) -> Result<Option<Changed>> {
-        let structure = model.structure(&scene.samples.shapes())?;
-        let found = sites(model, &structure);
-        let Some(rounding) = Rounded::new(model, &structure, &found)? else { return Ok(None) };
-        let all = rounding.plan(&BTreeSet::new());
-        if !found.iter().any(|site| all.operators.contains(&site.operator)) {
+    fn prepare<'a>(&self, model: &'a Model, scene: &'a Scene<'a>) -> Result<Option<Apply<'a>>> {
+        let Some(rounded) = Rounded::new(model, scene)? else { return Ok(None) };
+        let all = rounded.plan(&BTreeSet::new());
+        if !rounded.sites.iter().any(|site| all.operators.contains(&site.operator)) {
             return Ok(None);
         }
-        let ranges = ranges((model, &structure), &all, scene)?;
-        let without = rounding.left_out(&all, &ranges, strength, scene)?;
-        let plan = rounding.plan(&without);
-        let mut best: Option<(f64, &str, Model)> = None;
-        for (method, name) in METHODS {
-            scene.work.check()?;
-            let candidate = rounding.written(&plan, &affines(&ranges, method)?)?;
-            let error = calibration_error(model, &candidate, scene)?;
-            if best.as_ref().is_none_or(|(least, ..)| error < *least) {
-                best = Some((error, name, candidate));
+        let ranges = ranges((model, &rounded.structure), &all, scene)?;
+        // Only where not all products can be on bytes.
+        let losses: RefCell<Option<Vec<Loss>>> = RefCell::new(None);
+        Ok(Some(Box::new(move |share| {
+            let mut without = BTreeSet::new();
+            if share < 1. {
+                let mut losses = losses.borrow_mut();
+                if losses.is_none() {
+                    *losses = Some(rounded.losses(&all, &ranges, scene)?);
+                }
+                without = left_out(losses.as_deref().unwrap_or_default(), share);
             }
-        }
-        let Some((error, name, changed)) = best else { return Ok(None) };
-        let notes = vec![
-            format!("{} of {} products are on bytes", found.len() - without.len(), found.len()),
-            format!("ranges by {name}, output error {error:.4} on the calibration part"),
-        ];
-        Ok(Some(Changed { model: changed, notes }))
+            rounded.changed(&without, &ranges, scene)
+        })))
     }
+}
+
+/// The loss by one product on bytes.
+struct Loss {
+    operator: usize,
+    output_error: f64,
+    multiply_adds: f64,
+}
+
+/// The operators of the products that lose most for their work, so that the others have the wanted
+/// share of multiply-adds.
+fn left_out(losses: &[Loss], share: f64) -> BTreeSet<usize> {
+    let work: f64 = losses.iter().map(|loss| loss.multiply_adds).sum();
+    let mut order: Vec<&Loss> = losses.iter().collect();
+    let each = |loss: &Loss| loss.output_error / loss.multiply_adds.max(1.);
+    order.sort_by(|a, b| each(b).total_cmp(&each(a)));
+    let (mut left, mut out) = (work, BTreeSet::new());
+    for loss in order {
+        if left - loss.multiply_adds >= share * work {
+            left -= loss.multiply_adds;
+            out.insert(loss.operator);
+        }
+    }
+    out
 }
 
 /// The model with its weights rounded.
 struct Rounded<'a> {
     model: &'a Model,
-    structure: &'a Structure,
-    sites: &'a [Site],
+    structure: Structure,
+    sites: Vec<Site>,
     codes: HashMap<String, Quantized>,
     weights: HashMap<String, QuantizedWeight>,
 }
 
 impl<'a> Rounded<'a> {
-    fn new(model: &'a Model, structure: &'a Structure, sites: &'a [Site]) -> Result<Option<Self>> {
+    fn new(model: &'a Model, scene: &Scene<'_>) -> Result<Option<Self>> {
+        let structure = model.structure(&scene.samples.shapes())?;
+        let sites = sites(model, &structure);
         let (mut codes, mut weights) = (HashMap::new(), HashMap::new());
         for site in sites.iter().filter(|site| site.shape.iter().product::<usize>() >= ELEMENTS_MIN)
         {
-            let Some(rounded) = rounded(model, site)? else { continue };
+            let Some(tensor) = model.initializers().get(&site.weight) else { continue };
+            let rounded = rounded(model, site.matrix(tensor)?)?;
             let bytes = on_bytes::weight(site, rounded.codes(), rounded.scales())?;
             weights.insert(site.weight.clone(), bytes);
             codes.insert(site.weight.clone(), rounded);
         }
-        let any = !codes.is_empty() && model.opset() >= 10;
+        let any = !codes.is_empty() && model.opset() >= OPSET_MIN;
         Ok(any.then_some(Self { model, structure, sites, codes, weights }))
     }
 
-    fn plan(&self, without: &BTreeSet<usize>) -> OnBytesPlan {
-        on_bytes::plan(self.model, self.structure, (self.sites, &self.weights), without)
+    /// The model on bytes but for some operators, with the ranges that have the least output error.
+    fn changed(
+        &self,
+        without: &BTreeSet<usize>,
+        ranges: &HashMap<String, Histogram>,
+        scene: &Scene<'_>,
+    ) -> Result<Option<Changed>> {
+        let plan = self.plan(without);
+        let mut best: Option<(f64, &str, Model)> = None;
+        for (method, name) in METHODS {
+            scene.work.check()?;
+            let candidate = self.written(&plan, &affines(ranges, method)?)?;
+            let error = calibration_error(self.model, &candidate, scene)?;
+            if best.as_ref().is_none_or(|(least, ..)| error < *least) {
+                best = Some((error, name, candidate));
+            }
+        }
+        let chosen = self.sites.iter().filter(|site| plan.operators.contains(&site.operator));
+        let (chosen, all) = (chosen.count(), self.sites.len());
+        Ok(best.map(|(error, name, model)| {
+            let notes = vec![
+                format!("{chosen} of {all} products are on bytes"),
+                format!("ranges by {name}, output error {error:.4} on the calibration part"),
+            ];
+            Changed { model, notes }
+        }))
     }
 
-    /// The operators of the products that lose most, so that the others have the wanted share of
-    /// multiply-adds.
-    fn left_out(
+    fn plan(&self, without: &BTreeSet<usize>) -> OnBytesPlan {
+        on_bytes::plan(self.model, &self.structure, (&self.sites, &self.weights), without)
+    }
+
+    /// The output error with each product alone on bytes.
+    fn losses(
         &self,
         plan: &OnBytesPlan,
         ranges: &HashMap<String, Histogram>,
-        share: f64,
         scene: &Scene<'_>,
-    ) -> Result<BTreeSet<usize>> {
-        let products = self.sites.iter().filter(|site| plan.operators.contains(&site.operator));
-        let products: Vec<&Site> = products.collect();
-        if share >= 1. {
-            return Ok(BTreeSet::new());
-        }
+    ) -> Result<Vec<Loss>> {
         let affines = affines(ranges, RangeMethod::MinMax)?;
-        let mut losses = Vec::with_capacity(products.len());
-        for site in &products {
+        let products = self.sites.iter().filter(|site| plan.operators.contains(&site.operator));
+        let loss = |site: &Site| {
             scene.work.check()?;
             let alone = OnBytesPlan {
                 operators: [site.operator].into(),
                 values: [site.activation.clone()].into(),
             };
             let candidate = self.written(&alone, &affines)?;
-            losses.push((calibration_error(self.model, &candidate, scene)?, *site));
-        }
-        let work: f64 = products.iter().map(|site| site.multiply_adds as f64).sum();
-        // The loss for each multiply-add: large cheap losses leave first.
-        losses.sort_by(|a, b| {
-            let each = |(loss, site): &(f64, &Site)| loss / site.multiply_adds.max(1) as f64;
-            each(b).total_cmp(&each(a))
-        });
-        let (mut left, mut out) = (work, BTreeSet::new());
-        for (_, site) in losses {
-            let rest = left - site.multiply_adds as f64;
-            if rest < share * work {
-                continue;
-            }
-            left = rest;
-            out.insert(site.operator);
-        }
-        Ok(out)
+            Ok(Loss {
+                operator: site.operator,
+                output_error: calibration_error(self.model, &candidate, scene)?,
+                multiply_adds: site.multiply_adds as f64,
+            })
+        };
+        products.map(loss).collect()
     }
 
     /// The model with the plan's values rounded and its weights stored as bytes.
@@ -198,6 +235,35 @@ impl<'a> Rounded<'a> {
     }
 }
 
+/// A weight in 8 bits with a scale for each row, or one for all where the operator set is older.
+///
+/// No two codes of a row add up to more than 128 in magnitude: processors without dot products of
+/// bytes multiply u8 with i8 into sums of pairs in 16 bits, which engines let saturate there. A row
+/// with one large weight keeps nearly all 8 bits, an even row 7.
+fn rounded(model: &Model, matrix: Array2<f32>) -> Result<Quantized> {
+    let (n, k) = match model.opset() >= OPSET_AXIS {
+        true => matrix.dim(),
+        false => (1, matrix.len()),
+    };
+    let (mut codes, mut scales) = (Vec::with_capacity(n * k), Vec::with_capacity(n));
+    let flat: Vec<f32> = matrix.iter().copied().collect();
+    for row in flat.chunks(k.max(1)) {
+        let (mut first, mut second) = (0f32, 0f32);
+        for size in row.iter().map(|w| w.abs()) {
+            second = second.max(first.min(size));
+            first = first.max(size);
+        }
+        let scale = (first / 127.).max((first + second) / PAIR_MAX);
+        let scale = if scale < f32::MIN_POSITIVE { 1. } else { scale };
+        let code = |w: &f32| (w / scale).round_ties_even().clamp(-127., 127.) + 128.;
+        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "1 to 255")]
+        codes.extend(row.iter().map(|w| code(w) as u8));
+        scales.push(scale);
+    }
+    let zeros = vec![128; scales.len()];
+    Quantized::new(Grid::new(8, None, Scheme::Restricted)?, [n, k], codes, scales, zeros)
+}
+
 /// The distribution of each of the plan's values on the calibration part.
 fn ranges(
     graph: (&Model, &Structure),
@@ -242,3 +308,6 @@ fn calibration_error(model: &Model, candidate: &Model, scene: &Scene<'_>) -> Res
         Err(other) => Err(other),
     }
 }
+
+#[cfg(test)]
+mod tests;

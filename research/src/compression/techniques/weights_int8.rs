@@ -4,7 +4,7 @@
 use crate::compression::quantize::{Grid, Nearest, Quantized, Rounding, Scheme};
 use crate::compression::rewrite::Rewrite;
 use crate::compression::sites::{Site, sites};
-use crate::compression::technique::{Changed, Scene, Technique};
+use crate::compression::technique::{Apply, Changed, Scene, Technique};
 use crate::compression::{on_bytes, sites::operand_places};
 use crate::error::Result;
 use lgp_inference::Model;
@@ -27,30 +27,34 @@ impl Technique for WeightsInt8 {
         &[1.]
     }
 
-    fn apply(&self, model: &Model, _: f64, scene: &Scene<'_>) -> Result<Option<Changed>> {
-        let structure = model.structure(&scene.samples.shapes())?;
-        let found = sites(model, &structure);
-        let mut rewrite = Rewrite::new(model.clone().into_parts());
-        let mut done: Vec<&str> = Vec::new();
-        for site in &found {
-            scene.work.check()?;
-            let elements: usize = site.shape.iter().product();
-            if elements < ELEMENTS_MIN || done.contains(&site.weight.as_str()) {
-                continue;
-            }
-            let Some(codes) = rounded(model, site)? else { continue };
-            let floats = stored(&mut rewrite, site, &codes, model.opset())?;
-            for (node, input) in operand_places(model, &site.weight) {
-                rewrite.redirect(node, input, &floats);
-            }
-            done.push(&site.weight);
-        }
-        if done.is_empty() {
-            return Ok(None);
-        }
-        let notes = vec![format!("{} weights are stored in 8 bits", done.len())];
-        Ok(Some(Changed { model: rewrite.parts.finish()?, notes }))
+    fn prepare<'a>(&self, model: &'a Model, scene: &'a Scene<'a>) -> Result<Option<Apply<'a>>> {
+        Ok(Some(Box::new(|_| changed(model, scene))))
     }
+}
+
+fn changed(model: &Model, scene: &Scene<'_>) -> Result<Option<Changed>> {
+    let structure = model.structure(&scene.samples.shapes())?;
+    let found = sites(model, &structure);
+    let mut rewrite = Rewrite::new(model.clone().into_parts());
+    let mut done: Vec<&str> = Vec::new();
+    for site in &found {
+        scene.work.check()?;
+        let elements: usize = site.shape.iter().product();
+        if elements < ELEMENTS_MIN || done.contains(&site.weight.as_str()) {
+            continue;
+        }
+        let Some(codes) = rounded(model, site)? else { continue };
+        let floats = stored(&mut rewrite, site, &codes, model.opset())?;
+        for (node, input) in operand_places(model, &site.weight) {
+            rewrite.redirect(node, input, &floats);
+        }
+        done.push(&site.weight);
+    }
+    if done.is_empty() {
+        return Ok(None);
+    }
+    let notes = vec![format!("{} weights are stored in 8 bits", done.len())];
+    Ok(Some(Changed { model: rewrite.parts.finish()?, notes }))
 }
 
 /// A weight rounded to 8 bits with a scale for each output, or one scale for all where the model's
