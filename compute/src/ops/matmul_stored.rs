@@ -1,16 +1,17 @@
 //! Matrix product whose right side stays stored in fewer bits than the product uses. No operator of
-//! ONNX: a pass puts it in place of `MatMul` for devices, which widen a weight as they load it.
+//! ONNX: a pass puts it in place of `MatMul`. Devices widen a weight as they load it; on the CPU
+//! [`MatMulBits`] takes its place.
 
 mod device;
 
 use super::matmul::{cpu, facts};
-use super::{Cast, DequantizeLinear, UnpackBits};
+use super::{Cast, DequantizeLinear, MatMulBits, UnpackBits};
 use crate::Axes;
 use crate::args::{concrete_one, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::rewrite::Decoder;
+use crate::rewrite::{Decoder, Hints, Operand, Step};
 use lgp_memory::{DType, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
@@ -98,6 +99,28 @@ impl Op for MatMulStored {
 
     fn multiply_adds(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {
         facts::multiply_adds(inputs, outputs)
+    }
+
+    fn prepared(&self, inputs: &[Option<&ValueInfo>], hints: Hints) -> Result<Option<Step>> {
+        if hints.on_device {
+            return Ok(None);
+        }
+        let constant = |i: usize| optional(inputs, i).map(|x| x.constant.as_ref());
+        let constants: Vec<Option<Option<&Tensor>>> = (1..4).map(constant).collect();
+        if constants.iter().any(|x| matches!(x, Some(None))) {
+            return Ok(None);
+        }
+        let stored: Vec<Option<TensorView<'_>>> =
+            constants.iter().map(|x| x.flatten().map(Tensor::view)).collect();
+        let packed = match (&self.bits, &stored[..]) {
+            (Some(bits), _) => MatMulBits::pack(bits, &stored)?,
+            (None, [Some(weight), Some(scale), zero]) => {
+                MatMulBits::pack_bytes(weight, scale, zero.as_ref())?
+            }
+            (None, _) => None,
+        };
+        let step = |(op, words)| Step::new(op, vec![Operand::Input(0), Operand::Constant(words)]);
+        Ok(packed.map(step))
     }
 
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {

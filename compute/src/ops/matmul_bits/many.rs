@@ -1,0 +1,146 @@
+//! Products of many rows: some panels of the weight at a time become floats, which the product of
+//! floats reads from the cache.
+
+use super::columns::{Code, Columns, Work, dispatch, factor, zeros};
+use super::layout::Layout;
+use crate::error::{Error, Result};
+use crate::gemm::{self, Epilogue, PANEL, Packed, Rows, Target};
+use crate::op::Context;
+use crate::par::Shared;
+use std::ops::Range;
+
+/// Steps and panels that are unpacked at once, to 256 KiB: they stay in the second-level cache. A
+/// part's rows are copied for each set of panels where they lie badly in the cache, so that one
+/// panel at a time would cost more.
+const STEPS: usize = 512;
+const PANELS: usize = 4;
+
+/// Floats of the scratch memory of a thread.
+const THREAD: usize = STEPS * PANELS * PANEL;
+
+/// Panels of each part, and the number of parts.
+fn parts(layout: &Layout, threads: usize) -> (usize, usize) {
+    let panels = layout.panels();
+    let each = panels.div_ceil(threads.clamp(1, panels.max(1))).max(1);
+    (each, panels.div_ceil(each))
+}
+
+/// Floats of scratch memory for so many threads.
+pub(super) fn scratch_floats(layout: &Layout, threads: usize) -> usize {
+    parts(layout, threads).1.saturating_mul(THREAD)
+}
+
+/// `c = epilogue(a · w)` for `m` rows. `scratch` has [`scratch_floats`] floats, `words` has
+/// [`Layout::words`].
+///
+/// # Errors
+/// Operands shorter than the sizes say.
+pub(super) fn multiply(
+    ctx: &Context,
+    layout: &Layout,
+    (words, a): (&[u32], &[f32]),
+    scratch: &mut [f32],
+    c: &mut [f32],
+    epilogue: Epilogue<'_>,
+) -> Result<()> {
+    let m = c.len().checked_div(layout.n).unwrap_or(0);
+    let (each, parts) = parts(layout, ctx.threads());
+    let fits = Some(words.len()) == layout.words() && scratch.len() >= parts * THREAD;
+    if !fits || c.len() != m * layout.n || a.len() != m * layout.k {
+        let (k, n) = (layout.k, layout.n);
+        return Err(Error::invalid(format!("operands of {m}x{k} by {k}x{n}")));
+    }
+    let (shared, scratch) = (Shared::new(c), Shared::new(scratch));
+    ctx.parallel(parts, |i| {
+        let panels = i * each..layout.panels().min((i + 1) * each);
+        // SAFETY: each part has its own scratch memory.
+        let floats = unsafe { scratch.slice(i * THREAD..(i + 1) * THREAD) };
+        let rows = Rows { words: a, row: layout.k };
+        for first in (0..layout.k.max(1)).step_by(STEPS) {
+            let steps = first..layout.k.min(first + STEPS);
+            let is_last = steps.end == layout.k;
+            let epilogue = if is_last { epilogue } else { Epilogue::default() };
+            for start in panels.clone().step_by(PANELS) {
+                let panels = start..panels.end.min(start + PANELS);
+                let columns = layout.n.min(panels.end * PANEL) - start * PANEL;
+                let floats = &mut floats[..panels.len() * PANEL * steps.len()];
+                let rows = Rows { words: rows.words.get(first..).unwrap_or(&[]), ..rows };
+                unpack(ctx, layout, words, panels, steps.clone(), floats);
+                let b = Packed { words: floats, steps: steps.len(), columns };
+                let column = start * PANEL;
+                let c = Target { c: &shared, row: layout.n, column, add: first > 0 };
+                // SAFETY: the parts write different columns of `c`.
+                unsafe { gemm::multiply_columns(ctx.simd(), m, rows, b, c, epilogue) };
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Some panels and steps as floats, laid out as [`Packed`]. The first step is that of a line.
+fn unpack(
+    ctx: &Context,
+    layout: &Layout,
+    words: &[u32],
+    panels: Range<usize>,
+    steps: Range<usize>,
+    floats: &mut [f32],
+) {
+    let size = layout.panel_words();
+    let panels = words[panels.start * size..panels.end * size].chunks_exact(size.max(1));
+    for (words, to) in panels.zip(floats.chunks_exact_mut((steps.len() * PANEL).max(1))) {
+        let panel = Panel { layout, words, steps: steps.clone(), to: to.as_mut_ptr() };
+        // SAFETY: the panel has all its words, and `to` has a row of floats for each step.
+        unsafe { dispatch(ctx.simd(), layout, &panel) };
+    }
+}
+
+/// Some steps of a panel, and where they go.
+struct Panel<'a> {
+    layout: &'a Layout,
+    words: &'a [u32],
+    steps: Range<usize>,
+    to: *mut f32,
+}
+
+impl Work for Panel<'_> {
+    #[inline(always)]
+    unsafe fn run<V: Columns, C: Code<V>>(&self, code: C) {
+        let (layout, per_line) = (self.layout, 32 / C::BITS);
+        let factors: [f32; 16] = std::array::from_fn(|i| factor(C::BITS, i));
+        let lines = self.steps.start / per_line..self.steps.end.div_ceil(per_line);
+        let head = layout.head();
+        for first in (0..PANEL).step_by(V::LANES) {
+            // SAFETY: the lines are some of the panel's, and the steps some of `to`'s.
+            unsafe {
+                let mut to = self.to.add(first);
+                let mut start = lines.start;
+                while start < lines.end {
+                    let block = start / layout.block_lines();
+                    let end = lines.end.min((block + 1) * layout.block_lines());
+                    let block = self.words.as_ptr().add(block * layout.block_words());
+                    let [zero] = zeros::<V, 1>(layout, block, first);
+                    let minus = zero.times(V::splat(&MINUS));
+                    let scale = V::load(block.cast::<f32>().add(first));
+                    for line in start..end {
+                        let words = line % layout.block_lines() * PANEL + head + first;
+                        let low = V::words(block.add(words));
+                        let halves = [low, V::upper(low)];
+                        let steps = per_line.min(self.steps.end - line * per_line);
+                        for (i, factor) in factors.iter().enumerate().take(per_line) {
+                            if i < steps {
+                                let value = code.value(halves, i);
+                                let value = minus.add_product(value, V::splat(factor));
+                                value.times(scale).store(to);
+                                to = to.add(PANEL);
+                            }
+                        }
+                    }
+                    start = end;
+                }
+            }
+        }
+    }
+}
+
+static MINUS: f32 = -1.;
