@@ -15,9 +15,9 @@ use crate::epilogue::Activation;
 use crate::isa::Simd;
 use crate::op::Context;
 use crate::par::Shared;
-pub(crate) use kernel::{Four, PANEL, Vector};
 #[cfg(target_arch = "x86_64")]
 pub(crate) use kernel::{Eight, Sixteen};
+pub(crate) use kernel::{Four, PANEL, Vector};
 pub(crate) use pack::{Packed, pack, pack_bf16, pairs_of_row};
 use part::Part;
 
@@ -139,7 +139,13 @@ impl Epilogue<'_> {
     /// The last operations on elements of a row of a result of `n` columns, from a column on.
     /// Callers are inside [`crate::simd::dispatch`] or a function of such features.
     #[inline(always)]
-    pub(crate) fn apply(&self, fused: bool, (row, n): (usize, usize), column: usize, c: &mut [f32]) {
+    pub(crate) fn apply(
+        &self,
+        fused: bool,
+        (row, n): (usize, usize),
+        column: usize,
+        c: &mut [f32],
+    ) {
         if let Some(bias) = self.bias {
             c.iter_mut().zip(&bias[column..]).for_each(|(c, b)| *c += b);
         }

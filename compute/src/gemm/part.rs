@@ -55,9 +55,10 @@ impl Part<'_> {
             && self.panels.end <= self.b.panels()
             && Packed::words(k, n) == Some(self.b.words.len())
             && self.epilogue.bias.is_none_or(|b| b.len() >= c.column + n)
-            && self.epilogue.residual.is_none_or(|r| {
-                reach(c.row, c.column + n).is_some_and(|m| m <= r.len())
-            });
+            && self
+                .epilogue
+                .residual
+                .is_none_or(|r| reach(c.row, c.column + n).is_some_and(|m| m <= r.len()));
         assert!(fits, "operands of {m}x{k} by {k}x{n}");
         // SAFETY: the operands reach as far as the sizes say; a `Simd` proves the machine's
         // instructions; the caller vouches for `c`.

@@ -9,8 +9,8 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-use crate::Axes;
 use super::matmul_packed::{infer_rows, row_axes};
+use crate::Axes;
 use crate::args::{concrete_one, optional, required};
 use crate::epilogue::Activation;
 use crate::error::{Error, Result};

@@ -32,8 +32,8 @@ pub(super) trait Columns: Vector {
 /// As of [`Columns`].
 pub(super) trait Code<V: Columns>: Copy {
     const BITS: usize;
-    /// Value `i` of each word, times the inverse of [`factor`].
-    unsafe fn value(self, halves: [V::Words; 2], i: usize) -> V;
+    /// Value `i` of the lower half of each word, times the inverse of [`factor`].
+    unsafe fn value(self, words: V::Words, i: usize) -> V;
 }
 
 /// A value is the number that its bits are.
@@ -43,11 +43,9 @@ pub(super) struct Uniform<const BITS: usize>;
 impl<V: Columns, const BITS: usize> Code<V> for Uniform<BITS> {
     const BITS: usize = BITS;
     #[inline(always)]
-    unsafe fn value(self, halves: [V::Words; 2], i: usize) -> V {
-        let half = 16 / BITS;
-        let mask = ((1 << BITS) - 1) << (i % half * BITS);
+    unsafe fn value(self, words: V::Words, i: usize) -> V {
         // SAFETY: as the trait's callers promise.
-        unsafe { V::masked(halves[i / half], mask) }
+        unsafe { V::masked(words, ((1 << BITS) - 1) << (i * BITS)) }
     }
 }
 

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Up to so many rows, unpacking a panel once for some of them takes less time than unpacking it
 /// to memory for all.
-pub(super) const FEW: usize = 8;
+pub(super) const FEW: usize = 4;
 
 /// Rows that are multiplied at once.
 const AT_ONCE: usize = 4;
@@ -186,25 +186,29 @@ impl Part<'_> {
                             }
                         }
                         for _ in group..end.min(group + group_lines) {
-                            let mut halves = [[V::words(line); 2]; NV];
-                            for v in 0..NV {
-                                let low = V::words(line.add(v * V::LANES));
-                                halves[v] = [low, V::upper(low)];
+                            let mut half = [V::words(line); NV];
+                            for v in 1..NV {
+                                half[v] = V::words(line.add(v * V::LANES));
                             }
-                            for i in 0..32 / C::BITS {
-                                let mut values = [V::zero(); NV];
-                                for v in 0..NV {
-                                    values[v] = code.value(halves[v], i);
-                                }
-                                for r in 0..R {
-                                    let a = V::splat(x.add(r * self.row + i));
+                            for _ in 0..2 {
+                                for i in 0..16 / C::BITS {
+                                    let mut a = [V::zero(); R];
+                                    for r in 0..R {
+                                        a[r] = V::splat(x.add(r * self.row + i));
+                                    }
                                     for v in 0..NV {
-                                        sums[r][v] = sums[r][v].add_product(a, values[v]);
+                                        let value = code.value(half[v], i);
+                                        for r in 0..R {
+                                            sums[r][v] = sums[r][v].add_product(a[r], value);
+                                        }
                                     }
                                 }
+                                for v in 0..NV {
+                                    half[v] = V::upper(half[v]);
+                                }
+                                x = x.add(16 / C::BITS);
                             }
                             line = line.add(PANEL);
-                            x = x.add(32 / C::BITS);
                         }
                         minus = minus.add(1);
                         let scales = block.add(first).cast::<f32>();

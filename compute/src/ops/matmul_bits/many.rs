@@ -109,32 +109,34 @@ impl Work for Panel<'_> {
         let (layout, per_line) = (self.layout, 32 / C::BITS);
         let factors: [f32; 16] = std::array::from_fn(|i| factor(C::BITS, i));
         let lines = self.steps.start / per_line..self.steps.end.div_ceil(per_line);
-        let head = layout.head();
         for first in (0..PANEL).step_by(V::LANES) {
             // SAFETY: the lines are some of the panel's, and the steps some of `to`'s.
             unsafe {
                 let mut to = self.to.add(first);
                 let mut start = lines.start;
                 while start < lines.end {
-                    let block = start / layout.block_lines();
-                    let end = lines.end.min((block + 1) * layout.block_lines());
-                    let block = self.words.as_ptr().add(block * layout.block_words());
+                    let number = start / layout.block_lines();
+                    let end = lines.end.min((number + 1) * layout.block_lines());
+                    let block = self.words.as_ptr().add(number * layout.block_words());
                     let [zero] = zeros::<V, 1>(layout, block, first);
                     let minus = zero.times(V::splat(&MINUS));
                     let scale = V::load(block.cast::<f32>().add(first));
+                    let head = block.add(layout.head() + first);
                     for line in start..end {
-                        let words = line % layout.block_lines() * PANEL + head + first;
-                        let low = V::words(block.add(words));
-                        let halves = [low, V::upper(low)];
-                        let steps = per_line.min(self.steps.end - line * per_line);
-                        for (i, factor) in factors.iter().enumerate().take(per_line) {
-                            if i < steps {
-                                let value = code.value(halves, i);
-                                let value = minus.add_product(value, V::splat(factor));
-                                value.times(scale).store(to);
-                                to = to.add(PANEL);
+                        let words = V::words(head.add(line % layout.block_lines() * PANEL));
+                        let steps = self.steps.end - line * per_line;
+                        if steps >= per_line {
+                            unpack_line(code, words, &factors, [minus, scale], to, PANEL);
+                        } else {
+                            // The steps that are missing are in the words, but have no place.
+                            let mut all = [[0f32; PANEL]; 16];
+                            let from = all.as_mut_ptr().cast::<f32>();
+                            unpack_line(code, words, &factors, [minus, scale], from, PANEL);
+                            for i in 0..steps {
+                                V::load(from.add(i * PANEL)).store(to.add(i * PANEL));
                             }
                         }
+                        to = to.wrapping_add(per_line * PANEL);
                     }
                     start = end;
                 }
@@ -143,4 +145,34 @@ impl Work for Panel<'_> {
     }
 }
 
+/// The numbers of a vector of words, one row for each step, `row` floats apart.
+///
+/// # Safety
+/// As of [`Columns`]; `to` may be written for all steps of a line.
+#[inline(always)]
+#[expect(clippy::needless_range_loop, reason = "the compiler unrolls the constant range")]
+unsafe fn unpack_line<V: Columns, C: Code<V>>(
+    code: C,
+    words: V::Words,
+    factors: &[f32; 16],
+    [minus, scale]: [V; 2],
+    to: *mut f32,
+    row: usize,
+) {
+    let steps = 16 / C::BITS;
+    let mut half = words;
+    for part in 0..2 {
+        for i in 0..steps {
+            // SAFETY: as the caller promises.
+            unsafe {
+                let value = minus.add_product(code.value(half, i), V::splat(&raw const factors[i]));
+                value.times(scale).store(to.add((part * steps + i) * row));
+            }
+        }
+        // SAFETY: as the caller promises.
+        half = unsafe { V::upper(half) };
+    }
+}
+
+/// A place to take the number from, in any function.
 static MINUS: f32 = -1.;

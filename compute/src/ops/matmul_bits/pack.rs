@@ -171,9 +171,8 @@ fn pack_bytes(
         u32::from_le_bytes(std::array::from_fn(at))
     };
     let scale = |column: usize, _| scales[if scales.len() == 1 { 0 } else { column }];
-    let zero = |column: usize, _| {
-        f32::from(zero_points[if zero_points.len() == 1 { 0 } else { column }])
-    };
+    let zero =
+        |column: usize, _| f32::from(zero_points[if zero_points.len() == 1 { 0 } else { column }]);
     let stored = Stored { layout, word, scale, zero: &zero };
     Ok(Some((MatMulBits::of(&layout), stored.packed()?)))
 }

@@ -16,10 +16,8 @@ fn stored(op: &UnpackBits, zeros: Zeros) -> Vec<Tensor> {
     let blocks = k.div_ceil(block);
     let row = block * bits / 8;
     let scales: Vec<f32> = bytes(n * blocks, 2).iter().map(|&b| f32::from(b) / 2048.).collect();
-    let mut inputs = vec![
-        t(&[n, blocks, row], &bytes(n * blocks * row, 1)),
-        t(&[n * blocks], &scales),
-    ];
+    let mut inputs =
+        vec![t(&[n, blocks, row], &bytes(n * blocks * row, 1)), t(&[n * blocks], &scales)];
     let packed = (blocks * bits).div_ceil(8);
     match zeros {
         Zeros::Middle => {}
@@ -106,9 +104,8 @@ fn little_is_lost_where_the_left_side_has_a_mean() {
     let scale = Tensor::scalar(1f32).unwrap();
     let (op, words) = MatMulBits::pack_bytes(&w.view(), &scale.view(), None).unwrap().unwrap();
     let a: Vec<f32> = bytes(4096, 3).iter().map(|&b| 100. + f32::from(b) / 256.).collect();
-    let exact = |j: usize| -> f64 {
-        (0..4096).map(|i| f64::from(a[i]) * f64::from(data[i * 3 + j])).sum()
-    };
+    let exact =
+        |j: usize| -> f64 { (0..4096).map(|i| f64::from(a[i]) * f64::from(data[i * 3 + j])).sum() };
     let terms: f64 = 100. * 64. * 4096.;
     let got = run(&op, &[&t(&[1, 4096], &a), &words]);
     for (j, got) in got.as_slice::<f32>().unwrap().iter().enumerate() {
