@@ -10,7 +10,7 @@ use std::ops::Range;
 
 /// Up to so many rows, unpacking a panel once for some of them takes less time than unpacking it
 /// to memory for all.
-pub(super) const FEW: usize = 4;
+pub(super) const FEW: usize = 8;
 
 /// Rows that are multiplied at once.
 const AT_ONCE: usize = 4;

@@ -109,68 +109,89 @@ impl Work for Panel<'_> {
         let (layout, per_line) = (self.layout, 32 / C::BITS);
         let factors: [f32; 16] = std::array::from_fn(|i| factor(C::BITS, i));
         let lines = self.steps.start / per_line..self.steps.end.div_ceil(per_line);
-        for first in (0..PANEL).step_by(V::LANES) {
+        let mut start = lines.start;
+        let mut to = self.to;
+        while start < lines.end {
+            let number = start / layout.block_lines();
+            let end = lines.end.min((number + 1) * layout.block_lines());
             // SAFETY: the lines are some of the panel's, and the steps some of `to`'s.
             unsafe {
-                let mut to = self.to.add(first);
-                let mut start = lines.start;
-                while start < lines.end {
-                    let number = start / layout.block_lines();
-                    let end = lines.end.min((number + 1) * layout.block_lines());
-                    let block = self.words.as_ptr().add(number * layout.block_words());
-                    let [zero] = zeros::<V, 1>(layout, block, first);
-                    let minus = zero.times(V::splat(&MINUS));
-                    let scale = V::load(block.cast::<f32>().add(first));
-                    let head = block.add(layout.head() + first);
-                    for line in start..end {
-                        let words = V::words(head.add(line % layout.block_lines() * PANEL));
-                        let steps = self.steps.end - line * per_line;
-                        if steps >= per_line {
-                            unpack_line(code, words, &factors, [minus, scale], to, PANEL);
-                        } else {
-                            // The steps that are missing are in the words, but have no place.
-                            let mut all = [[0f32; PANEL]; 16];
-                            let from = all.as_mut_ptr().cast::<f32>();
-                            unpack_line(code, words, &factors, [minus, scale], from, PANEL);
-                            for i in 0..steps {
-                                V::load(from.add(i * PANEL)).store(to.add(i * PANEL));
-                            }
-                        }
-                        to = to.wrapping_add(per_line * PANEL);
+                let block = self.words.as_ptr().add(number * layout.block_words());
+                let head = Head::<V>::of(layout, block);
+                for line in start..end {
+                    let at = layout.head() + line % layout.block_lines() * PANEL;
+                    let steps = self.steps.end - line * per_line;
+                    if steps >= per_line {
+                        unpack_line(code, block.add(at), &factors, &head, to);
+                    } else {
+                        // The steps that are missing are in the words, but have no place.
+                        let mut all = [[0f32; PANEL]; 16];
+                        let from = all.as_mut_ptr().cast::<f32>();
+                        unpack_line(code, block.add(at), &factors, &head, from);
+                        std::ptr::copy_nonoverlapping(from, to, steps * PANEL);
                     }
-                    start = end;
+                    to = to.wrapping_add(per_line * PANEL);
                 }
             }
+            start = end;
         }
     }
 }
 
-/// The numbers of a vector of words, one row for each step, `row` floats apart.
+/// The negative zero points and the scales of a block, a vector for each of at most eight parts of
+/// the panel.
+struct Head<V> {
+    minus: [V; 8],
+    scales: [V; 8],
+}
+
+impl<V: Columns> Head<V> {
+    /// # Safety
+    /// As of [`Columns`]; the block's words begin at `block`.
+    #[inline(always)]
+    unsafe fn of(layout: &Layout, block: *const u32) -> Self {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut head = Self { minus: [V::zero(); 8], scales: [V::zero(); 8] };
+            for v in 0..PANEL / V::LANES {
+                let [zero] = zeros::<V, 1>(layout, block, v * V::LANES);
+                head.minus[v] = zero.times(V::splat(&MINUS));
+                head.scales[v] = V::load(block.cast::<f32>().add(v * V::LANES));
+            }
+            head
+        }
+    }
+}
+
+/// The numbers of a line, a row of the panel's columns for each step.
 ///
 /// # Safety
-/// As of [`Columns`]; `to` may be written for all steps of a line.
+/// As of [`Columns`]; the line's words begin at `words`, and `to` may be written for all its steps.
 #[inline(always)]
 #[expect(clippy::needless_range_loop, reason = "the compiler unrolls the constant range")]
 unsafe fn unpack_line<V: Columns, C: Code<V>>(
     code: C,
-    words: V::Words,
+    words: *const u32,
     factors: &[f32; 16],
-    [minus, scale]: [V; 2],
+    head: &Head<V>,
     to: *mut f32,
-    row: usize,
 ) {
     let steps = 16 / C::BITS;
-    let mut half = words;
-    for part in 0..2 {
-        for i in 0..steps {
-            // SAFETY: as the caller promises.
-            unsafe {
-                let value = minus.add_product(code.value(half, i), V::splat(&raw const factors[i]));
-                value.times(scale).store(to.add((part * steps + i) * row));
+    for v in 0..PANEL / V::LANES {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let mut half = V::words(words.add(v * V::LANES));
+            let mut to = to.add(v * V::LANES);
+            for _ in 0..2 {
+                for i in 0..steps {
+                    let factor = V::splat(&raw const factors[i]);
+                    let value = head.minus[v].add_product(code.value(half, i), factor);
+                    value.times(head.scales[v]).store(to.add(i * PANEL));
+                }
+                half = V::upper(half);
+                to = to.wrapping_add(steps * PANEL);
             }
         }
-        // SAFETY: as the caller promises.
-        half = unsafe { V::upper(half) };
     }
 }
 
