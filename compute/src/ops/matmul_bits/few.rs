@@ -49,7 +49,12 @@ pub(super) fn multiply(
     );
     let panels = layout.panels();
     let operations = m.saturating_mul(n).saturating_mul(k) / 8;
-    let each = panels.div_ceil(ctx.parts(panels, operations));
+    // Several parts for each thread: one that begins late takes fewer.
+    let parts = match ctx.parts(panels, operations) {
+        1 => 1,
+        threads => threads * 4,
+    };
+    let each = panels.div_ceil(parts);
     let shared = Shared::new(c);
     ctx.parallel(panels.div_ceil(each), |i| {
         let panels = i * each..panels.min((i + 1) * each);
