@@ -30,6 +30,7 @@ mod run_options;
 mod session;
 mod slices;
 mod slots;
+mod structure;
 mod task;
 mod weights;
 
@@ -42,7 +43,7 @@ pub use device::{
 pub use error::{Error, Result};
 pub use facts::check_facts;
 pub use lgp_compute::{Isa, Stop, Stopped};
-pub use model::{Attr, Model, ModelNode, Subgraph, ValueSpec};
+pub use model::{Attr, Model, ModelNode, ModelParts, Subgraph, ValueSpec};
 pub use onnx::{
     Unsupported, UnsupportedNode, UnsupportedOperator, read_tensor, read_value, supported_operators,
 };
@@ -54,5 +55,6 @@ pub use profile::{NodeProfile, Profile};
 pub use repository::{Entry, Repository};
 pub use run_options::RunOptions;
 pub use session::Session;
+pub use structure::{Structure, StructureOp, StructureValue};
 pub use task::RunTask;
 pub use weights::{BoundWeight, BoundWeights, KeptFloats, StoredFloats, Weights};

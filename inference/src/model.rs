@@ -5,8 +5,10 @@
 
 mod checks;
 mod node;
+mod parts;
 
 pub use node::{Attr, ModelNode, Subgraph};
+pub use parts::ModelParts;
 
 use crate::operators::Operators;
 use lgp_memory::{Tensor, TensorType, ValueKind};

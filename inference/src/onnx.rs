@@ -25,7 +25,7 @@ mod tests;
 mod unsupported;
 mod values;
 
-pub(crate) use lower::lower;
+pub(crate) use lower::{lower, lower_with_nodes};
 pub(crate) use read::{external_files, folder_of, of_file, read_file};
 pub use registry::supported_operators;
 pub use unsupported::{Unsupported, UnsupportedNode, UnsupportedOperator};

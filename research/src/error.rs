@@ -3,7 +3,7 @@
 /// The result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Errors of training, and of reading its data.
+/// Errors of compression and training, and of reading their data.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -18,6 +18,7 @@ pub enum Error {
         expected: &'static str,
     },
     /// A data file cannot be read.
+    #[cfg(feature = "training")]
     #[error("cannot read the digits data")]
     Data(#[from] csv::Error),
     /// A part of the data holds no images.
@@ -36,13 +37,57 @@ pub enum Error {
         /// The allowed values.
         expected: &'static str,
     },
-    /// The network cannot be written as a model.
-    #[error("cannot export the network")]
-    Export(#[from] lgp_inference::Error),
+    /// Samples do not fit the model, or each other.
+    #[error("samples: {message}")]
+    Samples {
+        /// What was wrong, and what was expected.
+        message: String,
+    },
+    /// A changed model gives infinities, or no numbers at all.
+    #[error("output '{output}' of the changed model is not finite, where the original's is")]
+    Diverged {
+        /// The output.
+        output: String,
+    },
+    /// A matrix or tensor that a method cannot work on.
+    #[error("cannot {method}: {message}")]
+    Compression {
+        /// What the method does, as "quantise by GPTQ".
+        method: &'static str,
+        /// What was wrong, and what was expected.
+        message: String,
+    },
+    /// The work was asked to end.
+    #[error("stopped")]
+    Stopped,
+    /// A model cannot be read, changed, run or written.
+    #[error(transparent)]
+    Inference(#[from] lgp_inference::Error),
     /// A tensor cannot be made.
     #[error("cannot store the weights")]
     Memory(#[from] lgp_memory::Error),
+    /// A file of the pipeline's progress cannot be read or written.
+    #[error("cannot {action} {path}")]
+    Io {
+        /// `read` or `write`.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// The system's error.
+        source: std::io::Error,
+    },
     /// Candle, the autograd toolkit, failed.
+    #[cfg(feature = "training")]
     #[error("training failed")]
     Candle(#[from] candle_core::Error),
+}
+
+impl Error {
+    pub(crate) fn samples(message: impl Into<String>) -> Self {
+        Self::Samples { message: message.into() }
+    }
+
+    pub(crate) fn compression(method: &'static str, message: impl Into<String>) -> Self {
+        Self::Compression { method, message: message.into() }
+    }
 }

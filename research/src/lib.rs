@@ -1,13 +1,17 @@
-//! Produces weights, by training.
+//! Produces weights: by compression of a model's own, and by training.
 //!
-//! Only this layer uses candle, its autograd toolkit. `lgp-inference` writes the results as ONNX,
-//! so other layers run them and know nothing of training.
+//! Compression reads what operators state of themselves and writes standard ONNX. Only training
+//! uses candle, an autograd toolkit, behind the feature `training`. `lgp-inference` runs the
+//! results, so other layers know nothing of either.
 
 #![forbid(unsafe_code)]
 
+pub mod compression;
+#[cfg(feature = "training")]
 mod digits;
 mod error;
 
+#[cfg(feature = "training")]
 pub use digits::{
     CLASSES, DigitSet, DigitsConfig, DigitsNetwork, PIXELS, Report, SIDE, accuracy, train_digits,
 };

@@ -19,6 +19,17 @@ use std::collections::{BTreeMap, HashSet};
 /// # Errors
 /// [`Unsupported`](crate::Error::Unsupported) with everything in the model that cannot be mapped.
 pub(crate) fn lower(model: &Model, options: SessionOptions) -> Result<Graph> {
+    Ok(lower_with_nodes(model, options)?.0)
+}
+
+/// As [`lower`], with the model's node of each of the graph's nodes.
+///
+/// # Errors
+/// As [`lower`].
+pub(crate) fn lower_with_nodes(
+    model: &Model,
+    options: SessionOptions,
+) -> Result<(Graph, Vec<usize>)> {
     let mut graph = Graph { options, ..Graph::default() };
     let mut names = store(&mut graph, model.initializers());
     for spec in model.inputs() {
@@ -34,12 +45,12 @@ pub(crate) fn lower(model: &Model, options: SessionOptions) -> Result<Graph> {
         unsupported: Unsupported::default(),
         depth: 0,
     };
-    lowering.nodes(&mut graph, model.nodes(), &outputs, &mut names);
+    let nodes = lowering.nodes(&mut graph, model.nodes(), &outputs, &mut names);
     if !lowering.unsupported.is_empty() {
         return Err(lowering.unsupported.into());
     }
     finish(&mut graph, &outputs, &names);
-    Ok(graph)
+    Ok((graph, nodes))
 }
 
 /// Adds stored tensors.
@@ -57,16 +68,18 @@ fn finish(graph: &mut Graph, outputs: &[&str], names: &Names) {
 }
 
 impl Lowering {
+    /// Lowers the nodes; answers the index of the lowered node for each node of the graph.
     fn nodes(
         &mut self,
         graph: &mut Graph,
         nodes: &[ModelNode],
         outputs: &[&str],
         names: &mut Names,
-    ) {
+    ) -> Vec<usize> {
+        let mut lowered = vec![0; graph.nodes.len()];
         let read = nodes.iter().flat_map(ModelNode::reads).chain(outputs.iter().copied());
         let read: HashSet<&str> = read.collect();
-        for node in nodes {
+        for (index, node) in nodes.iter().enumerate() {
             // Names were checked when the model was made: a name without a value is an absent one.
             let inputs = node.inputs.iter().map(|name| names.get(name).copied()).collect();
             let mut outputs = Vec::with_capacity(node.outputs.len());
@@ -78,7 +91,9 @@ impl Lowering {
                 }));
             }
             self.node(graph, node, inputs, outputs, names);
+            lowered.resize(graph.nodes.len(), index);
         }
+        lowered
     }
 
     fn node(
