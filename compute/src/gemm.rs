@@ -15,7 +15,9 @@ use crate::epilogue::Activation;
 use crate::isa::Simd;
 use crate::op::Context;
 use crate::par::Shared;
-pub(crate) use kernel::PANEL;
+#[cfg(target_arch = "x86_64")]
+pub(crate) use kernel::{Eight, Sixteen};
+pub(crate) use kernel::{Four, PANEL, Vector};
 pub(crate) use pack::{Packed, pack, pack_bf16, pairs_of_row};
 use part::Part;
 
@@ -34,6 +36,18 @@ pub(crate) struct Epilogue<'a> {
     /// As many elements as the result, whose rows lie without gaps.
     pub(crate) residual: Option<&'a [f32]>,
     pub(crate) activation: Activation,
+}
+
+/// Where the columns of a product lie in a result.
+#[derive(Clone, Copy)]
+pub(crate) struct Target<'a> {
+    pub(crate) c: &'a Shared<'a, f32>,
+    /// The distance from row to row.
+    pub(crate) row: usize,
+    /// The column of `c` at which the product's first one lies.
+    pub(crate) column: usize,
+    /// Whether the product is added to what is there.
+    pub(crate) add: bool,
 }
 
 /// Whether words are f32 numbers or pairs of bf16 numbers.
@@ -75,7 +89,8 @@ pub(crate) fn multiply(
         } else {
             (0..m, range)
         };
-        let part = Part { rows, panels, a, b, c: &shared, c_row: n, epilogue };
+        let c = Target { c: &shared, row: n, column: 0, add: false };
+        let part = Part { rows, panels, a, b, c, epilogue };
         // SAFETY: the parts write different rows or columns of `c`.
         unsafe { part.compute(ctx.simd(), word) };
     });
@@ -93,12 +108,54 @@ pub(crate) fn multiply_here(
     (c, c_row): (&mut [f32], usize),
 ) {
     let (panels, epilogue) = (0..b.panels(), Epilogue::default());
-    let part = Part { rows: 0..m, panels, a, b, c: &Shared::new(c), c_row, epilogue };
+    let c = Target { c: &Shared::new(c), row: c_row, column: 0, add: false };
+    let part = Part { rows: 0..m, panels, a, b, c, epilogue };
     // SAFETY: this thread alone writes `c`.
     unsafe { part.compute(simd, Word::F32) };
 }
 
+/// `c = epilogue(a · b)` or `c = epilogue(c + a · b)` for `m` rows and some columns of `c`, on this
+/// thread. The epilogue counts the columns of `c`.
+///
+/// # Safety
+/// Nobody else uses these columns of `c`.
+///
+/// # Panics
+/// As [`multiply`].
+pub(crate) unsafe fn multiply_columns(
+    simd: Simd,
+    m: usize,
+    a: Rows<'_>,
+    b: Packed<'_>,
+    c: Target<'_>,
+    epilogue: Epilogue<'_>,
+) {
+    let part = Part { rows: 0..m, panels: 0..b.panels(), a, b, c, epilogue };
+    // SAFETY: the caller vouches for the columns.
+    unsafe { part.compute(simd, Word::F32) };
+}
+
 impl Epilogue<'_> {
+    /// The last operations on elements of a row of a result of `n` columns, from a column on.
+    /// Callers are inside [`crate::simd::dispatch`] or a function of such features.
+    #[inline(always)]
+    pub(crate) fn apply(
+        &self,
+        fused: bool,
+        (row, n): (usize, usize),
+        column: usize,
+        c: &mut [f32],
+    ) {
+        if let Some(bias) = self.bias {
+            c.iter_mut().zip(&bias[column..]).for_each(|(c, b)| *c += b);
+        }
+        if let Some(residual) = self.residual {
+            let residual = &residual[row * n + column..];
+            c.iter_mut().zip(residual).for_each(|(c, r)| *c += r);
+        }
+        self.activation.apply(fused, c);
+    }
+
     fn is_empty(&self) -> bool {
         self.bias.is_none()
             && self.residual.is_none()

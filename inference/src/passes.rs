@@ -55,14 +55,16 @@ use Stage::{Cpu, Device, Shapes};
 /// infers the types that the others need.
 const PASSES: &[(&dyn Pass, &[Stage])] = &[
     (&constant_folding::ConstantFolding { keep_bytes: true }, &[Cpu]),
-    (&stored_weights::StoredWeights, &[Device]),
+    (&stored_weights::StoredWeights { on_device: true }, &[Device]),
     // Nodes that only decoded stored weights must not be folded to floats.
     (&dead_code::DeadCodeElimination, &[Device]),
     (&identity::IdentityElimination, &[Cpu]),
     (&quantized::QuantizedFusion, &[Cpu]),
     (&dynamic_products::DynamicProducts, &[Cpu]),
     (&byte_tables::ByteTables, &[Cpu]),
-    // Nodes that integer kernels have replaced must not be folded to floats.
+    (&stored_weights::StoredWeights { on_device: false }, &[Cpu]),
+    // Nodes that integer kernels have replaced, and nodes that only decoded stored weights, must not
+    // be folded to floats.
     (&dead_code::DeadCodeElimination, &[Cpu]),
     (&constant_folding::ConstantFolding { keep_bytes: false }, &[Cpu, Device, Shapes]),
     (&identity::IdentityElimination, &[Device, Shapes]),

@@ -14,7 +14,7 @@ pub(crate) const PANEL: usize = 32;
 /// # Safety
 /// Of every method: the machine has the instructions; pointers lead to as many words as a vector
 /// has (`splat`: to one).
-pub(super) trait Vector: Copy {
+pub(crate) trait Vector: Copy {
     /// Words of a vector.
     const LANES: usize;
     /// Whether the machine's instructions include multiply-adds of one instruction.
@@ -136,7 +136,7 @@ unsafe fn store<V: Vector>(sums: V, c: *mut f32, add: bool) {
 
 /// Four words in registers of the compiler's choice.
 #[derive(Clone, Copy)]
-pub(super) struct Four([f32; 4]);
+pub(crate) struct Four(pub(crate) [f32; 4]);
 
 impl Vector for Four {
     const LANES: usize = 4;
@@ -171,7 +171,7 @@ impl Vector for Four {
 }
 
 #[cfg(target_arch = "x86_64")]
-pub(super) use x86::{Bf16, Eight, Sixteen};
+pub(crate) use x86::{Bf16, Eight, Sixteen};
 
 #[cfg(target_arch = "x86_64")]
 #[allow(clippy::wildcard_imports, reason = "the intrinsics are named by their instructions")]
@@ -184,7 +184,7 @@ mod x86 {
             $plus:ident, |$s:ident, $a:ident, $b:ident| $fma:expr) => {
             $(#[$doc])*
             #[derive(Clone, Copy)]
-            pub(in crate::gemm) struct $name($t);
+            pub(crate) struct $name(pub(crate) $t);
             impl Vector for $name {
                 const LANES: usize = $lanes;
                 const FUSED: bool = true;

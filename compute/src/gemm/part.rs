@@ -3,9 +3,8 @@
 use super::kernel::{self, Four, PANEL, Vector};
 use super::pack::Packed;
 use super::tile::Tile;
-use super::{Epilogue, Rows, Word};
+use super::{Epilogue, Rows, Target, Word};
 use crate::isa::{Isa, Simd};
-use crate::par::Shared;
 use std::ops::Range;
 
 /// Steps of the inner dimension in a block: a panel's share of so many steps stays in the
@@ -35,8 +34,7 @@ pub(super) struct Part<'a> {
     pub(super) panels: Range<usize>,
     pub(super) a: Rows<'a>,
     pub(super) b: Packed<'a>,
-    pub(super) c: &'a Shared<'a, f32>,
-    pub(super) c_row: usize,
+    pub(super) c: Target<'a>,
     pub(super) epilogue: Epilogue<'a>,
 }
 
@@ -45,17 +43,22 @@ impl Part<'_> {
     /// Nobody else uses the part's elements of `c`.
     pub(super) unsafe fn compute(&self, simd: Simd, word: Word) {
         let (m, n, k) = (self.rows.end, self.b.columns, self.b.steps);
+        let c = &self.c;
         if self.rows.is_empty() || n == 0 {
             return;
         }
         let reach = |row: usize, width: usize| (m - 1).checked_mul(row)?.checked_add(width);
         let fits = reach(self.a.row, k).is_some_and(|r| r <= self.a.words.len())
-            && reach(self.c_row, n).is_some_and(|r| r <= self.c.len())
-            && (m == 1 || self.c_row >= n)
+            && c.column.checked_add(n).is_some_and(|end| {
+                reach(c.row, end).is_some_and(|r| r <= c.c.len()) && (m == 1 || c.row >= end)
+            })
             && self.panels.end <= self.b.panels()
             && Packed::words(k, n) == Some(self.b.words.len())
-            && self.epilogue.bias.is_none_or(|b| b.len() >= n)
-            && self.epilogue.residual.is_none_or(|r| reach(n, n).is_some_and(|m| m <= r.len()));
+            && self.epilogue.bias.is_none_or(|b| b.len() >= c.column + n)
+            && self
+                .epilogue
+                .residual
+                .is_none_or(|r| reach(c.row, c.column + n).is_some_and(|m| m <= r.len()));
         assert!(fits, "operands of {m}x{k} by {k}x{n}");
         // SAFETY: the operands reach as far as the sizes say; a `Simd` proves the machine's
         // instructions; the caller vouches for `c`.
@@ -181,8 +184,8 @@ impl Part<'_> {
                     let panel = column / PANEL * self.b.steps * PANEL;
                     self.b.words[panel + steps.start * PANEL + column % PANEL..].as_ptr()
                 });
-                let c = columns.map(|column| self.c.at(row * self.c_row + column));
-                let add = steps.start > 0;
+                let c = columns.map(|column| self.at(row, column));
+                let add = self.c.add || steps.start > 0;
                 let next = at_once * self.b.steps * PANEL;
                 kernel::row::<V, NV, GROUPS>(steps.len(), a.words.as_ptr(), b, c, add, next);
                 if last && !self.epilogue.is_empty() {
@@ -219,18 +222,19 @@ impl Part<'_> {
         for left in (1..=tiles).rev() {
             let height = (lines.len() - at).div_ceil(left);
             let a = (a.words[at * a.row..].as_ptr(), a.row);
-            let c = self.c.at((lines.start + at) * self.c_row + column);
-            let tile = Tile { height, steps, a, b, next: (next, ahead) };
+            let c = self.at(lines.start + at, column);
+            let add = self.c.add || steps.start > 0;
+            let tile = Tile { height, steps: steps.len(), add, a, b, next: (next, ahead) };
             // SAFETY: a tile lies inside the operands.
             unsafe {
                 if width == PANEL {
-                    tile.compute::<V, MR, NV>((c, self.c_row));
+                    tile.compute::<V, MR, NV>((c, self.c.row));
                 } else {
-                    tile.compute_edge::<V, MR, NV>((c, self.c_row), width);
+                    tile.compute_edge::<V, MR, NV>((c, self.c.row), width);
                 }
                 if last && !self.epilogue.is_empty() {
                     for i in 0..height {
-                        let c = std::slice::from_raw_parts_mut(c.add(i * self.c_row), width);
+                        let c = std::slice::from_raw_parts_mut(c.add(i * self.c.row), width);
                         self.finish::<V>(lines.start + at + i, column, c);
                     }
                 }
@@ -240,16 +244,15 @@ impl Part<'_> {
         }
     }
 
+    /// An element of the result, by the product's row and column.
+    #[inline(always)]
+    fn at(&self, row: usize, column: usize) -> *mut f32 {
+        self.c.c.at(row * self.c.row + self.c.column + column)
+    }
+
     /// The epilogue of one row of a tile.
     #[inline(always)]
     fn finish<V: Vector>(&self, row: usize, column: usize, c: &mut [f32]) {
-        if let Some(bias) = self.epilogue.bias {
-            c.iter_mut().zip(&bias[column..]).for_each(|(c, b)| *c += b);
-        }
-        if let Some(residual) = self.epilogue.residual {
-            let residual = &residual[row * self.b.columns + column..];
-            c.iter_mut().zip(residual).for_each(|(c, r)| *c += r);
-        }
-        self.epilogue.activation.apply(V::FUSED, c);
+        self.epilogue.apply(V::FUSED, (row, self.c.row), self.c.column + column, c);
     }
 }

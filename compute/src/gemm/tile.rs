@@ -2,12 +2,13 @@
 
 use super::PANEL;
 use super::kernel::{Vector, tile};
-use std::ops::Range;
 
 /// Some rows and a panel.
-pub(super) struct Tile<'a> {
+pub(super) struct Tile {
     pub(super) height: usize,
-    pub(super) steps: &'a Range<usize>,
+    pub(super) steps: usize,
+    /// Whether the sums are added to the result's.
+    pub(super) add: bool,
     /// The first row, and the distance from row to row.
     pub(super) a: (*const f32, usize),
     pub(super) b: *const f32,
@@ -15,7 +16,7 @@ pub(super) struct Tile<'a> {
     pub(super) next: (*const f32, usize),
 }
 
-impl Tile<'_> {
+impl Tile {
     /// # Safety
     /// The machine has the vectors' instructions, and the operands reach as far as the sizes say.
     #[inline(always)]
@@ -23,7 +24,7 @@ impl Tile<'_> {
         &self,
         c: (*mut f32, usize),
     ) {
-        let (k, add) = (self.steps.len(), self.steps.start > 0);
+        let (k, add) = (self.steps, self.add);
         let (mut next, ahead) = self.next;
         for j in (0..PANEL).step_by(NV * V::LANES) {
             // SAFETY: as the caller promises.

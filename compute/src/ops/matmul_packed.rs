@@ -72,6 +72,53 @@ impl MatMulPacked {
     }
 }
 
+/// The output of a product with a packed weight of `[k, n]`, which is a vector of so many words of a
+/// dtype. Inputs: a of `[…, k]`, the weight, the bias and the residual.
+pub(super) fn infer_rows(
+    inputs: &[Option<&ValueInfo>],
+    (k, n): (usize, usize),
+    (word, words): (DType, Dim),
+) -> Result<Vec<ValueInfo>> {
+    let (a, _) = (required(inputs, 0)?, required(inputs, 1)?);
+    for (i, what) in ["input 0", "the weight", "the bias", "the residual"].iter().enumerate() {
+        if let Some(x) = optional(inputs, i) {
+            same_dtype(what, if i == 1 { word } else { DType::F32 }, x.ty.dtype)?;
+        }
+    }
+    let expected = [(1, "the weight", words), (2, "the bias", Dim::Known(n))];
+    for (i, what, size) in expected {
+        match optional(inputs, i).and_then(|x| x.sym_shape()) {
+            Some([given]) => dims::expect(what, &size, given)?,
+            Some(dims) => {
+                let message = format!("{what} has rank {}, expected 1", dims.len());
+                return Err(Error::invalid(message));
+            }
+            None => {}
+        }
+    }
+    let Some(dims) = a.sym_shape() else { return Ok(output(DType::F32, None)) };
+    let Some((inner, rows)) = dims.split_last() else {
+        return Err(Error::invalid("input 0 is a scalar, expected rank 1 or more"));
+    };
+    dims::expect("the last dimension of input 0", &Dim::Known(k), inner)?;
+    let mut shape = rows.to_vec();
+    shape.push(Dim::Known(n));
+    if let Some(residual) = optional(inputs, 3).and_then(|x| x.sym_shape()) {
+        dims::expect_all("the residual", &shape, residual)?;
+    }
+    Ok(output(DType::F32, Some(shape)))
+}
+
+/// The axes of such a product: its rows are independent.
+pub(super) fn row_axes(inputs: &[Option<&ValueInfo>]) -> Axes {
+    let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
+    let rows = 0..rank.saturating_sub(1);
+    rows.fold(Axes::new(), |axes, axis| {
+        let given = [0, 3].into_iter().filter(|&i| optional(inputs, i).is_some());
+        axes.each(given.map(|i| (i, axis)), [(0, axis)])
+    })
+}
+
 impl Op for MatMulPacked {
     fn name(&self) -> &'static str {
         NAME
@@ -82,44 +129,12 @@ impl Op for MatMulPacked {
     }
 
     fn infer_types(&self, inputs: &[Option<&ValueInfo>]) -> Result<Vec<ValueInfo>> {
-        let (a, _) = (required(inputs, 0)?, required(inputs, 1)?);
-        for (i, what) in ["input 0", "the weight", "the bias", "the residual"].iter().enumerate() {
-            if let Some(x) = optional(inputs, i) {
-                same_dtype(what, DType::F32, x.ty.dtype)?;
-            }
-        }
         let words = Packed::words(self.steps(), self.n).map_or(Dim::Unknown, Dim::Known);
-        let expected = [(1, "the weight", words), (2, "the bias", Dim::Known(self.n))];
-        for (i, what, size) in expected {
-            match optional(inputs, i).and_then(|x| x.sym_shape()) {
-                Some([given]) => dims::expect(what, &size, given)?,
-                Some(dims) => {
-                    let message = format!("{what} has rank {}, expected 1", dims.len());
-                    return Err(Error::invalid(message));
-                }
-                None => {}
-            }
-        }
-        let Some(dims) = a.sym_shape() else { return Ok(output(DType::F32, None)) };
-        let Some((inner, rows)) = dims.split_last() else {
-            return Err(Error::invalid("input 0 is a scalar, expected rank 1 or more"));
-        };
-        dims::expect("the last dimension of input 0", &Dim::Known(self.k), inner)?;
-        let mut shape = rows.to_vec();
-        shape.push(Dim::Known(self.n));
-        if let Some(residual) = optional(inputs, 3).and_then(|x| x.sym_shape()) {
-            dims::expect_all("the residual", &shape, residual)?;
-        }
-        Ok(output(DType::F32, Some(shape)))
+        infer_rows(inputs, (self.k, self.n), (DType::F32, words))
     }
 
     fn axes(&self, inputs: &[Option<&ValueInfo>], _outputs: &[ValueInfo]) -> Axes {
-        let rank = optional(inputs, 0).and_then(|x| x.rank()).unwrap_or(0);
-        let rows = 0..rank.saturating_sub(1);
-        rows.fold(Axes::new(), |axes, axis| {
-            let given = [0, 3].into_iter().filter(|&i| optional(inputs, i).is_some());
-            axes.each(given.map(|i| (i, axis)), [(0, axis)])
-        })
+        row_axes(inputs)
     }
 
     fn multiply_adds(&self, _inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> u64 {

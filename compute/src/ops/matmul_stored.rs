@@ -1,16 +1,17 @@
 //! Matrix product whose right side stays stored in fewer bits than the product uses. No operator of
-//! ONNX: a pass puts it in place of `MatMul` for devices, which widen a weight as they load it.
+//! ONNX: a pass puts it in place of `MatMul`. Devices widen a weight as they load it; on the CPU
+//! [`MatMulBits`] takes its place.
 
 mod device;
 
 use super::matmul::{cpu, facts};
-use super::{Cast, DequantizeLinear, UnpackBits};
+use super::{Cast, DequantizeLinear, MatMulBits, MatMulPacked, UnpackBits};
 use crate::Axes;
 use crate::args::{concrete_one, optional, rank, required, same_dtype};
 use crate::device::Launches;
 use crate::error::{Error, Result};
 use crate::op::{Context, Op, ValueInfo};
-use crate::rewrite::Decoder;
+use crate::rewrite::{Decoder, Hints, Operand, Step};
 use lgp_memory::{DType, Tensor, TensorView};
 use std::ops::RangeInclusive;
 
@@ -48,7 +49,17 @@ impl MatMulStored {
         (f32s(0) && op.infer(inputs).is_ok()).then_some(op)
     }
 
-    /// The weight as `MatMul` takes it.
+    /// The weight as `MatMul` takes it, from the inputs after the first.
+    fn expanded(&self, ctx: &Context, stored: &[Option<TensorView<'_>>]) -> Result<Tensor> {
+        let wide = match (&self.bits, stored) {
+            (Some(bits), _) => bits.run(ctx, stored)?,
+            (None, [_, Some(_), ..]) => COLUMNS.run(ctx, stored)?,
+            (None, _) => Cast { to: DType::F32 }.run(ctx, &stored[..1])?,
+        };
+        wide.into_iter().next().ok_or_else(|| Error::invalid("the weight has no value"))
+    }
+
+    /// The type of the weight as `MatMul` takes it.
     fn weight(&self, inputs: &[Option<&ValueInfo>]) -> Result<ValueInfo> {
         let stored = required(inputs, 1)?;
         let wide = match (&self.bits, stored.ty.dtype) {
@@ -100,6 +111,34 @@ impl Op for MatMulStored {
         facts::multiply_adds(inputs, outputs)
     }
 
+    fn prepared(&self, inputs: &[Option<&ValueInfo>], hints: Hints) -> Result<Option<Step>> {
+        if hints.on_device {
+            return Ok(None);
+        }
+        let constant = |i: usize| optional(inputs, i).map(|x| x.constant.as_ref());
+        let constants: Vec<Option<Option<&Tensor>>> = (1..4).map(constant).collect();
+        if constants.iter().any(|x| matches!(x, Some(None))) {
+            return Ok(None);
+        }
+        let stored: Vec<Option<TensorView<'_>>> =
+            constants.iter().map(|x| x.flatten().map(Tensor::view)).collect();
+        let packed = match (&self.bits, &stored[..]) {
+            (Some(bits), _) => MatMulBits::pack(bits, &stored)?,
+            (None, [Some(weight), Some(scale), zero]) => {
+                MatMulBits::pack_bytes(weight, scale, zero.as_ref())?
+            }
+            (None, _) => None,
+        };
+        let words = |words| vec![Operand::Input(0), Operand::Constant(words)];
+        if let Some((op, packed)) = packed {
+            return Ok(Some(Step::new(op, words(packed))));
+        }
+        let ctx = Context::new(1).with_isa(hints.isa);
+        let wide = self.expanded(&ctx, &stored)?;
+        let (op, packed) = MatMulPacked::pack(&ctx, &wide.view(), false, hints.bf16)?;
+        Ok(Some(Step::new(op, words(packed))))
+    }
+
     fn launches(&self, inputs: &[Option<&ValueInfo>], outputs: &[ValueInfo]) -> Option<Launches> {
         device::launches(self, inputs, outputs)
     }
@@ -110,14 +149,7 @@ impl Op for MatMulStored {
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {
         let (dtype, shape) = concrete_one(self, inputs)?;
-        let (a, stored) = (required(inputs, 0)?, &inputs[1..]);
-        let wide = match (&self.bits, stored) {
-            (Some(bits), _) => bits.run(ctx, stored)?,
-            (None, [_, Some(_), ..]) => COLUMNS.run(ctx, stored)?,
-            (None, _) => Cast { to: DType::F32 }.run(ctx, stored)?,
-        };
-        let wide = wide.first().map(Tensor::view);
-        let wide = wide.ok_or_else(|| Error::invalid("the weight has no value"))?;
-        Ok(vec![cpu::run(ctx, [a, &wide], dtype, &shape)?])
+        let wide = self.expanded(ctx, &inputs[1..])?;
+        Ok(vec![cpu::run(ctx, [required(inputs, 0)?, &wide.view()], dtype, &shape)?])
     }
 }

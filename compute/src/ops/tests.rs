@@ -398,6 +398,14 @@ fn every_op_refuses_no_input_and_no_rank() {
         }),
         Box::new(Attention { scores: Some(Scores::Raw), ..Attention::default() }),
         Box::new(BatchNorm::default()),
+        Box::new(MatMulBits {
+            k: 1,
+            n: 1,
+            bits: 4,
+            block: 32,
+            zeros: Zeros::Middle,
+            activation: Default::default(),
+        }),
         Box::new(MatMulPacked { k: 1, n: 1, bf16: false, activation: Default::default() }),
         Box::new(Sdpa {
             q: [0, 1, 2, 3],

@@ -17,7 +17,7 @@ pub use format::UnpackBits;
 
 impl UnpackBits {
     /// Fails unless the attributes and the numbers of elements fit each other.
-    fn check(&self, inputs: &[Option<TensorView<'_>>]) -> Result<()> {
+    pub(crate) fn check(&self, inputs: &[Option<TensorView<'_>>]) -> Result<()> {
         let elements = |given: usize, per: usize, what: &str| {
             let expected = self.n.checked_mul(per);
             if expected == Some(given) {
@@ -37,6 +37,29 @@ impl UnpackBits {
             Some(zero) => elements(zero.len(), self.blocks(), "zero points"),
             None => Ok(()),
         }
+    }
+
+    /// Element `i` of packed elements.
+    fn element(&self, bytes: &[u8], i: usize) -> u8 {
+        let bit = i * self.bits;
+        let mask = u8::try_from((1u32 << self.bits) - 1).unwrap_or(u8::MAX);
+        (bytes[bit / 8] >> (bit % 8)) & mask
+    }
+
+    /// A zero point for each block of each column: those of a checked input, or the middle of the
+    /// range.
+    pub(crate) fn zeros(&self, zero: Option<&TensorView<'_>>) -> Result<Vec<f32>> {
+        let blocks = self.blocks();
+        Ok(match zero {
+            None => vec![f32::from(1u8 << (self.bits - 1)); self.n * blocks],
+            Some(zero) if zero.dtype() == DType::F32 => zero.as_slice::<f32>()?.to_vec(),
+            Some(zero) => {
+                let row = (blocks * self.bits).div_ceil(8).max(1);
+                let rows = zero.as_slice::<u8>()?.chunks_exact(row);
+                let row = |row| (0..blocks).map(move |b| f32::from(self.element(row, b)));
+                rows.flat_map(row).collect()
+            }
+        })
     }
 }
 
@@ -85,28 +108,15 @@ impl Op for UnpackBits {
         if out.is_empty() {
             return Ok(vec![out]);
         }
-        let (bits, blocks) = (self.bits, self.blocks());
-        let mask = u8::try_from((1u32 << bits) - 1).unwrap_or(u8::MAX);
-        let element = |bytes: &[u8], i: usize| {
-            let bit = i * bits;
-            (bytes[bit / 8] >> (bit % 8)) & mask
-        };
-        let middle = f32::from(1u8 << (bits - 1));
-        let zeros = match optional(inputs, 2) {
-            None => vec![middle; self.n * blocks],
-            Some(zero) if zero.dtype() == DType::F32 => zero.as_slice::<f32>()?.to_vec(),
-            Some(zero) => {
-                let rows = zero.as_slice::<u8>()?.chunks_exact((blocks * bits).div_ceil(8));
-                rows.flat_map(|row| (0..blocks).map(move |b| f32::from(element(row, b)))).collect()
-            }
-        };
-        let bytes = self.block * bits / 8;
+        let blocks = self.blocks();
+        let zeros = self.zeros(optional(inputs, 2))?;
+        let bytes = self.block * self.bits / 8;
         ctx.split(out.as_mut_slice::<f32>()?, self.n, self.n * 8, |first, part| {
             for (i, row) in part.chunks_exact_mut(self.n).enumerate() {
                 let (block, at) = ((first + i) / self.block, (first + i) % self.block);
                 for (column, out) in row.iter_mut().enumerate() {
                     let group = column * blocks + block;
-                    let q = element(&packed[group * bytes..][..bytes], at);
+                    let q = self.element(&packed[group * bytes..][..bytes], at);
                     *out = (f32::from(q) - zeros[group]) * scales[group];
                 }
             }

@@ -14,7 +14,7 @@ const TIMES_THE_WEIGHTS: usize = 4;
 
 #[derive(Debug)]
 pub(crate) struct ConstantFolding {
-    /// Keeps quantised weights as bytes, for the pass that makes integer kernels of them.
+    /// Keeps quantised weights as bytes, for the passes whose kernels read them.
     pub(crate) keep_bytes: bool,
 }
 
@@ -81,10 +81,11 @@ fn fold(graph: &mut Graph, index: usize, ctx: &Context, budget: &mut usize) -> R
     Ok(true)
 }
 
-/// Whether the node decodes a weight of bytes, which integer kernels read as it is.
+/// Whether the node decodes a weight of bytes, or of few bits, which kernels read as it is.
 fn keeps_weight(graph: &Graph, index: usize) -> bool {
     let weight = graph.nodes[index].inputs.first().copied().flatten();
-    matches!(graph.nodes[index].op.decodes(), Some(Decoder::Scales { .. }))
+    let decoder = graph.nodes[index].op.decodes();
+    matches!(decoder, Some(Decoder::Scales { .. } | Decoder::Unpacks(_)))
         && weight
             .and_then(|id| graph.constant(id))
             .is_some_and(|w| matches!(w.dtype(), DType::I8 | DType::U8) && w.shape().rank() > 1)

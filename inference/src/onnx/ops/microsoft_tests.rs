@@ -48,6 +48,12 @@ fn what_is_not_understood_is_refused() -> Result<()> {
         ("BiasDropout", 5, vec![], "'training_mode' is not a constant"),
         ("ExpandDims", 2, vec![], "the axis is not a constant"),
         (
+            "MatMulNBits",
+            3,
+            vec![("K", 4.into()), ("N", 3.into()), ("block_size", 16.into()), ("bits", 3.into())],
+            "'bits' is 3, supported: 2, 4 and 8",
+        ),
+        (
             "MatMulBnb4",
             3,
             vec![
@@ -160,6 +166,50 @@ fn plans_foretell_what_grouped_attention_takes() -> Result<()> {
         let taken = session.pool_stats().high_water_bytes;
         let planned = plan.peak_bytes - plan.weights_bytes - plan.input_bytes;
         assert!((planned * 9..planned * 11).contains(&(taken * 10)), "{taken} of {plan:?}");
+    }
+    Ok(())
+}
+
+/// The bytes of a block of 32 numbers are 16, and 4 for its scale: 128 / 20 of the floats' bytes.
+#[test]
+fn weights_of_few_bits_stay_in_few_bits() -> Result<()> {
+    let (k, n) = (256, 96);
+    let bytes: Vec<u8> = (0..n * k / 2).map(|i| u8::try_from(i * 37 % 256).unwrap_or(0)).collect();
+    for zeros in [false, true] {
+        let mut g = GraphBuilder::new("g");
+        let x = g.input("x", TensorType { dtype: DType::F32, shape: None });
+        let w = g.initializer("w", Tensor::from_slice([n, k / 32, 16], &bytes)?);
+        let scales =
+            g.initializer("s", Tensor::from_slice([n * k / 32], &vec![0.5f32; n * k / 32])?);
+        let mut given = vec![x, w, scales];
+        if zeros {
+            let zeros = vec![0x97u8; n * k / 64];
+            given.push(g.initializer("z", Tensor::from_slice([n * k / 64], &zeros)?));
+        }
+        let attributes = [
+            ("K", Attr::from(256)),
+            ("N", 96.into()),
+            ("bits", 4.into()),
+            ("block_size", 32.into()),
+            ("accuracy_level", 4.into()),
+        ];
+        let y = g.node("MatMulNBits", &given, attributes);
+        g.output("y", y, TensorType { dtype: DType::F32, shape: None });
+        let session = compiled(g, &["MatMulNBits"])?;
+        let x = Tensor::from_slice([1, k], &vec![1f32; k])?;
+        let report = session.memory(&[("x", x.shape().clone())])?;
+        assert!(report.weights_bytes * 6 <= k * n * 4, "{} bytes", report.weights_bytes);
+        // Column 0: 0.5 · Σ (q − zero), with zero points 7 and 9 of alternating blocks.
+        let numbers = bytes[..k / 2].iter().flat_map(|b| [b & 15, b >> 4]).enumerate();
+        let zero = |i: usize| match (zeros, i / 32 % 2) {
+            (false, _) => 8.,
+            (true, 0) => 7.,
+            (true, _) => 9.,
+        };
+        let want: f32 = numbers.map(|(i, q)| 0.5 * (f32::from(q) - zero(i))).sum();
+        let y = session.run(&[("x", x.view())])?;
+        let y = y[0].tensor.as_slice::<f32>()?;
+        assert!((y[0] - want).abs() < 1e-3, "{}, expected {want}", y[0]);
     }
     Ok(())
 }

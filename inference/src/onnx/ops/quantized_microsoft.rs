@@ -196,7 +196,7 @@ fn scaled(
 }
 
 pub(crate) fn mat_mul_n_bits(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
-    // `accuracy_level` allows less precision; products here always have full precision.
+    // `accuracy_level` 2 to 4 allow less precision; products here have that of f32 at all levels.
     cx.ignore(&["accuracy_level", "weight_prepacked"]);
     if cx.input(4).is_some() {
         return Err("input 'g_idx' is not supported".into());
@@ -204,6 +204,9 @@ pub(crate) fn mat_mul_n_bits(cx: &mut NodeCx<'_>) -> Result<(), Refusal> {
     let mut size = |key| cx.size(key)?.ok_or_else(|| format!("attribute '{key}' is missing"));
     let (k, n, block) = (size("K")?, size("N")?, size("block_size")?);
     let bits = cx.size("bits")?.unwrap_or(4);
+    if !matches!(bits, 2 | 4 | 8) {
+        return Err(format!("attribute 'bits' is {bits}, supported: 2, 4 and 8"));
+    }
     let op = UnpackBits { k, n, bits, block };
     let weight = cx.emit(op, vec![cx.input(1), cx.input(2), cx.input(3)]);
     let inputs = vec![cx.input(0), Some(weight)];
