@@ -74,8 +74,8 @@ pub fn optimize(
         let value = drop_max.to_string();
         return Err(Error::Setting { name: "the drop", value, expected: "0 to 1" });
     }
-    let progress =
-        Progress::open(config.progress.as_deref(), model, (config, drop_max, work.seed))?;
+    let settings = format!("{} {drop_max} {} {}", config.target, work.seed, runner.device());
+    let progress = Progress::open(config.progress.as_deref(), model, &settings)?;
     tell(Event::Original);
     let scene = Scene { samples, work, runner };
     let mut pipeline = Pipeline::new(model, plan, drop_max, scene, progress)?;

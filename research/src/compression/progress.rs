@@ -1,7 +1,6 @@
 //! Finished stages on disk, so that a pipeline that was ended goes on where it was.
 
 use super::ledger::Stage;
-use super::pipeline::OptimizeConfig;
 use crate::error::{Error, Result};
 use lgp_inference::Model;
 use serde::{Deserialize, Serialize};
@@ -32,19 +31,15 @@ struct Saved {
 }
 
 impl Progress {
-    /// The progress of this model with these settings.
+    /// The progress of this model with these settings, which are told apart by their text.
     ///
     /// # Errors
     /// A folder that cannot be made; a model that cannot be written.
-    pub(crate) fn open(
-        folder: Option<&Path>,
-        model: &Model,
-        (config, drop_max, seed): (&OptimizeConfig, f64, u64),
-    ) -> Result<Self> {
+    pub(crate) fn open(folder: Option<&Path>, model: &Model, settings: &str) -> Result<Self> {
         let Some(folder) = folder else { return Ok(Self { folder: None, key: String::new() }) };
         std::fs::create_dir_all(folder).map_err(|e| failed("write", folder, e))?;
         let digest = hex(&Sha256::digest(model.to_onnx()?));
-        let key = format!("{digest} {} {drop_max} {seed}", config.target);
+        let key = format!("{digest} {settings}");
         Ok(Self { folder: Some(folder.to_owned()), key })
     }
 

@@ -44,6 +44,10 @@ pub use qronos::Qronos;
 pub use quantized::Quantized;
 pub use ranges::{Affine, Histogram, Int8, Range, RangeMethod};
 pub use rotate::Rotation;
-pub use rounding::{ROUNDINGS, Rounding};
+pub use rounding::Rounding;
 pub use scale::{scale_columns, to_powers_of_two, unscale_rows};
 pub use smooth_quant::smooth_quant;
+
+/// The methods that round a weight to a grid, with their default settings.
+pub const ROUNDINGS: &[&dyn Rounding] =
+    &[&Nearest, &Gptq::DEFAULT, &Qronos::DEFAULT, &Hqq, &AutoRound::DEFAULT];

@@ -1,12 +1,7 @@
-//! The methods that round a weight to a grid: a trait, and the table of what there is.
+//! What a method that rounds a weight to a grid is.
 
-use super::auto_round::AutoRound;
-use super::gptq::Gptq;
 use super::grid::Grid;
-use super::hqq::Hqq;
 use super::inputs::Inputs;
-use super::nearest::Nearest;
-use super::qronos::Qronos;
 use super::quantized::Quantized;
 use crate::error::{Error, Result};
 use ndarray::ArrayView2;
@@ -29,10 +24,6 @@ pub trait Rounding: std::fmt::Debug + Sync {
     ) -> Result<Quantized>;
 }
 
-/// The methods with their default settings.
-pub const ROUNDINGS: &[&dyn Rounding] =
-    &[&Nearest, &Gptq::DEFAULT, &Qronos::DEFAULT, &Hqq, &AutoRound::DEFAULT];
-
 /// The statistics that a method needs, for weights of k columns.
 pub(super) fn needed<'a>(
     method: &'static str,
@@ -52,6 +43,7 @@ pub(super) fn needed<'a>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::ROUNDINGS;
     use super::super::fixtures::{ar1, gaussian, rng};
     use super::super::grid::Scheme;
     use super::super::inputs::output_error;
