@@ -5,7 +5,6 @@ mod dependency;
 mod ledger;
 mod observe;
 mod on_bytes;
-mod opset;
 mod pipeline;
 mod plans;
 mod product;

@@ -11,6 +11,9 @@ use std::collections::BTreeMap;
 const IR_VERSIONS: [(i64, i64); 7] =
     [(10, 5), (11, 6), (12, 7), (15, 8), (19, 9), (21, 10), (23, 11)];
 
+/// The version of the file format that introduced integers of 4 bits.
+const IR_INT4: i64 = 10;
+
 /// The parts of a model, free to change.
 ///
 /// ```
@@ -77,7 +80,7 @@ impl Model {
 impl ModelParts {
     /// The model of these parts. Nodes whose outputs nothing reads and initializers that nothing
     /// reads are dropped, nodes are put in running order, and the version of the file format is that
-    /// of the operator set at least.
+    /// of the operator set and of the stored types at least.
     ///
     /// # Errors
     /// [`crate::Error::Graph`] for a name that is read and never defined, or defined twice;
@@ -86,10 +89,12 @@ impl ModelParts {
         self.drop_unread();
         let opset = self.opsets.get("").copied().unwrap_or(1);
         let since = IR_VERSIONS.iter().rev().find(|(since, _)| *since <= opset);
+        let small = self.initializers.values().any(|tensor| tensor.dtype().bits() < 8);
+        let least = since.map_or(0, |(_, version)| *version).max(if small { IR_INT4 } else { 0 });
         Model {
             name: self.name,
             producer: self.producer,
-            ir_version: self.ir_version.max(since.map_or(0, |(_, version)| *version)),
+            ir_version: self.ir_version.max(least),
             opsets: self.opsets,
             metadata: self.metadata,
             inputs: self.inputs,

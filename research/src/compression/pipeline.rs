@@ -287,7 +287,8 @@ fn verdict(goal: Goal, before: &Measured, candidate: &Measured) -> (bool, String
     let bytes = file.min(memory);
     let pays = match goal {
         Goal::Latency => time <= less,
-        Goal::Bytes => bytes <= less,
+        Goal::Memory => bytes <= less && file.max(memory) <= more,
+        Goal::File => file <= less,
         Goal::Both => (time <= less && bytes <= more) || (bytes <= less && time <= more),
     };
     let found = format!("{time:.2} of the time, {file:.2} of the file, {memory:.2} of the memory");

@@ -13,7 +13,7 @@ pub enum Target {
     Speed,
     /// The fewest bytes while it runs.
     Memory,
-    /// The fewest bytes by every means.
+    /// The smallest file by every means.
     Extreme,
 }
 
@@ -24,8 +24,10 @@ pub enum Goal {
     Both,
     /// Time.
     Latency,
-    /// Bytes on disk or in memory.
-    Bytes,
+    /// Bytes in memory or on disk, and neither gets worse.
+    Memory,
+    /// Bytes on disk.
+    File,
 }
 
 /// The plan of a target.
@@ -72,14 +74,14 @@ pub const PLANS: &[Plan] = &[
         target: Target::Memory,
         name: "memory",
         drop_max: 0.08,
-        goal: Goal::Bytes,
+        goal: Goal::Memory,
         stages: &["structured-pruning", "few-bits", "weights-int8"],
     },
     Plan {
         target: Target::Extreme,
         name: "extreme",
         drop_max: 0.15,
-        goal: Goal::Bytes,
+        goal: Goal::File,
         stages: &["structured-pruning", "low-rank", "few-bits", "weights-int8"],
     },
 ];

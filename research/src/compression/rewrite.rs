@@ -9,6 +9,9 @@ use std::collections::{BTreeMap, HashSet};
 /// The domain of ONNX Runtime's own operators.
 pub(crate) const MICROSOFT: &str = "com.microsoft";
 
+/// The first operator set whose `DequantizeLinear` takes 4 bits.
+const OPSET_INT4: i64 = 21;
+
 /// A model under change: its parts, and names that are free.
 pub(crate) struct Rewrite {
     pub(crate) parts: ModelParts,
@@ -84,12 +87,15 @@ impl Rewrite {
         (scales, zeros): (Tensor, Option<Tensor>),
         axis: Option<usize>,
     ) -> Result<String> {
+        // ONNX's own operator takes 4 bits since opset 21, ONNX Runtime's under any.
+        let own = self.parts.opsets.get("").is_some_and(|opset| *opset >= OPSET_INT4);
+        let domain = if codes.dtype().bits() >= 8 || own { "" } else { MICROSOFT };
         let codes = self.store(&format!("{stem}.codes"), codes);
         let scales = self.store(&format!("{stem}.scale"), scales);
         let zeros = zeros.map(|zeros| self.store(&format!("{stem}.zero"), zeros));
         let mut inputs = vec![codes.as_str(), scales.as_str()];
         inputs.extend(zeros.as_deref());
-        let op = ("", "DequantizeLinear");
+        let op = (domain, "DequantizeLinear");
         let stem = format!("{stem}.floats");
         Ok(match axis.and_then(|axis| i64::try_from(axis).ok()) {
             Some(axis) => self.node(op, &stem, &inputs, [("axis", axis.into())]),

@@ -65,7 +65,7 @@ enum Aim {
     Speed,
     /// The fewest bytes while it runs
     Memory,
-    /// The fewest bytes by every means
+    /// The smallest file by every means
     Extreme,
 }
 

@@ -21,8 +21,11 @@ fn a_stage_pays_by_what_the_target_asks_for() {
     let cases = [
         (Goal::Latency, measured(9., 2000, 9000), true),
         (Goal::Latency, measured(9.9, 100, 100), false),
-        (Goal::Bytes, measured(99., 1000, 4000), true),
-        (Goal::Bytes, measured(1., 1000, 5000), false),
+        (Goal::Memory, measured(99., 1000, 4000), true),
+        (Goal::Memory, measured(1., 1000, 5000), false),
+        (Goal::Memory, measured(10., 500, 9000), false),
+        (Goal::File, measured(10., 500, 9000), true),
+        (Goal::File, measured(1., 1000, 100), false),
         (Goal::Both, measured(12., 100, 100), false),
         (Goal::Both, measured(10.1, 100, 5000), true),
         (Goal::Both, measured(5., 1000, 5000), true),

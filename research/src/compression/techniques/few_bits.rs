@@ -2,6 +2,7 @@
 //! rounded with what is known of the values that they are multiplied with.
 
 use super::weights_int8::{ELEMENTS_MIN, OPSET_AXIS};
+use crate::compression::on_bytes;
 use crate::compression::product::PlainProduct;
 use crate::compression::quantize::{
     Budget, Choice, Grid, Inputs, NBits, Quantized, ROUNDINGS, Rounding, Scheme, allocate,
@@ -11,7 +12,6 @@ use crate::compression::rewrite::{MICROSOFT, Rewrite};
 use crate::compression::sites::{Site, operand_places, sites};
 use crate::compression::statistics::with_statistics;
 use crate::compression::technique::{Apply, Changed, Scene, Technique};
-use crate::compression::{on_bytes, opset};
 use crate::error::Result;
 use lgp_inference::{Attr, Model};
 use lgp_memory::{DType, Tensor};
@@ -20,8 +20,6 @@ use std::collections::HashMap;
 
 /// Elements that share a scale in products of matrices.
 const BLOCK: usize = 32;
-/// The first operator set that dequantises 4 bits.
-const OPSET_INT4: i64 = 21;
 /// Work `n · k²` up to which every method of rounding is tried; larger weights get the two cheapest.
 const ALL_METHODS_MAX: usize = 1 << 26;
 
@@ -40,12 +38,9 @@ impl Technique for FewBits {
     }
 
     fn prepare<'a>(&self, model: &'a Model, scene: &'a Scene<'a>) -> Result<Option<Apply<'a>>> {
-        // Convolutions in 4 bits need a newer operator set, where the model means the same in it.
-        let raised = opset::raised(model, OPSET_INT4, &scene.samples.shapes());
-        let model = raised.unwrap_or_else(|| model.clone());
         let structure = model.structure(&scene.samples.shapes())?;
         let mut seen = Vec::new();
-        let mut found = sites(&model, &structure);
+        let mut found = sites(model, &structure);
         found.retain(|site| {
             let large = site.shape.iter().product::<usize>() >= ELEMENTS_MIN;
             let new = !seen.contains(&site.weight);
@@ -56,11 +51,11 @@ impl Technique for FewBits {
             return Ok(None);
         }
         let mut tensors = Vec::new();
-        with_statistics((&model, &structure), &found, scene, &mut |site, inputs| {
-            let plain = PlainProduct::of(&model, &structure, site)?;
-            let places = operand_places(&model, &site.weight).len();
+        with_statistics((model, &structure), &found, scene, &mut |site, inputs| {
+            let plain = PlainProduct::of(model, &structure, site)?;
+            let places = operand_places(model, &site.weight).len();
             let plain = plain.filter(|_| places == 1);
-            tensors.push(Tensored::new(&model, site, plain, inputs)?);
+            tensors.push(Tensored::new(model, site, plain, inputs)?);
             Ok(())
         })?;
         let elements: usize = found.iter().map(|site| site.shape.iter().product::<usize>()).sum();
@@ -71,7 +66,7 @@ impl Technique for FewBits {
             let fewest = choices.iter().filter_map(|all| all.iter().map(|it| it.bytes).min());
             let least: u64 = fewest.sum();
             let chosen = allocate(&choices, Budget::Bytes(bytes.max(least)))?;
-            written(&model, &tensors, &chosen).map(Some)
+            written(model, &tensors, &chosen).map(Some)
         })))
     }
 }
@@ -108,11 +103,10 @@ impl Tensored {
                 Grid::new(4, Some(BLOCK), Scheme::Asymmetric)?,
                 Grid::new(8, Some(BLOCK), Scheme::Symmetric)?,
             ],
-            None if model.opset() >= OPSET_INT4 => vec![
+            None => vec![
                 Grid::new(4, None, Scheme::Restricted)?,
                 Grid::new(8, None, Scheme::Restricted)?,
             ],
-            None => vec![Grid::new(8, None, Scheme::Restricted)?],
         };
         let options =
             grids.iter().map(|grid| rounded(&matrix, grid, inputs)).collect::<Result<_>>()?;
