@@ -2,6 +2,7 @@
 
 pub mod decompose;
 mod dependency;
+mod inputs;
 mod ledger;
 mod observe;
 mod on_bytes;
@@ -23,6 +24,7 @@ mod techniques;
 #[cfg(all(test, feature = "training"))]
 mod tests;
 
+pub use inputs::{Inputs, output_error};
 pub use ledger::{Ledger, Measured, Outcome, Stage};
 pub use observe::Work;
 pub use pipeline::{Event, OptimizeConfig, Optimized, optimize};

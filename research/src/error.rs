@@ -69,7 +69,7 @@ pub enum Error {
     /// A file of the pipeline's progress cannot be read or written.
     #[error("cannot {action} {path}")]
     Io {
-        /// `read` or `write`.
+        /// `read`, `write` or `remove`.
         action: &'static str,
         /// The file.
         path: String,

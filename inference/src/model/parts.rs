@@ -135,19 +135,6 @@ impl ModelParts {
             reached.contains(name) || defaults.iter().any(|default| default.name == *name)
         });
     }
-
-    /// A name for a value or an initializer that the model does not use yet: `stem`, or `stem` with
-    /// a number after it.
-    #[must_use]
-    pub fn free_name(&self, stem: &str) -> String {
-        let made = self.nodes.iter().flat_map(|node| &node.outputs);
-        let given = self.inputs.iter().map(|input| &input.name);
-        let used: std::collections::HashSet<&str> =
-            made.chain(given).chain(self.initializers.keys()).map(String::as_str).collect();
-        let numbered = (1..).map(|n| format!("{stem}.{n}"));
-        let mut names = std::iter::once(stem.to_owned()).chain(numbered);
-        names.find(|name| !used.contains(name.as_str())).unwrap_or_default()
-    }
 }
 
 #[cfg(test)]
@@ -182,14 +169,6 @@ mod tests {
         parts.nodes[relu].inputs = vec!["x".into()];
         let model = parts.finish()?;
         assert_eq!((model.nodes().len(), model.parameters()), (1, 0));
-        Ok(())
-    }
-
-    #[test]
-    fn a_free_name_is_free() -> Result<()> {
-        let parts = model()?.into_parts();
-        assert_eq!(parts.free_name("w"), "w.1");
-        assert_eq!(parts.free_name("v"), "v");
         Ok(())
     }
 

@@ -59,8 +59,6 @@ pub struct Ledger {
     pub drop_max: f64,
     /// The device on which everything was measured.
     pub device: String,
-    /// The seed of every choice by chance.
-    pub seed: u64,
     /// The original model.
     pub original: Measured,
     /// The result, measured beside the original.

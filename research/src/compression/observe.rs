@@ -6,8 +6,8 @@ use lgp_inference::{Model, RunOptions, Session, SessionOptions, Stop, Structure,
 use lgp_memory::{NamedTensor, Tensor, TensorType};
 use std::collections::{BTreeSet, HashMap};
 
-/// The values that one pass holds take at most this share of the model's weights.
-const SHARE_OF_WEIGHTS: usize = 2;
+/// The values that one pass holds take at most the bytes of the weights divided by this.
+const WEIGHTS_BY: usize = 2;
 /// A pass may always hold this much.
 const BYTES_MIN: usize = 32 << 20;
 
@@ -18,8 +18,6 @@ pub struct Work {
     pub threads: usize,
     /// Ends the work early.
     pub stop: Stop,
-    /// Seeds every choice by chance.
-    pub seed: u64,
 }
 
 impl Work {
@@ -62,7 +60,7 @@ pub(crate) fn observe(
     each: &mut dyn FnMut(&str, &Tensor) -> Result<()>,
 ) -> Result<()> {
     let stored: usize = model.initializers().values().map(|tensor| tensor.as_bytes().len()).sum();
-    let limit = BYTES_MIN.max(stored / SHARE_OF_WEIGHTS);
+    let limit = BYTES_MIN.max(stored / WEIGHTS_BY);
     let given: BTreeSet<&str> = model.inputs().iter().map(|spec| spec.name.as_str()).collect();
     for run in &part.runs {
         for input in run.iter().filter(|input| names.contains(&input.name)) {
@@ -74,19 +72,12 @@ pub(crate) fn observe(
     for group in groups(&inside, structure, limit) {
         let session = work.session(&ending_at(model, structure, &group)?)?;
         for run in &part.runs {
-            // RunInputs that only other values need are left out.
-            let run: RunInputs =
-                run.iter().filter(|input| takes(&session, &input.name)).cloned().collect();
-            for output in work.run(&session, &run)? {
+            for output in work.run(&session, run)? {
                 each(&output.name, &output.tensor)?;
             }
         }
     }
     Ok(())
-}
-
-fn takes(session: &Session, name: &str) -> bool {
-    session.inputs().iter().any(|spec| spec.name == name)
 }
 
 /// The names in groups whose values take up to `limit` bytes together, or one value alone.
@@ -135,7 +126,7 @@ fn ending_at(model: &Model, structure: &Structure, names: &[&str]) -> Result<Mod
 
 #[cfg(test)]
 pub(crate) fn work() -> Work {
-    Work { threads: 1, stop: Stop::new(), seed: 7 }
+    Work { threads: 1, stop: Stop::new() }
 }
 
 #[cfg(test)]

@@ -74,8 +74,8 @@ pub fn optimize(
         let value = drop_max.to_string();
         return Err(Error::Setting { name: "the drop", value, expected: "0 to 1" });
     }
-    let settings = format!("{} {drop_max} {} {}", config.target, work.seed, runner.device());
-    let progress = Progress::open(config.progress.as_deref(), model, &settings)?;
+    let settings = format!("{} {drop_max} {}", config.target, runner.device());
+    let progress = Progress::new(config.progress.as_deref(), model, samples, &settings)?;
     tell(Event::Original);
     let scene = Scene { samples, work, runner };
     let mut pipeline = Pipeline::new(model, plan, drop_max, scene, progress)?;
@@ -244,13 +244,12 @@ impl<'a> Pipeline<'a> {
             target: self.plan.name.to_owned(),
             drop_max: self.drop_max,
             device: self.scene.runner.device(),
-            seed: self.scene.work.seed,
             original: before,
             result,
             stages: self.stages,
             judged_on_calibration: self.scene.samples.shared,
         };
-        self.progress.clear()?;
+        self.progress.clear(ledger.stages.len())?;
         Ok(Optimized { model: self.current, ledger })
     }
 }

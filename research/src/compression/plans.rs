@@ -37,6 +37,8 @@ pub struct Plan {
     pub target: Target,
     /// Its name on command lines.
     pub name: &'static str,
+    /// What the model is made for, for people.
+    pub summary: &'static str,
     /// The most that accuracy may drop, 0 to 1; without labels, the most that the share of changed
     /// first answers or the output error may be ([`super::Quality::drop_from`]).
     pub drop_max: f64,
@@ -52,6 +54,7 @@ pub const PLANS: &[Plan] = &[
     Plan {
         target: Target::Accuracy,
         name: "accuracy",
+        summary: "the answers stay; what is saved beside them is welcome",
         drop_max: 0.02,
         goal: Goal::Both,
         stages: &["static-int8", "weights-int8"],
@@ -59,6 +62,7 @@ pub const PLANS: &[Plan] = &[
     Plan {
         target: Target::Balanced,
         name: "balanced",
+        summary: "smaller and faster, neither at the other's cost",
         drop_max: 0.05,
         goal: Goal::Both,
         stages: &["structured-pruning", "low-rank", "static-int8", "weights-int8"],
@@ -66,6 +70,7 @@ pub const PLANS: &[Plan] = &[
     Plan {
         target: Target::Speed,
         name: "speed",
+        summary: "the shortest time of a run",
         drop_max: 0.05,
         goal: Goal::Latency,
         stages: &["structured-pruning", "low-rank", "static-int8"],
@@ -73,6 +78,7 @@ pub const PLANS: &[Plan] = &[
     Plan {
         target: Target::Memory,
         name: "memory",
+        summary: "the fewest bytes while it runs",
         drop_max: 0.08,
         goal: Goal::Memory,
         stages: &["structured-pruning", "few-bits", "weights-int8"],
@@ -80,6 +86,7 @@ pub const PLANS: &[Plan] = &[
     Plan {
         target: Target::Extreme,
         name: "extreme",
+        summary: "the smallest file by every means",
         drop_max: 0.15,
         goal: Goal::File,
         stages: &["structured-pruning", "low-rank", "few-bits", "weights-int8"],
@@ -87,6 +94,12 @@ pub const PLANS: &[Plan] = &[
 ];
 
 impl Target {
+    /// The target of a name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<Self> {
+        PLANS.iter().find(|plan| plan.name == name).map(|plan| plan.target)
+    }
+
     /// The target's plan.
     #[must_use]
     pub fn plan(self) -> &'static Plan {

@@ -1,6 +1,7 @@
 //! Finished stages on disk, so that a pipeline that was ended goes on where it was.
 
 use super::ledger::Stage;
+use super::samples::Samples;
 use crate::error::{Error, Result};
 use lgp_inference::Model;
 use serde::{Deserialize, Serialize};
@@ -31,15 +32,27 @@ struct Saved {
 }
 
 impl Progress {
-    /// The progress of this model with these settings, which are told apart by their text.
+    /// The progress of this model on these samples with these settings, which are told apart by
+    /// their text.
     ///
     /// # Errors
-    /// A folder that cannot be made; a model that cannot be written.
-    pub(crate) fn open(folder: Option<&Path>, model: &Model, settings: &str) -> Result<Self> {
+    /// A model that cannot be written.
+    pub(crate) fn new(
+        folder: Option<&Path>,
+        model: &Model,
+        samples: &Samples,
+        settings: &str,
+    ) -> Result<Self> {
         let Some(folder) = folder else { return Ok(Self { folder: None, key: String::new() }) };
-        std::fs::create_dir_all(folder).map_err(|e| failed("write", folder, e))?;
-        let digest = hex(&Sha256::digest(model.to_onnx()?));
-        let key = format!("{digest} {settings}");
+        let mut digest = Sha256::new_with_prefix(model.to_onnx()?);
+        for part in [&samples.calibration, &samples.evaluation] {
+            for input in part.runs.iter().flatten() {
+                digest.update(format!("{} {:?}", input.name, input.tensor.shape()));
+                digest.update(input.tensor.as_bytes());
+            }
+            digest.update(format!("{:?}", part.labels));
+        }
+        let key = format!("{} {settings}", hex(&digest.finalize()));
         Ok(Self { folder: Some(folder.to_owned()), key })
     }
 
@@ -58,8 +71,9 @@ impl Progress {
         // A damaged state is no state: the stages run again.
         let saved: Option<Saved> = serde_json::from_str(&text).ok();
         let Some(saved) = saved.filter(|saved| saved.key == self.key) else { return Ok(None) };
-        let file = folder.join(model_file(saved.stages.len()));
-        Ok(Some((Model::load(file)?, saved.stages)))
+        // Neither is one whose model is gone.
+        let model = Model::load(folder.join(model_file(saved.stages.len()))).ok();
+        Ok(model.map(|model| (model, saved.stages)))
     }
 
     /// Keeps the model and the stages so far.
@@ -68,6 +82,7 @@ impl Progress {
     /// Files that cannot be written.
     pub(crate) fn save(&self, model: &Model, stages: &[Stage]) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
+        std::fs::create_dir_all(folder).map_err(|e| failed("write", folder, e))?;
         model.save(folder.join(model_file(stages.len())), false)?;
         let saved = Saved { key: self.key.clone(), stages: stages.to_vec() };
         let path = folder.join(STATE);
@@ -81,13 +96,25 @@ impl Progress {
         write().map_err(|e| failed("write", &path, e))
     }
 
-    /// Removes the folder of a pipeline that has ended.
+    /// Removes the files of a pipeline that has ended after so many stages, and the folder if it
+    /// holds nothing else.
     ///
     /// # Errors
-    /// A folder that cannot be removed.
-    pub(crate) fn clear(&self) -> Result<()> {
+    /// A file that cannot be removed.
+    pub(crate) fn clear(&self, stages: usize) -> Result<()> {
         let Some(folder) = &self.folder else { return Ok(()) };
-        std::fs::remove_dir_all(folder).map_err(|e| failed("write", folder, e))
+        let models = (0..=stages).map(model_file);
+        for path in models.chain([STATE.to_owned()]).map(|name| folder.join(name)) {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(failed("remove", &path, e));
+                }
+                _ => {}
+            }
+        }
+        // A folder with files of others stays.
+        let _ = std::fs::remove_dir(folder);
+        Ok(())
     }
 }
 

@@ -90,6 +90,9 @@ fn checked(specs: &[ValueSpec], mut run: RunInputs) -> Result<RunInputs, String>
         };
         let input = run.swap_remove(at);
         let (given, wanted) = (input.tensor.dtype(), spec.ty.dtype);
+        if wanted == DType::Str {
+            return Err(format!("input '{}' takes strings, expected numbers", spec.name));
+        }
         if given != wanted {
             return Err(format!("input '{}' is {given}, expected {wanted}", spec.name));
         }
@@ -152,9 +155,7 @@ fn one_row(input: &NamedTensor, row: usize, rows: usize) -> Result<NamedTensor> 
 /// Rows of the same shapes that follow each other, joined to runs of up to [`ROWS_MAX`].
 fn joined(rows: Vec<RunInputs>) -> Result<Vec<RunInputs>> {
     let alike = |a: &RunInputs, b: &RunInputs| {
-        a.iter()
-            .zip(b)
-            .all(|(a, b)| a.tensor.dtype() != DType::Str && a.tensor.shape() == b.tensor.shape())
+        a.iter().zip(b).all(|(a, b)| a.tensor.shape() == b.tensor.shape())
     };
     let mut runs: Vec<RunInputs> = Vec::new();
     let mut rest = rows.as_slice();
@@ -226,6 +227,19 @@ mod tests {
         assert_eq!((samples.calibration.runs.len(), samples.evaluation.runs.len()), (2, 1));
         let one = Samples::new(&model, vec![run(3, 0.)], None).unwrap();
         assert!(one.shared && one.evaluation.runs == one.calibration.runs);
+    }
+
+    #[test]
+    fn strings_are_refused() {
+        let ty = TensorType { dtype: DType::Str, shape: None };
+        let mut g = GraphBuilder::new("g");
+        let x = g.input("x", ty.clone());
+        let y = g.node("Identity", &[x], []);
+        g.output("y", y, ty);
+        let text = Tensor::from_strings([1], &["a"]).unwrap();
+        let runs = vec![vec![NamedTensor::new("x", text)]];
+        let error = Samples::new(&g.finish().unwrap(), runs, None).unwrap_err().to_string();
+        assert!(error.contains("input 'x' takes strings, expected numbers"), "{error}");
     }
 
     #[test]

@@ -71,7 +71,9 @@ fn site(
     }
     (0..infos.len()).find_map(|input| {
         let name = &structure.values.get(operator.inputs[input]?)?.name;
-        let stored = model.initializers().get(name)?;
+        // A caller may give another value for an input with a default.
+        let given = model.defaults().iter().any(|default| default.name == *name);
+        let stored = model.initializers().get(name).filter(|_| !given)?;
         let rank = stored.shape().rank();
         // A weight is an input of the model's own node, so that the node can be rewritten.
         let place = node.inputs.iter().position(|own| own == name)?;

@@ -1,8 +1,8 @@
 //! Statistics of the values that stored weights are multiplied with, gathered weight by weight so
 //! that few of the large matrices are in memory at once.
 
+use super::inputs::Inputs;
 use super::observe::observe;
-use super::quantize::Inputs;
 use super::sites::Site;
 use super::technique::Scene;
 use crate::error::{Error, Result};
@@ -10,7 +10,7 @@ use lgp_inference::{Model, Structure};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Vectors that one value of one run adds at most.
-const VECTORS_MAX: usize = 512;
+pub(crate) const VECTORS_MAX: usize = 512;
 /// Second moments of so many bytes are gathered at once, or one matrix alone.
 const BYTES_MAX: usize = 256 << 20;
 

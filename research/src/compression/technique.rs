@@ -19,7 +19,7 @@ pub struct Changed {
 pub struct Scene<'a> {
     /// The samples: a technique looks at the calibration part alone.
     pub samples: &'a Samples,
-    /// The threads, the seed and the request to stop.
+    /// The threads and the request to stop.
     pub work: &'a Work,
     /// The device that the model is made for.
     pub runner: &'a dyn Runner,

@@ -30,7 +30,6 @@ fn optimized(target: Target) -> Optimized {
 fn every_target_keeps_its_bound() {
     for plan in PLANS {
         let Optimized { model, ledger } = optimized(plan.target);
-        eprintln!("{}", serde_json::to_string_pretty(&ledger).unwrap());
         let drop = ledger.result.quality.drop_from(&ledger.original.quality);
         assert!(drop <= plan.drop_max, "{}: {drop}", plan.name);
         assert_eq!(ledger.stages.len(), plan.stages.len());

@@ -6,10 +6,10 @@ use crate::failure::{Failure, Result};
 use crate::files::Staged;
 use crate::output::{self, Output};
 use crate::{calibration, model, picture};
-use clap::ValueEnum;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use lgp_research::compression::{
-    Event, Ledger, LocalRunner, OptimizeConfig, Optimized, Outcome, Samples, Stage, Target, Work,
-    optimize,
+    Event, Ledger, LocalRunner, OptimizeConfig, Optimized, Outcome, PLANS, Samples, Stage, Target,
+    Work, optimize,
 };
 use lgp_sdk::model::{Model, Stop};
 use serde::Serialize;
@@ -28,9 +28,9 @@ pub(crate) struct Args {
     /// The ONNX file, which is not changed
     model: PathBuf,
     /// What the model is made for
-    #[arg(long, value_enum, default_value_t = Aim::Balanced)]
-    target: Aim,
-    /// The most that accuracy may drop, 0 to 1 [default: 0.02, 0.05, 0.05, 0.08, 0.15 by target]
+    #[arg(long, value_parser = targets(), default_value = Target::Balanced.plan().name)]
+    target: Target,
+    /// The most that accuracy may drop, 0 to 1 [default: by target]
     #[arg(long, value_name = "P")]
     max_drop: Option<f64>,
     /// Samples: a folder of .npy files or images for a model with one input, of .npz files for
@@ -46,39 +46,19 @@ pub(crate) struct Args {
     /// Threads to compute with [default: all cores]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
-    /// Seeds every choice by chance
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
     /// Where to write the model; a file that is there is replaced
     #[arg(short, long, value_name = "OUT.onnx")]
     output: PathBuf,
 }
 
-/// The targets.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Aim {
-    /// The answers stay; what is saved beside them is welcome
-    Accuracy,
-    /// Smaller and faster, neither at the other's cost
-    Balanced,
-    /// The shortest time of a run
-    Speed,
-    /// The fewest bytes while it runs
-    Memory,
-    /// The smallest file by every means
-    Extreme,
-}
-
-impl From<Aim> for Target {
-    fn from(aim: Aim) -> Self {
-        match aim {
-            Aim::Accuracy => Self::Accuracy,
-            Aim::Balanced => Self::Balanced,
-            Aim::Speed => Self::Speed,
-            Aim::Memory => Self::Memory,
-            Aim::Extreme => Self::Extreme,
-        }
-    }
+/// Reads a target's name; the table of plans has the names and what help says of them.
+fn targets() -> impl TypedValueParser<Value = Target> {
+    let possible = PLANS.iter().map(|plan| {
+        let help = format!("{}; at most {} of accuracy", plan.summary, plan.drop_max);
+        PossibleValue::new(plan.name).help(help)
+    });
+    PossibleValuesParser::new(possible)
+        .try_map(|name| Target::of(&name).ok_or("it is the name of no target"))
 }
 
 #[derive(Debug, Serialize)]
@@ -118,13 +98,10 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     let labels = labels.map(|path| calibration::labels(path, &read.names)).transpose()?;
     let samples = Samples::new(&model, read.runs, labels)?;
     let threads = model::options(args.threads).threads;
-    let work = Work { threads, stop: Stop::new(), seed: args.seed };
+    let work = Work { threads, stop: Stop::new() };
     let runner = LocalRunner::new(name, accelerators, work.clone());
-    let config = OptimizeConfig {
-        target: args.target.into(),
-        drop_max: args.max_drop,
-        progress: Some(progress),
-    };
+    let config =
+        OptimizeConfig { target: args.target, drop_max: args.max_drop, progress: Some(progress) };
     let bar = out.busy("optimizing");
     on_interrupt(
         || Failure::interrupted().hint("the same command goes on after the last whole stage"),
@@ -137,9 +114,11 @@ pub(crate) fn run(args: &Args, out: Output) -> Result<()> {
     });
     bar.finish_and_clear();
     let Optimized { model, ledger } = optimized?;
-    model.save(&args.output, false)?;
     let json = serde_json::to_vec_pretty(&ledger).map_err(Failure::internal)?;
-    Staged::new(&ledger_path, &json)?.place()?;
+    // On a full disk neither file is replaced.
+    let ledger_file = Staged::new(&ledger_path, &json)?;
+    model.save(&args.output, false)?;
+    ledger_file.place()?;
     out.emit(&report(args, &ledger_path, ledger), text)
 }
 

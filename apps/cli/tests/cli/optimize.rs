@@ -44,7 +44,7 @@ fn a_target_is_met_and_every_number_is_written() {
     assert_eq!(ledger["stages"], report["stages"]);
     assert_eq!(ledger["target"], json!("memory"));
     assert!(!world.path("out.progress").exists());
-    // The result runs, and the same seed makes the same file.
+    // The result runs, and the same samples make the same file.
     let first = std::fs::read(world.path("out.onnx")).expect("written");
     world.run(&["inspect", "out.onnx", "--json"]).json();
     optimize(&world, &[&samples[..], &["--target", "memory"]].concat()).json();

@@ -15,8 +15,10 @@ use std::ops::Range;
 const STEPS: usize = 512;
 const PANELS: usize = 4;
 
-/// Floats of the scratch memory of a thread.
-const THREAD: usize = STEPS * PANELS * PANEL;
+/// Floats of the scratch memory of a thread: a small weight takes no more than it has.
+fn thread(layout: &Layout, panels: usize) -> usize {
+    STEPS.min(layout.k) * PANELS.min(panels) * PANEL
+}
 
 /// Panels of each part, and the number of parts.
 fn parts(layout: &Layout, threads: usize) -> (usize, usize) {
@@ -27,7 +29,8 @@ fn parts(layout: &Layout, threads: usize) -> (usize, usize) {
 
 /// Floats of scratch memory for so many threads.
 pub(super) fn scratch_floats(layout: &Layout, threads: usize) -> usize {
-    parts(layout, threads).1.saturating_mul(THREAD)
+    let (each, parts) = parts(layout, threads);
+    parts.saturating_mul(thread(layout, each))
 }
 
 /// `c = epilogue(a · w)` for `m` rows. `scratch` has [`scratch_floats`] floats, `words` has
@@ -45,7 +48,8 @@ pub(super) fn multiply(
 ) -> Result<()> {
     let m = c.len().checked_div(layout.n).unwrap_or(0);
     let (each, parts) = parts(layout, ctx.threads());
-    let fits = Some(words.len()) == layout.words() && scratch.len() >= parts * THREAD;
+    let thread = thread(layout, each);
+    let fits = Some(words.len()) == layout.words() && scratch.len() >= parts * thread;
     if !fits || c.len() != m * layout.n || a.len() != m * layout.k {
         let (k, n) = (layout.k, layout.n);
         return Err(Error::invalid(format!("operands of {m}x{k} by {k}x{n}")));
@@ -54,7 +58,7 @@ pub(super) fn multiply(
     ctx.parallel(parts, |i| {
         let panels = i * each..layout.panels().min((i + 1) * each);
         // SAFETY: each part has its own scratch memory.
-        let floats = unsafe { scratch.slice(i * THREAD..(i + 1) * THREAD) };
+        let floats = unsafe { scratch.slice(i * thread..(i + 1) * thread) };
         let rows = Rows { words: a, row: layout.k };
         for first in (0..layout.k.max(1)).step_by(STEPS) {
             let steps = first..layout.k.min(first + STEPS);

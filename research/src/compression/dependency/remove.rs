@@ -4,8 +4,9 @@
 mod check;
 
 use super::{DependencyGraph, cut};
+use crate::compression::rewrite::Rewrite;
 use lgp_compute::{Op, ValueInfo};
-use lgp_inference::{Attr, Model, ModelParts, StructureOp};
+use lgp_inference::{Attr, Model, StructureOp};
 use lgp_memory::{Shape, Tensor};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -82,17 +83,17 @@ impl DependencyGraph<'_> {
         all_shapes: bool,
     ) -> Result<Model, String> {
         let change = Change { graph: self, gone };
-        let mut parts = model.clone().into_parts();
-        change.cut_stored(&mut parts)?;
+        let mut rewrite = Rewrite::new(model.clone().into_parts());
+        change.cut_stored(&mut rewrite)?;
         let mut wanted = HashMap::new();
         for (index, operator) in self.structure.operators.iter().enumerate() {
-            if let Some(op) = change.mend_lengths(operator, &mut parts)? {
+            if let Some(op) = change.mend_lengths(operator, &mut rewrite)? {
                 wanted.insert(index, format!("{op:?}"));
             }
-            change.mend_shape(operator, &mut parts, all_shapes)?;
-            change.mend_parts(index, operator, &mut parts)?;
+            change.mend_shape(operator, &mut rewrite, all_shapes)?;
+            change.mend_parts(index, operator, &mut rewrite)?;
         }
-        let model = parts.finish().map_err(|error| error.to_string())?;
+        let model = rewrite.parts.finish().map_err(|error| error.to_string())?;
         change.check(&model, shapes, &wanted)?;
         Ok(model)
     }
@@ -118,13 +119,13 @@ impl Change<'_> {
         Some((before, after))
     }
 
-    fn cut_stored(&self, parts: &mut ModelParts) -> Result<(), String> {
+    fn cut_stored(&self, rewrite: &mut Rewrite) -> Result<(), String> {
         let structure = &self.graph.structure;
         let is_stored = |id: &usize| self.graph.stored.contains(id);
         for (&(id, axis), gone) in self.gone.iter().filter(|((id, _), _)| is_stored(id)) {
             let name = &structure.values[id].name;
             let constant = self.info(Some(id)).and_then(|info| info.constant.as_ref());
-            let tensor = parts.initializers.get(name).or(constant);
+            let tensor = rewrite.parts.initializers.get(name).or(constant);
             let tensor = tensor.ok_or_else(|| format!("'{name}' is not stored"))?;
             let length = tensor.shape().dims().get(axis).copied().unwrap_or(0);
             let kept: Vec<usize> = (0..length).filter(|at| !gone.contains(at)).collect();
@@ -132,7 +133,7 @@ impl Change<'_> {
                 return Err(format!("'{name}' would have no positions along axis {axis}"));
             }
             let cut = cut::kept(tensor, axis, &kept).map_err(|error| error.to_string())?;
-            store(parts, name, cut);
+            store(rewrite, name, cut);
         }
         Ok(())
     }
@@ -141,7 +142,7 @@ impl Change<'_> {
     fn mend_lengths(
         &self,
         operator: &StructureOp,
-        parts: &mut ModelParts,
+        rewrite: &mut Rewrite,
     ) -> Result<Option<Arc<dyn Op>>, String> {
         let structure = &self.graph.structure;
         let (infos, outputs) = (structure.infos(operator), structure.output_infos(operator));
@@ -157,7 +158,7 @@ impl Change<'_> {
             let Some((before, after)) = changed else { continue };
             let op = wanted.as_deref().unwrap_or(&*operator.op);
             let Some(op) = op.for_length(axis, after) else { continue };
-            let Some(node) = parts.nodes.get_mut(operator.node) else { continue };
+            let Some(node) = rewrite.parts.nodes.get_mut(operator.node) else { continue };
             let held = node.attributes.values_mut().find_map(|attribute| match attribute {
                 Attr::Int(value) if usize::try_from(*value) == Ok(before) => Some(value),
                 _ => None,
@@ -174,7 +175,7 @@ impl Change<'_> {
     fn mend_shape(
         &self,
         operator: &StructureOp,
-        parts: &mut ModelParts,
+        rewrite: &mut Rewrite,
         all: bool,
     ) -> Result<(), String> {
         let Some(input) = operator.op.shape_input() else { return Ok(()) };
@@ -208,7 +209,7 @@ impl Change<'_> {
             }
         });
         let sizes: Vec<i64> = sizes.collect();
-        self.replace(operator, input, &sizes, parts)
+        self.replace(operator, input, &sizes, rewrite)
     }
 
     /// Changes the stored lengths of the parts that an operator divides an axis into.
@@ -216,7 +217,7 @@ impl Change<'_> {
         &self,
         index: usize,
         operator: &StructureOp,
-        parts: &mut ModelParts,
+        rewrite: &mut Rewrite,
     ) -> Result<(), String> {
         let links: Vec<_> =
             self.graph.links.iter().filter(|(at, _)| *at == index).map(|(_, link)| link).collect();
@@ -238,9 +239,10 @@ impl Change<'_> {
             constant.and_then(|it| it.as_slice::<i64>().ok()) == Some(&before[..])
         });
         if let Some(input) = held {
-            return self.replace(operator, input, &after, parts);
+            return self.replace(operator, input, &after, rewrite);
         }
-        let attributes = parts.nodes.get_mut(operator.node).map(|node| &mut node.attributes);
+        let attributes =
+            rewrite.parts.nodes.get_mut(operator.node).map(|node| &mut node.attributes);
         for attribute in attributes.into_iter().flat_map(BTreeMap::values_mut) {
             if *attribute == Attr::Ints(before.clone()) {
                 *attribute = Attr::Ints(after.clone());
@@ -255,26 +257,26 @@ impl Change<'_> {
         operator: &StructureOp,
         input: usize,
         numbers: &[i64],
-        parts: &mut ModelParts,
+        rewrite: &mut Rewrite,
     ) -> Result<(), String> {
         let name = self.graph.name(operator.inputs.get(input).copied().flatten().unwrap_or(0));
-        let free = parts.free_name(name);
-        let node = parts.nodes.get_mut(operator.node);
+        let free = rewrite.name(name);
+        let node = rewrite.parts.nodes.get_mut(operator.node);
         let place = node.and_then(|node| node.inputs.iter_mut().find(|own| *own == name));
         let place = place.ok_or_else(|| format!("'{name}' is inside a node"))?;
         place.clone_from(&free);
         let tensor = Tensor::from_slice([numbers.len()], numbers);
-        parts.initializers.insert(free, tensor.map_err(|error| error.to_string())?);
+        rewrite.parts.initializers.insert(free, tensor.map_err(|error| error.to_string())?);
         Ok(())
     }
 }
 
 /// Stores a tensor under a name that an initializer has, or the output of a node.
-fn store(parts: &mut ModelParts, name: &str, tensor: Tensor) {
-    let unread = parts.free_name(&format!("{name}.unread"));
-    let outputs = parts.nodes.iter_mut().flat_map(|node| &mut node.outputs);
+fn store(rewrite: &mut Rewrite, name: &str, tensor: Tensor) {
+    let unread = rewrite.name(&format!("{name}.unread"));
+    let outputs = rewrite.parts.nodes.iter_mut().flat_map(|node| &mut node.outputs);
     outputs.filter(|output| *output == name).for_each(|output| output.clone_from(&unread));
-    parts.initializers.insert(name.to_owned(), tensor);
+    rewrite.parts.initializers.insert(name.to_owned(), tensor);
 }
 
 fn int(value: usize) -> i64 {

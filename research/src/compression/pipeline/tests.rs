@@ -150,11 +150,26 @@ fn a_run_that_was_ended_goes_on_after_its_last_stage() {
     assert!(matches!(first, Err(Error::Stopped)) && !tried.is_empty());
     let done = std::fs::read_to_string(progress.join("stages.json")).unwrap();
     let ended = tried.iter().filter(|name| done.contains(name.as_str())).count();
+    // Other samples would give other stages.
+    let others = vec![vec![NamedTensor::new("x", Tensor::zeros(DType::F32, [8, 64]).unwrap())]];
+    let others = Samples::new(&model, others, None).unwrap();
+    let kept = |samples: &Samples| {
+        let settings = format!("{} 1 made up", Target::Balanced);
+        let progress = Progress::new(Some(&progress), &model, samples, &settings).unwrap();
+        progress.load().unwrap().is_some()
+    };
+    assert!(kept(&samples) && !kept(&others));
+    // Files of others are not removed with the progress.
+    std::fs::write(progress.join("notes.txt"), "mine").unwrap();
     let (second, again) = tries(usize::MAX);
     let second = second.unwrap();
+    let left: Vec<_> = std::fs::read_dir(&progress).unwrap().map(|it| it.unwrap().path()).collect();
+    assert_eq!(left, [progress.join("notes.txt")]);
+    std::fs::remove_file(progress.join("notes.txt")).unwrap();
     assert!(again.iter().all(|name| !done.contains(name.as_str())), "{again:?} after {done}");
-    assert!(ended > 0 && !progress.exists());
+    assert!(ended > 0);
     // The same as without an end.
     let (whole, _) = tries(usize::MAX);
     assert_eq!(whole.unwrap().model, second.model);
+    assert!(std::fs::read_dir(&progress).is_err(), "an empty folder goes");
 }

@@ -3,10 +3,10 @@
 //! Gradient Descent for the Quantization of LLMs" (2023).
 
 use super::grid::{Grid, GroupParams, Scheme};
-use super::inputs::Inputs;
 use super::nearest::round_nearest;
 use super::quantized::{Quantized, check_weight};
 use super::rounding::{Rounding, needed};
+use crate::compression::inputs::Inputs;
 use crate::error::{Error, Result};
 use ndarray::{Array2, ArrayView2, Axis};
 

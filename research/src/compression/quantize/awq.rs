@@ -3,11 +3,11 @@
 //! Quantization for LLM Compression and Acceleration" (2023).
 
 use super::grid::Grid;
-use super::inputs::{Inputs, output_error};
 use super::nearest::round_nearest;
 use super::quantized::check_weight;
 use super::rounding::needed;
 use super::scale::{scale_columns, unscale_rows};
+use crate::compression::inputs::{Inputs, output_error};
 use crate::error::Result;
 use ndarray::{Array1, Array2, ArrayView1, ArrayView2, Axis, Slice};
 

@@ -30,9 +30,9 @@ pub fn bias_correction(
 mod tests {
     use super::super::fixtures::{gaussian, rng};
     use super::super::grid::{Grid, Scheme};
-    use super::super::inputs::Inputs;
     use super::super::nearest::round_nearest;
     use super::*;
+    use crate::compression::inputs::Inputs;
 
     /// The mean of Ŵ x + correction over the calibration rows is the mean of W x.
     #[test]

@@ -5,7 +5,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 /// The generator of a test.
-pub(super) fn rng(seed: u64) -> StdRng {
+pub(in crate::compression) fn rng(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
@@ -17,7 +17,7 @@ pub(super) fn normal(rng: &mut StdRng) -> f32 {
 }
 
 /// A matrix of samples of N(0, 1).
-pub(super) fn gaussian(n: usize, k: usize, rng: &mut StdRng) -> Array2<f32> {
+pub(in crate::compression) fn gaussian(n: usize, k: usize, rng: &mut StdRng) -> Array2<f32> {
     Array2::from_shape_simple_fn((n, k), || normal(rng))
 }
 

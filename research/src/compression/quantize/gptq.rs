@@ -4,10 +4,10 @@
 
 use super::factor::{damping, inverse_factor};
 use super::grid::Grid;
-use super::inputs::Inputs;
 use super::nearest::round_nearest;
 use super::quantized::{Quantized, check_weight};
 use super::rounding::{Rounding, needed};
+use crate::compression::inputs::Inputs;
 use crate::error::{Error, Result};
 use ndarray::linalg::general_mat_mul;
 use ndarray::{Array2, ArrayView2, Axis, Slice};

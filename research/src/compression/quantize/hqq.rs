@@ -3,10 +3,10 @@
 //! Learning Models" (2023).
 
 use super::grid::{Grid, GroupParams, Scheme};
-use super::inputs::Inputs;
 use super::nearest::round_nearest;
 use super::quantized::{Quantized, check_weight};
 use super::rounding::Rounding;
+use crate::compression::inputs::Inputs;
 use crate::error::Result;
 use ndarray::ArrayView2;
 

@@ -1,9 +1,9 @@
 //! Rounding of each weight to the nearest value of its grid.
 
 use super::grid::Grid;
-use super::inputs::Inputs;
 use super::quantized::{Quantized, check_weight};
 use super::rounding::Rounding;
+use crate::compression::inputs::Inputs;
 use crate::error::Result;
 use ndarray::{ArrayView2, Axis};
 

@@ -5,9 +5,9 @@
 use super::factor::{damping, inverse_factor};
 use super::gptq::{Gptq, Plan, check_damping, spread_errors};
 use super::grid::Grid;
-use super::inputs::Inputs;
 use super::quantized::{Quantized, check_weight};
 use super::rounding::{Rounding, needed};
+use crate::compression::inputs::Inputs;
 use crate::error::Result;
 use ndarray::{Array2, ArrayView2};
 

@@ -1,8 +1,8 @@
 //! What a method that rounds a weight to a grid is.
 
 use super::grid::Grid;
-use super::inputs::Inputs;
 use super::quantized::Quantized;
+use crate::compression::inputs::Inputs;
 use crate::error::{Error, Result};
 use ndarray::ArrayView2;
 
@@ -46,8 +46,8 @@ mod tests {
     use super::super::ROUNDINGS;
     use super::super::fixtures::{ar1, gaussian, rng};
     use super::super::grid::Scheme;
-    use super::super::inputs::output_error;
     use super::*;
+    use crate::compression::inputs::output_error;
 
     /// On correlated inputs no method has more error than round to nearest,
     /// which is the first of the table.

@@ -4,7 +4,7 @@ use ndarray::{Array1, Array2, ArrayView2};
 
 use super::obs::{eliminate, inverse_hessian, remove_weight, saliency};
 use super::pattern::{Pattern, removed_count};
-use super::{Inputs, Sparsifier, check_inputs, check_weight, refuse, stored};
+use super::{Inputs, Sparsifier, check_inputs, check_weight, hessian, refuse, stored};
 use crate::error::Result;
 
 const METHOD: &str = "prune by ExactOBS";
@@ -33,7 +33,7 @@ impl Sparsifier for ExactObs {
     ) -> Result<Array2<f32>> {
         check_weight(METHOD, w)?;
         pattern.check(w.dim(), sparsity)?;
-        let h = check_inputs(METHOD, w, inputs)?.hessian();
+        let h = hessian(check_inputs(METHOD, w, inputs)?);
         let k = w.ncols();
         // A group of `m` columns loses up to `limit` weights, and a row loses `removed`.
         let (m, limit, removed) = match pattern {
@@ -43,7 +43,7 @@ impl Sparsifier for ExactObs {
                 return Err(refuse(METHOD, "a block pattern, expected unstructured or n:m"));
             }
         };
-        let inverse = inverse_hessian(h, self.damping)?;
+        let inverse = inverse_hessian(h.view(), self.damping)?;
         let mut pruned = w.mapv(f64::from);
         for mut row in pruned.rows_mut() {
             let mut weights = row.to_vec();
@@ -94,7 +94,7 @@ mod tests {
     #[test]
     fn identity_is_magnitude_per_row() {
         let w = uniform(6, 16, 1);
-        let inputs = Inputs::from_hessian(Array2::eye(16), 1).unwrap();
+        let inputs = Inputs::from_hessian(Array2::eye(16)).unwrap();
         for (pattern, s) in [(Pattern::Unstructured, 0.4), (Pattern::NOfM { n: 2, m: 4 }, 0.5)] {
             let pruned = ExactObs { damping: 0.01 }.prune(w.view(), pattern, s, Some(&inputs));
             let magnitude = Magnitude { scope: Scope::Row };
@@ -105,16 +105,16 @@ mod tests {
     /// The loss of one row is close to the best of all supports, found by trying each.
     #[test]
     fn greedy_is_near_the_best_support() {
-        let inputs = Inputs::from_rows(correlated(60, 8, 0.7, 2).view()).unwrap();
-        let h = inputs.hessian();
+        let inputs = Inputs::of(correlated(60, 8, 0.7, 2).view()).unwrap();
+        let h = hessian(&inputs);
         let w = uniform(1, 8, 3);
         let method = ExactObs { damping: 0.0 };
         let pruned = method.prune(w.view(), Pattern::Unstructured, 0.5, Some(&inputs)).unwrap();
-        let greedy = layer_loss(w.view(), pruned.view(), h);
+        let greedy = layer_loss(w.view(), pruned.view(), h.view());
         let best = (0_u32..256)
             .filter(|set| set.count_ones() == 4)
             .map(|set| {
-                let mut inverse = inverse_hessian(h, 0.0).unwrap();
+                let mut inverse = inverse_hessian(h.view(), 0.0).unwrap();
                 let mut row: Vec<f64> = w.iter().map(|v| f64::from(*v)).collect();
                 (0..8).filter(|q| set & (1 << q) != 0).fold(0.0, |loss, q| {
                     let step = saliency(row[q], inverse[[q, q]]);
@@ -133,7 +133,7 @@ mod tests {
     fn dead_inputs_go_first_and_blocks_are_refused() {
         let mut x = uniform(40, 8, 4);
         x.column_mut(3).fill(0.0);
-        let inputs = Inputs::from_rows(x.view()).unwrap();
+        let inputs = Inputs::of(x.view()).unwrap();
         let w = uniform(2, 8, 5);
         let method = ExactObs { damping: 0.01 };
         let pruned = method.prune(w.view(), Pattern::Unstructured, 0.125, Some(&inputs)).unwrap();

@@ -122,8 +122,8 @@ fn finite(matrix: Array2<f64>, damping: f64) -> Result<Array2<f64>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Inputs;
     use super::super::fixtures::{correlated, uniform};
+    use super::super::{Inputs, hessian as of_inputs};
     use super::*;
     use faer::linalg::solvers::Solve;
     use ndarray::array;
@@ -131,7 +131,7 @@ mod tests {
     const K: usize = 10;
 
     fn hessian() -> Array2<f64> {
-        Inputs::from_rows(correlated(60, K, 0.7, 1).view()).unwrap().hessian().to_owned()
+        of_inputs(&Inputs::of(correlated(60, K, 0.7, 1).view()).unwrap())
     }
 
     /// The least ½ δ H δᵀ with w + δ zero on `removed`, and its δ, by a solve over the others.
@@ -210,8 +210,8 @@ mod tests {
     #[test]
     fn bad_hessians_are_errors() {
         // Rank one: one input row.
-        let h = Inputs::from_rows(uniform(1, 4, 4).view()).unwrap();
-        assert!(inverse_hessian(h.hessian(), 0.01).is_ok());
+        let h = Inputs::of(uniform(1, 4, 4).view()).unwrap();
+        assert!(inverse_hessian(of_inputs(&h).view(), 0.01).is_ok());
         for (h, damping) in [
             (array![[1.0, 2.0], [2.0, 1.0]], 0.0),
             (array![[1.0, 0.0]], 0.0),

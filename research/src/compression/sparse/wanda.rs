@@ -25,7 +25,9 @@ impl Sparsifier for Wanda {
     ) -> Result<Array2<f32>> {
         const METHOD: &str = "prune by Wanda";
         check_weight(METHOD, w)?;
-        let norms = check_inputs(METHOD, w, inputs)?.column_norms();
+        let diagonal = check_inputs(METHOD, w, inputs)?.hessian().diag();
+        // The number of rows scales all norms alike.
+        let norms = diagonal.mapv(|square| f64::from(square).sqrt());
         let scores = w.mapv(|value| f64::from(value.abs())) * &norms;
         Ok(apply(w, &mask(scores.view(), pattern, sparsity, Scope::Row)?))
     }
@@ -49,7 +51,7 @@ mod tests {
     #[test]
     fn equal_norms_are_magnitude_per_row() {
         let w = uniform(10, 40, 1);
-        let inputs = Inputs::from_hessian(Array2::eye(40) * 3.7, 9).unwrap();
+        let inputs = Inputs::from_hessian(Array2::eye(40) * 3.7).unwrap();
         for (pattern, sparsity) in PATTERNS {
             let wanda = Wanda.prune(w.view(), pattern, sparsity, Some(&inputs)).unwrap();
             let magnitude = Magnitude { scope: Scope::Row };
@@ -63,8 +65,8 @@ mod tests {
     fn norms_weigh_the_magnitudes() {
         let w = array![[4.0_f32, 0.0, 1.0, -1.0], [3.0, -2.0, -1.0, -3.0], [-3.0, 1.0, 0.0, 2.0]];
         let norms = array![1.0, 2.0, 8.0, 3.0];
-        let hessian = Array2::from_diag(&norms.mapv(|v: f64| v * v));
-        let inputs = Inputs::from_hessian(hessian, 1).unwrap();
+        let hessian = Array2::from_diag(&norms.mapv(|v: f32| v * v));
+        let inputs = Inputs::from_hessian(hessian).unwrap();
         let pruned = Wanda.prune(w.view(), Pattern::Unstructured, 0.5, Some(&inputs)).unwrap();
         let expected = array![[4.0, 0.0, 1.0, 0.0], [0.0, 0.0, -1.0, -3.0], [-3.0, 0.0, 0.0, 2.0]];
         assert_eq!(pruned, expected);

@@ -2,11 +2,11 @@
 //! rounded with what is known of the values that they are multiplied with.
 
 use super::weights_int8::{ELEMENTS_MIN, OPSET_AXIS};
+use crate::compression::inputs::{Inputs, output_error};
 use crate::compression::on_bytes;
 use crate::compression::product::PlainProduct;
 use crate::compression::quantize::{
-    Budget, Choice, Grid, Inputs, NBits, Quantized, ROUNDINGS, Rounding, Scheme, allocate,
-    output_error,
+    Budget, Choice, Grid, NBits, Quantized, ROUNDINGS, Rounding, Scheme, allocate,
 };
 use crate::compression::rewrite::{MICROSOFT, Rewrite};
 use crate::compression::sites::{Site, operand_places, sites};

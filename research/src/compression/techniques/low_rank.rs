@@ -50,7 +50,6 @@ impl Technique for LowRank {
             found.push(site);
             layers.push(layer);
         }
-        let runs = scene.samples.calibration.runs.len();
         let strengths = self.strengths();
         let mut factored = Vec::new();
         with_statistics((model, &structure), &found, scene, &mut |site, inputs| {
@@ -60,7 +59,7 @@ impl Technique for LowRank {
                 return Ok(());
             };
             let matrix = site.matrix(stored)?;
-            let choices = factors::within(&matrix, layer, site, (inputs, runs), strengths)?;
+            let choices = factors::within(&matrix, layer, site, inputs, strengths)?;
             factored.push(Factored { site: site.clone(), layer, choices });
             Ok(())
         })?;
@@ -111,8 +110,7 @@ struct Change<'a> {
 /// What the node of a site is; `None` for a weight that other nodes or a caller use too, so that
 /// factors would only come on top of it, and for a node that factors do not fit.
 fn layer(model: &Model, structure: &Structure, site: &Site) -> Result<Option<Layer>> {
-    let given = model.defaults().iter().any(|default| default.name == site.weight)
-        || model.outputs().iter().any(|output| output.name == site.weight);
+    let given = model.outputs().iter().any(|output| output.name == site.weight);
     let parts = structure.operators.iter().filter(|it| it.node == site.node).count();
     if given || parts != 1 || operand_places(model, &site.weight).len() != 1 {
         return Ok(None);

@@ -1,19 +1,19 @@
 //! Whole channels removed, so that every engine runs a smaller dense model: the least important
 //! channels go, and the weights that read the others make up for them ("Channel Pruning for
-//! Accelerating Very Deep Neural Networks", He et al. 2017, equation 3, without training).
+//! Accelerating Very Deep Neural Networks", He et al. 2017, without training).
 
 mod refit;
 #[cfg(test)]
 mod tests;
 
 use crate::compression::dependency::{ChannelGroup, DependencyGraph, StoredAxis};
+use crate::compression::inputs::Inputs;
 use crate::compression::observe::observe;
 use crate::compression::prune::{
     ChannelChoice, MagnitudeImportance, TiedTensor, choose_channels, group_importance,
 };
-use crate::compression::quantize::Inputs;
 use crate::compression::sites::{Site, operand_places, sites};
-use crate::compression::statistics::with_statistics;
+use crate::compression::statistics::{VECTORS_MAX, with_statistics};
 use crate::compression::technique::{Apply, Changed, Scene, Technique};
 use crate::error::Result;
 use lgp_inference::Model;
@@ -22,8 +22,6 @@ use rand::{SeedableRng, rngs::StdRng};
 use refit::refit;
 use std::collections::{BTreeSet, HashMap};
 
-/// Vectors that one value of one run adds to the mean squares at most.
-const VECTORS_MAX: usize = 512;
 /// Kept positions are a multiple of this where a group has [`CHANNELS_MIN`] channels or more: the
 /// lanes of a vector of floats.
 const ROUND_TO: usize = 8;
@@ -107,7 +105,8 @@ impl<'a> Pruning<'a> {
 
     fn importance(&self) -> Result<Vec<Vec<f64>>> {
         let squares = self.mean_squares()?;
-        let mut rng = StdRng::seed_from_u64(self.scene.work.seed);
+        // The importance of magnitudes takes no chance.
+        let mut rng = StdRng::seed_from_u64(0);
         let groups = self.graph.groups().iter();
         let each = groups.map(|group| {
             let tied = self.tied(group, &squares)?;

@@ -1,8 +1,8 @@
 //! Tests of AutoRound's gradient and of its error.
 
 use super::super::fixtures::{ar1, gaussian, rng};
-use super::super::inputs::output_error;
 use super::*;
+use crate::compression::inputs::output_error;
 
 const SCHEMES: [Scheme; 3] = [Scheme::Symmetric, Scheme::Restricted, Scheme::Asymmetric];
 

@@ -2,8 +2,8 @@
 
 use super::super::fixtures::{ar1, gaussian, normal, rng};
 use super::super::grid::Scheme;
-use super::super::inputs::output_error;
 use super::*;
+use crate::compression::inputs::output_error;
 
 const SCHEMES: [Scheme; 3] = [Scheme::Symmetric, Scheme::Restricted, Scheme::Asymmetric];
 

@@ -1,12 +1,12 @@
 //! The factors of one weight within a bound of the error of its layer's outputs.
 
 use super::layer::Layer;
-use super::moment::{marginal, moment, vectors};
+use super::moment::{marginal, moment};
 use crate::compression::decompose::{
     ConvFactor, ConvFactors, FactorCost, RankLimit, channel_svd_cost, spatial_svd_cost, tail_error,
     whitened_svd,
 };
-use crate::compression::quantize::{Inputs, output_error};
+use crate::compression::inputs::{Inputs, output_error};
 use crate::compression::sites::Site;
 use crate::error::Result;
 use ndarray::{Array2, Array4, Axis, Slice};
@@ -45,7 +45,7 @@ pub(super) fn work(site: &Site) -> usize {
 
 /// For each of `errors` the factorisations of `matrix`, as [`Site::matrix`] makes it, that have
 /// fewer parameters and multiply-adds and at most that relative error of the outputs; those with
-/// the fewest multiply-adds first. `inputs` are the statistics of so many runs.
+/// the fewest multiply-adds first. `inputs` are the statistics of the site.
 ///
 /// # Errors
 /// A weight that is not finite.
@@ -53,11 +53,11 @@ pub(super) fn within(
     matrix: &Array2<f32>,
     layer: Layer,
     site: &Site,
-    (inputs, runs): (Option<&Inputs>, usize),
+    inputs: Option<&Inputs>,
     errors: &[f64],
 ) -> Result<Vec<Vec<Factors>>> {
     let (n, k) = matrix.dim();
-    let moment = || moment(inputs, vectors(site, runs), k);
+    let moment = || moment(inputs, k);
     let Layer::Convolution { strides } = layer else {
         let limit = RankLimit::new(TILE, &[FactorCost::linear(n, k)])?;
         if limit.round_up(1).is_none() {

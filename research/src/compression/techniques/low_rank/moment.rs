@@ -1,33 +1,23 @@
 //! The second moments of a layer's inputs, as far as the samples let them be known.
 
-use crate::compression::quantize::Inputs;
-use crate::compression::sites::Site;
+use crate::compression::inputs::Inputs;
 use ndarray::Array2;
 
 /// The least shrinkage of the inputs' second moment: vectors of one run are not independent.
 const SHRINKAGE_MIN: f64 = 0.01;
-/// Vectors that one run adds to the statistics at most.
-const VECTORS_MAX: usize = 512;
-
-/// Vectors of `site` that so many runs add to the statistics, about.
-pub(super) fn vectors(site: &Site, runs: usize) -> usize {
-    let elements = site.shape.iter().product::<usize>().max(1);
-    let each = usize::try_from(site.multiply_adds).unwrap_or(usize::MAX) / elements;
-    runs.saturating_mul(each.min(VECTORS_MAX))
-}
-
-/// The second moment of the inputs over so many vectors, drawn towards that of independent inputs,
+/// The second moment of the inputs, drawn towards that of independent inputs,
 /// so that directions which few samples happen to lack are not free. Without statistics it is that
 /// of independent inputs.
 ///
 /// Source: Chen et al., "Shrinkage algorithms for MMSE covariance estimation" (2010), equation 23
 /// (OAS).
-pub(super) fn moment(inputs: Option<&Inputs>, vectors: usize, k: usize) -> Array2<f64> {
+pub(super) fn moment(inputs: Option<&Inputs>, k: usize) -> Array2<f64> {
     let hessian = inputs.map(Inputs::hessian).filter(|hessian| hessian.dim() == (k, k));
     let trace = |h: &Array2<f32>| h.diag().iter().map(|v| f64::from(*v)).sum::<f64>();
     let Some(hessian) = hessian.filter(|hessian| trace(hessian) > 0.) else {
         return Array2::eye(k);
     };
+    let vectors = inputs.map_or(0, Inputs::rows);
     let (trace, size, count) = (trace(hessian), k as f64, vectors as f64);
     let square: f64 = hessian.iter().map(|v| f64::from(*v).powi(2)).sum();
     let spread = (square - trace * trace / size) * (count + 1. - 2. / size);

@@ -34,6 +34,22 @@ impl Inputs {
         Self { rows: 0, hessian: square(), cross, mean, mean_abs, max_abs }
     }
 
+    /// Statistics of rows x `[rows, k]`.
+    ///
+    /// # Errors
+    /// Fails if there are no rows or columns, or a value is not finite.
+    pub fn of(x: ArrayView2<f32>) -> Result<Self> {
+        if x.is_empty() {
+            return Err(refuse(format!(
+                "inputs of shape {:?}, expected rows and columns",
+                x.shape()
+            )));
+        }
+        let mut inputs = Self::new(x.ncols(), false);
+        inputs.add(x, None)?;
+        Ok(inputs)
+    }
+
     /// Statistics of which only the Hessian is known; `mean_abs` is the root of its diagonal.
     ///
     /// # Errors
@@ -99,6 +115,11 @@ impl Inputs {
         Ok(())
     }
 
+    /// The rows that were added; 1 where only the Hessian is known.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Inputs k of the layer.
     pub fn width(&self) -> usize {
         self.mean.len()
@@ -155,8 +176,8 @@ fn refuse(message: String) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{gaussian, rng};
     use super::*;
+    use crate::compression::quantize::fixtures::{gaussian, rng};
     use ndarray::Slice;
 
     /// Rows in two parts have the means of all rows, and tr(D H Dᵀ) is the mean of |D x|².
