@@ -9,7 +9,7 @@ mod pack;
 #[cfg(test)]
 mod tests;
 
-use super::matmul_packed::{infer_rows, row_axes};
+use super::matmul_packed::{absorbed, infer_rows, row_axes};
 use crate::Axes;
 use crate::args::{concrete_one, optional, required};
 use crate::epilogue::Activation;
@@ -82,19 +82,8 @@ impl Op for MatMulBits {
     }
 
     fn absorbing(&self, inputs: &[Option<&ValueInfo>], next: &Following<'_>) -> Option<Absorbed> {
-        let is_free = |i: usize| optional(inputs, i).is_none();
-        if self.activation != Activation::None {
-            return None;
-        }
-        match *next {
-            Following::Activation(activation) => {
-                Some(Absorbed::held(Self { activation, ..self.clone() }))
-            }
-            Following::Row(row) => {
-                (is_free(2) && row.len() == self.n).then(|| Absorbed::given(self.clone(), 2))
-            }
-            Following::Residual => is_free(3).then(|| Absorbed::given(self.clone(), 3)),
-        }
+        let with = |activation| Self { activation, ..self.clone() };
+        absorbed(self, (self.activation, self.n), inputs, next, with)
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

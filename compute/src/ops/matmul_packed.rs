@@ -119,6 +119,27 @@ pub(super) fn row_axes(inputs: &[Option<&ValueInfo>]) -> Axes {
     })
 }
 
+/// Such a product that also does the work of `next`. `with` gives it an activation.
+pub(super) fn absorbed<O: Op + Clone>(
+    op: &O,
+    (activation, n): (Activation, usize),
+    inputs: &[Option<&ValueInfo>],
+    next: &Following<'_>,
+    with: impl FnOnce(Activation) -> O,
+) -> Option<Absorbed> {
+    let is_free = |i: usize| optional(inputs, i).is_none();
+    if activation != Activation::None {
+        return None;
+    }
+    match *next {
+        Following::Activation(activation) => Some(Absorbed::held(with(activation))),
+        Following::Row(row) => {
+            (is_free(2) && row.len() == n).then(|| Absorbed::given(op.clone(), 2))
+        }
+        Following::Residual => is_free(3).then(|| Absorbed::given(op.clone(), 3)),
+    }
+}
+
 impl Op for MatMulPacked {
     fn name(&self) -> &'static str {
         NAME
@@ -143,19 +164,8 @@ impl Op for MatMulPacked {
     }
 
     fn absorbing(&self, inputs: &[Option<&ValueInfo>], next: &Following<'_>) -> Option<Absorbed> {
-        let is_free = |i: usize| optional(inputs, i).is_none();
-        if self.activation != Activation::None {
-            return None;
-        }
-        match *next {
-            Following::Activation(activation) => {
-                Some(Absorbed::held(Self { activation, ..self.clone() }))
-            }
-            Following::Row(row) => {
-                (is_free(2) && row.len() == self.n).then(|| Absorbed::given(self.clone(), 2))
-            }
-            Following::Residual => is_free(3).then(|| Absorbed::given(self.clone(), 3)),
-        }
+        let with = |activation| Self { activation, ..self.clone() };
+        absorbed(self, (self.activation, self.n), inputs, next, with)
     }
 
     fn compute(&self, ctx: &Context, inputs: &[Option<TensorView<'_>>]) -> Result<Vec<Tensor>> {

@@ -39,8 +39,8 @@ pub struct Plan {
     pub name: &'static str,
     /// What the model is made for, for people.
     pub summary: &'static str,
-    /// The most that accuracy may drop, 0 to 1; without labels, the most that the share of changed
-    /// first answers or the output error may be ([`super::Quality::drop_from`]).
+    /// The most that accuracy may drop, 0 to 1; without labels, the most that the output error and
+    /// the share of changed first answers may be ([`super::Quality::drop_from`]).
     pub drop_max: f64,
     /// What a stage must improve.
     pub goal: Goal,

@@ -23,14 +23,14 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// The loss that a bound limits: of accuracy where there are labels, else the share of rows
-    /// whose first answer changed, else the output error.
+    /// The loss that a bound limits: of accuracy where there are labels, else the output error or
+    /// the share of rows whose first answer changed, whichever is larger. A few rows may all keep
+    /// their answer though the outputs are far off.
     #[must_use]
     pub fn drop_from(&self, original: &Self) -> f64 {
-        match (self.accuracy, original.accuracy, self.agreement) {
-            (Some(now), Some(before), _) => before - now,
-            (_, _, Some(agreement)) => 1. - agreement,
-            _ => self.output_error,
+        match (self.accuracy, original.accuracy) {
+            (Some(now), Some(before)) => before - now,
+            _ => self.output_error.max(1. - self.agreement.unwrap_or(1.)),
         }
     }
 }
@@ -216,7 +216,11 @@ mod tests {
         let quality =
             compare(&runs(&[[3., 0., 4.]]), &runs(&[[3., 0., 4.5]]), &part(None)).unwrap();
         assert!((quality.output_error - 0.1).abs() < 1e-7);
-        assert_eq!(quality.drop_from(&quality), 0.);
+        assert_eq!(quality.drop_from(&quality), quality.output_error);
+        let unsure = Quality { agreement: Some(0.5), ..quality };
+        assert_eq!(unsure.drop_from(&quality), 0.5);
+        let labelled = Quality { accuracy: Some(0.9), ..quality };
+        assert_eq!(labelled.drop_from(&labelled), 0.);
     }
 
     #[test]

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Example:\n  radeon-cluster optimize net.onnx --target balanced --calibration samples -o small.onnx\n\n\
-    Half of the samples calibrate, the other half judge: accuracy with --labels, else the share of\n\
-    first answers that stay, else the error of the outputs. A stage that loses more than the target\n\
-    allows, or that does not pay on the device, is rolled back. OUT.ledger.json has every number.\n\
-    A run that was ended goes on after its last whole stage when it is started again."
+    Half of the samples calibrate, the other half judge: accuracy with --labels, else the error of the\n\
+    outputs or the share of changed first answers, whichever is larger. A stage that loses more than\n\
+    the target allows, or that does not pay on the device, is rolled back. OUT.ledger.json has every\n\
+    number. A run that was ended goes on after its last whole stage when it is started again."
 )]
 pub(crate) struct Args {
     /// The ONNX file, which is not changed
@@ -30,7 +30,7 @@ pub(crate) struct Args {
     /// What the model is made for
     #[arg(long, value_parser = targets(), default_value = Target::Balanced.plan().name)]
     target: Target,
-    /// The most that accuracy may drop, 0 to 1 [default: by target]
+    /// The most that accuracy may drop, or without labels the error grow, 0 to 1 [default: by target]
     #[arg(long, value_name = "P")]
     max_drop: Option<f64>,
     /// Samples: a folder of .npy files or images for a model with one input, of .npz files for
@@ -54,7 +54,7 @@ pub(crate) struct Args {
 /// Reads a target's name; the table of plans has the names and what help says of them.
 fn targets() -> impl TypedValueParser<Value = Target> {
     let possible = PLANS.iter().map(|plan| {
-        let help = format!("{}; at most {} of accuracy", plan.summary, plan.drop_max);
+        let help = format!("{}, for at most {} of accuracy", plan.summary, plan.drop_max);
         PossibleValue::new(plan.name).help(help)
     });
     PossibleValuesParser::new(possible)
